@@ -1,4 +1,4 @@
-//! The loopback baseline: a mock in the bench's own process, on a thread of its own.
+//! The loopback baseline: a mock in the bench's own process, on a separate thread.
 //!
 //! The same client reads it in the same rounds as the targets, with only a loopback socket in between. It
 //! shows which part of the figures is caused by the tool, the kernel and the machine.
@@ -13,10 +13,10 @@ use tokio::{net::TcpSocket, runtime::Builder};
 
 use crate::fixture::mock::Mock;
 
-/// Serves `mock` until the process ends; returns its address.
+/// Serves `mock` until the process ends, and returns its address.
 ///
 /// # Errors
-/// No thread, or no socket.
+/// The thread cannot be started, or the socket cannot be opened.
 pub fn start(mock: Mock) -> io::Result<SocketAddr> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let listener = {

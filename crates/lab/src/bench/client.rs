@@ -4,9 +4,9 @@
 //! run: connection (idle or new) ─▶ one POST ─▶ head ─▶ body, frame by frame ─▶ Follower ─▶ Sample
 //! ```
 //!
-//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read,
-//! and its time is that of the read. Nothing drives an idle connection, so one that the target has closed is
-//! detected when it is reused. Then another is opened, once, which is not an error.
+//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read, and its
+//! timestamp is that of the read. No task drives an idle connection, so a connection that the target has closed is only
+//! noticed when it is reused. Then a new one is opened, once, which does not count as an error.
 
 use std::{
     error::Error,
@@ -46,16 +46,16 @@ use super::{
 use crate::clock::now;
 use toolwire_net::redact::Redactor;
 
-/// How long a target may take to end the body after the end of its stream, before the connection is closed.
+/// Time after the end of the stream in which a target may end the body, before the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes of an error response to read.
+/// Maximum number of bytes of an error response that are read.
 const MAX_REFUSAL: usize = 16 << 10;
 
-/// Characters of an error response to report.
+/// Maximum number of characters of an error response that are reported.
 const TOLD: usize = 200;
 
-/// Idle connections to keep; further ones are closed.
+/// Maximum number of idle connections that are kept; further ones are closed.
 const MAX_IDLE: usize = 16 << 10;
 
 /// Sends requests to one target. Many may be open at the same time.
@@ -66,7 +66,7 @@ pub(crate) struct Client {
     timeout: Duration,
     path: Uri,
     headers: HeaderMap,
-    /// Knows the target's keys, which servers repeat in their errors.
+    /// Masks the target's keys, which servers may repeat in their errors.
     secrets: Redactor,
     connector: HttpsConnector<HttpConnector>,
     idle: Mutex<Vec<Link>>,
@@ -89,7 +89,7 @@ enum Fault {
 }
 
 impl Client {
-    /// For `target` in `dialect`; a request that has not ended after `timeout` is broken.
+    /// Creates a client for `target` in `dialect`. A request that has not ended after `timeout` counts as broken.
     pub(crate) fn new(target: Arc<Target>, dialect: Dialect, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -107,7 +107,7 @@ impl Client {
         Self { target, dialect, timeout, path, headers, secrets, connector, idle: Mutex::default() }
     }
 
-    /// Sends `body` and follows the response to its end. `intended` is the intended start of the load's
+    /// Sends `body` and follows the response to its end. `intended` is the intended start according to the load's
     /// schedule.
     pub(crate) async fn run(&self, body: Bytes, intended: u64) -> Sample {
         let mut sample = Sample { intended, ..Sample::default() };
@@ -294,8 +294,8 @@ impl Link {
     }
 }
 
-/// Polls `part`, which only the connection can advance, and the connection if necessary. Because both are
-/// polled here, `part` wakes no task: it is polled again after the connection has run.
+/// Polls `part`, which only the connection can advance, and the connection if necessary. Because both are polled here,
+/// `part` need not wake a task: it is polled again after the connection has run.
 fn drive_for<C: Future + Unpin, T>(
     connection: &mut C,
     closed: &mut bool,
@@ -325,7 +325,7 @@ async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future
     }
 }
 
-/// The first end counts.
+/// Records the outcome of a stream, unless it has one already.
 fn close(sample: &mut Sample, outcome: Outcome) {
     if sample.outcome == Outcome::Open {
         sample.outcome = outcome;
@@ -333,7 +333,7 @@ fn close(sample: &mut Sample, outcome: Outcome) {
     }
 }
 
-/// The path of requests: that of the base URL with the dialect's appended, unless it already ends with it.
+/// The path of requests: that of the base URL, with the dialect's path appended unless it already ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');
     let before = before.strip_suffix(dialect.path()).unwrap_or(before);
@@ -359,11 +359,12 @@ fn headers(target: &Target) -> HeaderMap {
 fn secrets(target: &Target) -> Redactor {
     let secret = target.headers.iter().filter(|(_, value)| value.is_sensitive());
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
-    // Without the scheme before it.
+    // Without a scheme such as `Bearer` before the key.
     Redactor::new(values.filter_map(|value| value.rsplit(' ').next()))
 }
 
-/// The error message of an error response, or its beginning, without `secrets`. A part of one would not be found any more.
+/// The message of an error response, or the beginning of its body, without `secrets`. Redacted before it is cut, since
+/// part of a secret would not be recognized.
 fn refusal(body: &[u8], secrets: &Redactor) -> Option<String> {
     let text = str::from_utf8(body).ok()?.trim();
     let json: Value = serde_json::from_str(text).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! The load of a trial: which stream starts when.
+//! The load of a trial: when each stream starts.
 //!
 //! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not
-//! slow the schedule down, so the streams that users would have started meanwhile are started, and their wait
-//! is in the figures: each counts from its *intended* start. *Closed loop*: a fixed number of concurrent
-//! streams. It shows what a target can do, not what its users experience.
+//! slow the schedule down, so streams are started as users would have started them, and their wait is part of
+//! the figures: each is measured from its *intended* start. *Closed loop*: a fixed number of concurrent
+//! streams. It shows the capacity of a target, not the experience of its users.
 
 use std::{io, time::Duration};
 
@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` starts per second; the same seed gives the same schedule.
+    /// `rate` starts per second. The same seed gives the same schedule.
     pub(crate) fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self { gap: 1e9 / rate, arrivals, random: fastrand::Rng::with_seed(seed), number: 0, at: 0.0 }
     }
@@ -53,7 +53,7 @@ pub(crate) struct Trial {
     pub load: Load,
     /// When the trial ends.
     pub length: Length,
-    /// Highest number of open streams in an open loop.
+    /// Maximum number of open streams in an open loop.
     pub max_open: usize,
     /// The first streams of a closed loop are spread over this time, so that they are not synchronized.
     pub spread: Duration,
@@ -69,11 +69,11 @@ pub(crate) struct LoadStats {
 }
 
 impl Trial {
-    /// Runs the trial: `start` creates the stream of a number and an intended start, `keep` gets each sample
-    /// when its stream has ended.
+    /// Runs the trial: `start` creates the stream for a number and an intended start, and `keep` gets each
+    /// sample when its stream has ended.
     ///
     /// # Errors
-    /// The system's timer.
+    /// The system's timer fails.
     pub(crate) async fn run<F>(
         &self,
         start: impl Fn(u64, u64) -> F,
@@ -122,7 +122,7 @@ impl Trial {
                 course.most_open = course.most_open.max(streams.len() as u64);
             } else {
                 course.unsent = course.unsent.saturating_add(1);
-                // When it is late, this loop would never wait, and the open streams would not progress.
+                // Without this, a late loop would never wait, and the open streams would not progress.
                 tokio::task::yield_now().await;
             }
         }
@@ -229,7 +229,7 @@ mod tests {
     async fn stall_counts_for_all_streams_scheduled_meanwhile() {
         const STALL: u64 = 60_000_000;
         let open_until = clock::now() + STALL;
-        // The target responds to no request until then, and to all at once after that.
+        // The target answers no request until then, and all requests at once after that.
         let answer = |_, intended| async move {
             PreciseTimer::new().unwrap().until(open_until).await.unwrap();
             Sample { intended, sent: clock::now(), end: clock::now(), ..Sample::default() }

@@ -1,4 +1,4 @@
-//! [`Plan`]: what a run does. The command line creates it; rounds and ramp follow it.
+//! [`Plan`]: the settings of a run. The command line creates it; rounds and ramp follow it.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use super::{Dialect, prompts::Prompts, ramp, slo::Slo, target::Target};
 use toolwire_gateway::observe::terminal::plural;
 
-/// A whole run.
+/// The settings of a run.
 #[derive(Debug)]
 pub struct Plan {
     /// The dialect of all targets.
@@ -22,27 +22,27 @@ pub struct Plan {
     pub load: Load,
     /// When a trial ends.
     pub length: Length,
-    /// Highest number of open streams in an open loop; further starts are skipped and counted.
+    /// Maximum number of open streams in an open loop; further starts are skipped and counted.
     pub max_open: usize,
     /// The first streams of a closed loop are spread over this time.
     pub spread: Duration,
-    /// Rounds; each has one trial of every target.
+    /// Number of rounds; each has one trial of every target.
     pub rounds: usize,
-    /// Streams for each target before the first round, unmeasured.
+    /// Number of unmeasured streams for each target before the first round.
     pub warm_up: u64,
     /// Time limit of a stream.
     pub timeout: Duration,
     /// Pauses between two tokens longer than this are counted.
     pub gap: Duration,
-    /// Instead of rounds: the search for the highest number of streams that meets a service level.
+    /// A search for the highest number of streams that meets a service level, instead of rounds.
     pub ramp: Option<(Slo, ramp::Range)>,
-    /// A mock in the bench's own process, which has a trial in each round too.
+    /// A mock in the bench's own process, which also has a trial in each round.
     pub baseline: Option<Contender>,
     /// The command line, as the report shows it.
     pub command: String,
-    /// No progress bar.
+    /// Whether to hide the progress bar.
     pub quiet: bool,
-    /// Where the run writes how far it is, in thousandths.
+    /// Progress of the run, in thousandths, for a reader outside.
     pub course: Arc<AtomicU32>,
 }
 
@@ -51,7 +51,7 @@ pub struct Plan {
 pub struct Contender {
     /// Its address and headers.
     pub target: Arc<Target>,
-    /// Its processes; their children belong to it too.
+    /// Its processes; their children are measured too.
     pub pids: Vec<u32>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! CPU time is the scheduler's count in nanoseconds (`schedstat`), not the count of ticks in `stat`. Memory
 //! is the proportional set size, in which shared pages count proportionally. Reading it makes the kernel walk
-//! the whole address space under a lock, so it is read five times per second, on a separate thread.
+//! the whole address space under a lock, so a separate thread reads it only five times per second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ impl ProcessTree {
         Ok(Self { roots: roots.to_vec() })
     }
 
-    /// The bench itself, without the processes that it started.
+    /// CPU time of the bench itself, without the processes that it started.
     pub(crate) fn own_cpu() -> Option<u64> {
         let threads = thread_times(std::process::id());
         (!threads.is_empty()).then(|| threads.values().sum())
@@ -70,7 +70,7 @@ impl ProcessTree {
         self.members().into_iter().flat_map(thread_times).collect()
     }
 
-    /// Proportional set size of all, in KiB.
+    /// Proportional set size of all processes, in KiB.
     pub(crate) fn kib(&self) -> f64 {
         self.members().into_iter().filter_map(|pid| pss(pid).ok()).sum()
     }
@@ -150,7 +150,7 @@ impl Watch {
         Self { stop, thread, family, cpu }
     }
 
-    /// CPU time in nanoseconds, and peak memory in KiB.
+    /// Ends the watch. Returns the CPU time in nanoseconds, and the peak memory in KiB.
     pub(crate) fn end(self) -> (u64, f64) {
         let cpu = used(&self.cpu, &self.family.cpu());
         let _ = self.stop.send(());
@@ -180,7 +180,7 @@ mod tests {
     fn process_tree_contains_all_descendants() {
         let shell = Shell(Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap());
         let family = ProcessTree::new(&[shell.0.id()]).unwrap();
-        // Until then, the child shares its memory with the shell.
+        // Before `exec`, the child shares its memory with the shell.
         let is_started = |pid: u32| {
             fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
         };

@@ -18,12 +18,13 @@ const STEPS: u64 = 100;
 pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
-    /// For others than who sees the bar, in thousandths.
+    /// Progress in thousandths, for readers other than the terminal.
     course: Option<Arc<AtomicU32>>,
 }
 
 impl Progress {
-    /// A bar for a run of this many trials, rounds times targets. If `quiet`, it shows nothing.
+    /// Creates a bar for a run of this many trials (rounds times targets). If `quiet`, it shows
+    /// nothing.
     pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -34,7 +35,7 @@ impl Progress {
         Self { bar, steps, course: None }
     }
 
-    /// Also writes how far the run is into `course`, in thousandths.
+    /// Also writes the progress into `course`, in thousandths.
     pub(crate) fn with_course(mut self, course: Arc<AtomicU32>) -> Self {
         self.course = Some(course);
         self

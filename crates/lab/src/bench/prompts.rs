@@ -17,18 +17,18 @@ pub struct Prompts(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// These, repeated in order.
+    /// These bodies, repeated in order.
     Given(Vec<Bytes>),
-    /// A generated prompt: the stream's number goes between the two parts.
+    /// A generated prompt: the stream's number is inserted between the two parts.
     Numbered(Bytes, Bytes),
 }
 
-/// What all requests have in common.
+/// The settings that all requests share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// The dialect.
     pub dialect: Dialect,
-    /// The model's name; `None`: that of the prompt, or [`MODEL`].
+    /// The model's name. `None` uses that of the prompt, or [`MODEL`].
     pub model: Option<String>,
     /// Token limit of a response.
     pub max_tokens: Option<u64>,
@@ -111,10 +111,11 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies)))
     }
 
-    /// The requests of fixtures; each has the fixture's name as the model, so that a mock responds with it.
+    /// The requests of fixtures. Each names its fixture as the model, so that a mock responds with that
+    /// fixture.
     ///
     /// # Errors
-    /// A fixture's name and the error in its request.
+    /// The name of a fixture, and the error in its request.
     pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
         let bodies = fixtures.iter().map(|fixture| {
             let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
@@ -126,7 +127,7 @@ impl Prompts {
         Ok(Self(Kind::Given(bodies.collect::<Result<_, String>>()?)))
     }
 
-    /// The body for the stream of this number in a trial; the trial's number makes generated bodies unique.
+    /// The body for stream `number` of a trial. The trial's number, `turn`, makes generated bodies unique.
     pub(crate) fn body(&self, turn: u64, number: u64) -> Bytes {
         match &self.0 {
             Kind::Given(bodies) => {
@@ -200,7 +201,7 @@ impl Terms {
         if !line.contains_key(content) {
             return Err(NO_PROMPT.to_owned());
         }
-        // A complete request is kept, except for what the command line overrides.
+        // A complete request is kept, except for settings that the command line overrides.
         line.insert("stream".to_owned(), true.into());
         match &self.model {
             Some(model) => _ = line.insert("model".to_owned(), model.as_str().into()),

@@ -12,7 +12,7 @@ use super::{report::RampStep, slo::Verdict};
 pub struct Range {
     /// Concurrent streams of the first step.
     pub from: u64,
-    /// Highest number to try.
+    /// Maximum number to try.
     pub to: u64,
     /// Time in which new streams start in a step.
     pub step: Duration,

@@ -1,7 +1,7 @@
 //! Ratios of targets, round by round.
 //!
-//! Within a round, targets run under the most similar conditions, so ratios are computed there. Quote their
-//! median over the rounds; their spread shows how reliable it is.
+//! Within a round, targets run under the most similar conditions, so ratios are computed within rounds.
+//! Quote their median over the rounds; their spread shows how reliable it is.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 
@@ -9,7 +9,7 @@ use super::report::{Distribution, Metric, Ratio, Summary, Target};
 const METRICS: [Metric; 6] =
     [Metric::Ttfb, Metric::Ttft, Metric::FirstCall, Metric::Itl, Metric::Added, Metric::E2e];
 
-/// For each measure, all other targets relative to the first that has it.
+/// For each measure, all other targets relative to the first one that has the measure.
 pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     let has =
         |target: &Target, measure: Measure| target.rounds.iter().any(|round| measure.of(round).is_some());
@@ -22,7 +22,7 @@ pub(crate) fn ratios(targets: &[Target]) -> Vec<Ratio> {
     (0..targets.len()).flat_map(of).collect()
 }
 
-/// A figure to compare.
+/// A figure that is compared.
 #[derive(Clone, Copy)]
 enum Measure {
     /// A statistic of a metric, by its name.
@@ -103,7 +103,7 @@ mod tests {
         let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
         let ratios = ratios(&[first, second]);
         let names: Vec<_> = ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
-        // Percentiles of 0, and processes known for one side only, give no ratio.
+        // Percentiles of 0, and process figures that only one side has, give no ratio.
         assert_eq!(names, ["ttft_p50", "tokens_per_second"]);
         let ttft = &ratios[0];
         assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));

@@ -19,7 +19,7 @@ use super::{
 use crate::clock;
 use toolwire_gateway::observe::terminal::plural;
 
-/// The first streams of a ramp's step are spread over this fraction of it.
+/// Fraction of a ramp's step over which its first streams are spread.
 const RAMP_SPREAD: u32 = 4;
 
 /// Why a run has no result.
@@ -29,7 +29,7 @@ pub enum RunError {
     Process(Unseen),
     /// An operating system error.
     System(io::Error),
-    /// It was stopped before it had a result.
+    /// The run was stopped before it had a result.
     Stopped,
 }
 
@@ -53,7 +53,8 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Executes `plan`, until it is complete or `stop` is: the report contains the turns that had ended by then.
+/// Executes `plan` until it is complete or `stop` completes. The report contains the turns that have ended by
+/// then.
 ///
 /// # Errors
 /// A process under test cannot be inspected, the operating system reports an error, or the run is stopped
@@ -107,7 +108,7 @@ struct Bench<'p> {
     /// Whether the last target is the mock in the bench's own process.
     has_baseline: bool,
     progress: Progress,
-    /// The number of turns so far.
+    /// Number of turns so far.
     turns: u64,
     /// Distinguishes generated prompts from those of other runs.
     started: u64,
@@ -165,8 +166,8 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// One turn under this load. A Poisson schedule changes with each round and is the same for all targets
-    /// of a round.
+    /// A turn under this load. A Poisson schedule changes with each round and is the same for all targets of
+    /// a round.
     fn turn_of(&self, load: Load, round: u64) -> Trial {
         let load = match load {
             Load::Open { rate, arrivals, seed } => {
@@ -205,7 +206,7 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// Runs one turn of a target. `span` is the part of the whole run that it covers.
+    /// Runs one turn of a target. `span` is the part of the run that it covers.
     async fn measure(
         &mut self,
         run: usize,
@@ -268,9 +269,9 @@ impl<'p> Bench<'p> {
     }
 }
 
-/// The order of the turns in a round: forward in one round, backward in the next, then the same from the next
-/// target on. So every target is equally often early and late, and equally often after each neighbour; steady
-/// drift affects all alike.
+/// The order of the turns in a round: forward in one round, backward in the next, then the same starting at
+/// the next target. So every target is early and late equally often, and follows each other target equally
+/// often; steady drift affects all alike.
 fn order(round: usize, runs: usize) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs).collect();
     order.rotate_left((round / 2).checked_rem(runs).unwrap_or(0));

@@ -9,25 +9,25 @@ pub(crate) struct Sample {
     pub intended: u64,
     /// When it was sent.
     pub sent: u64,
-    /// A connection had to be opened for it.
+    /// Whether a connection had to be opened for it.
     pub connected: bool,
     /// The response's status, if there was one.
     pub status: Option<u16>,
-    /// The first byte of the body.
+    /// When the first byte of the body arrived.
     pub first_byte: Option<u64>,
-    /// The beginning of the first call: a call's name is known to the client.
+    /// When the first call began, that is, when the client knew a call's name.
     pub first_call: Option<u64>,
-    /// The last piece of a call.
+    /// When the last piece of a call arrived.
     pub last_call: Option<u64>,
-    /// The end of the stream, good or bad.
+    /// When the stream ended, properly or not.
     pub end: u64,
     /// Every delta with content, in order.
     pub tokens: Vec<Token>,
     /// The number of output tokens in the response's usage.
     pub usage: Option<u64>,
-    /// Bytes of the body.
+    /// Number of bytes in the body.
     pub bytes: u64,
-    /// How it ended.
+    /// How the stream ended.
     pub outcome: Outcome,
     /// The message of an error response, or the beginning of its body.
     pub refusal: Option<String>,
@@ -42,8 +42,8 @@ pub(crate) struct Token {
     pub at: u64,
     /// The kind of its content.
     pub kind: TokenKind,
-    /// When the mock sent it, if the upstream is a mock. A delta with several postmarks gives a token for
-    /// each.
+    /// When the mock sent it, if the upstream is a mock. A delta with several postmarks counts as one token
+    /// for each.
     pub postmark: Option<Postmark>,
 }
 
@@ -65,9 +65,10 @@ pub(crate) enum Outcome {
     Done,
     /// The target responded with a status other than 200.
     Refused,
-    /// It contained an error event.
+    /// The stream contained an error event.
     Failed(String),
-    /// Without a proper end: no connection, an interrupted body, an end without the end mark, a time limit.
+    /// The stream has no proper end: no connection, an interrupted body, an end without the end mark, a
+    /// time limit.
     Broken(String),
     /// It has not ended yet.
     #[default]

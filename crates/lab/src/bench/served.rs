@@ -1,4 +1,4 @@
-//! [`UpstreamBench`]: the bench behind a server's admin API, which measures an upstream of the configuration.
+//! [`UpstreamBench`]: the bench of a server's admin API, which measures an upstream of the configuration.
 
 use std::{
     sync::{
@@ -24,16 +24,16 @@ use toolwire_config::Upstream;
 use toolwire_gateway::{Bench, BenchRun, BenchWish};
 use toolwire_pipeline::dialect::{self, KeyHeader};
 
-/// Words of a prompt.
+/// Number of words in a prompt.
 const PROMPT: usize = 64;
 
 /// Time limit of a stream.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Longer pauses between two tokens are counted.
+/// Pauses between two tokens longer than this are counted.
 const GAP: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// Measures upstreams for the admin API.
 #[derive(Debug)]
 pub struct UpstreamBench;
 
@@ -70,7 +70,7 @@ struct Running {
     course: Arc<AtomicU32>,
     result: Arc<Mutex<Option<Result<Value, String>>>>,
     thread: JoinHandle<()>,
-    /// Ends the run when it is dropped.
+    /// Dropping it stops the run.
     _stop: oneshot::Sender<()>,
 }
 

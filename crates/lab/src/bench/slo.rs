@@ -1,7 +1,7 @@
 //! [`Slo`]: a service level, such as `ttft_p99<300ms,itl_p99<50ms,broken_share<0.1%`.
 //!
 //! Conditions are separated by commas; each is a measure, `<`, `<=`, `>` or `>=`, and a bound. A measure of
-//! time is a metric, `_` and a statistic; shares are fractions of the requested streams.
+//! time is a metric, `_` and a statistic; shares are relative to the requested streams.
 
 use std::{fmt, str::FromStr};
 
@@ -33,7 +33,7 @@ const SHARES: [(&str, Count); 6] = [
     ("bad_share", |summary| (summary.streams + summary.unsent).saturating_sub(summary.good)),
 ];
 
-/// Units of times, in µs; a unit comes before those that are its suffixes.
+/// Units of time, in µs. A unit comes before those that are its suffixes.
 const TIME_UNITS: [(&str, f64); 5] = [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
 
 /// A service level.
@@ -73,14 +73,14 @@ const RELATIONS: [(&str, Relation); 4] =
 /// Whether a service level was met, and each condition with the measured value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// It was met.
+    /// Whether it was met.
     pub held: bool,
-    /// `ttft_p99 = 210 ms`.
+    /// The conditions with the measured values: `ttft_p99 = 210 ms`.
     pub measured: Vec<String>,
 }
 
 impl Slo {
-    /// Compares the figures with it. A condition on something that was not measured fails.
+    /// Compares the figures with the service level. A condition on a measure without a value fails.
     pub(crate) fn judge(&self, summary: &Summary) -> Verdict {
         let mut verdict = Verdict { held: true, measured: Vec::new() };
         for condition in &self.conditions {
@@ -154,7 +154,7 @@ pub(crate) fn time(micros: f64) -> String {
     }
 }
 
-/// An error in the text of a service level, and its place.
+/// An error in the text of a service level, and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SloError {
     text: String,
@@ -192,7 +192,7 @@ impl FromStr for Slo {
     }
 }
 
-/// Parses one condition. An error has its place in `text`.
+/// Parses one condition. An error contains its location in `text`.
 fn condition(text: &str) -> Result<Condition, (usize, String)> {
     let found = text.find(['<', '>']).and_then(|at| text.split_at_checked(at));
     let Some((name, rest)) = found.filter(|(name, _)| !name.trim().is_empty()) else {

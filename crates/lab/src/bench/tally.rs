@@ -18,10 +18,10 @@ use crate::fixture::postmark::Postmark;
 /// The significant decimal digits that histograms keep.
 const DIGITS: u8 = 3;
 
-/// The longest time that is recorded exactly: an hour, in nanoseconds.
+/// The longest time recorded exactly, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Steps of a percentile curve for each halving of the distance to 100 %.
+/// Number of steps of a percentile curve for each halving of the distance to 100 %.
 const CURVE_STEPS: u32 = 4;
 
 /// Times, in nanoseconds.
@@ -80,7 +80,7 @@ pub(crate) struct Tally {
     /// The counts; distributions are added at the end.
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// How late requests with an open connection were sent.
+    /// Delay of requests on an open connection after their intended starts.
     pub start_lag: Times,
     /// Sentences about errors, with the number of occurrences.
     pub complaints: BTreeMap<String, u64>,
@@ -88,12 +88,12 @@ pub(crate) struct Tally {
     pub timeline: Option<Timeline>,
     began: Option<u64>,
     ended: u64,
-    /// The seconds of turns that were added.
+    /// Duration in seconds of the turns that were added.
     earlier: f64,
 }
 
 impl Tally {
-    /// An empty one that counts pauses longer than `gap` nanoseconds.
+    /// Creates an empty tally that counts pauses longer than `gap` nanoseconds.
     pub(crate) fn new(gap: u64) -> Self {
         Self { gap, ..Self::default() }
     }
@@ -174,8 +174,8 @@ impl Tally {
         }
     }
 
-    /// Records postmarks. Those of another machine's clock, or of an old recording, lie outside the stream
-    /// and are ignored.
+    /// Records postmarks. Those of another machine's clock, or of an old recording, are outside the time of
+    /// the stream and are ignored.
     fn postmarks(&mut self, sample: &Sample) {
         for token in &sample.tokens {
             let sent = |postmark: &Postmark| (sample.intended..=token.at).contains(&postmark.left);
@@ -227,13 +227,13 @@ impl Tally {
         self.counts.tokens
     }
 
-    /// From the first intended start to the last end, summed over the turns.
+    /// Time from the first intended start to the last end, summed over the turns.
     fn seconds(&self) -> f64 {
         let own = self.began.map_or(0, |began| self.ended.saturating_sub(began));
         self.earlier + own as f64 / 1e9
     }
 
-    /// The figures; with percentile curves or without them.
+    /// The figures, with or without percentile curves.
     pub(crate) fn summary(&self, with_curves: bool, process: Option<Process>) -> Summary {
         let seconds = self.seconds();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -250,8 +250,8 @@ impl Tally {
     }
 }
 
-/// A stream's mean time per output token after the first, if it is complete and has several. If the upstream
-/// puts several tokens into a delta, usage has the true number.
+/// A stream's mean time per output token after the first, if it is complete and has several tokens. If the
+/// upstream puts several tokens into a delta, the usage has the true number.
 fn time_per_token(sample: &Sample) -> Option<u64> {
     let (first, last) = (sample.tokens.first()?, sample.tokens.last()?);
     let deltas = sample.tokens.len() as u64;

@@ -12,9 +12,9 @@ pub struct Target {
     pub name: String,
     /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
     pub url: Uri,
-    /// Additional headers of its requests; one with the name of a default header replaces it.
+    /// Additional headers of its requests. A header with the name of a default one replaces it.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How its certificate is checked. `None`: the system's authorities are trusted, or Mozilla's if there are none.
+    /// How its certificate is checked. `None` trusts the system's authorities, or Mozilla's if the system has none.
     pub tls: Option<ClientConfig>,
 }
 
@@ -33,7 +33,7 @@ impl std::error::Error for TargetError {}
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Parses `name=url`, or `url` alone, whose host and port then are the name.
+    /// Parses `name=url`, or only `url`; then its host and port are the name.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (name, url) = match text.split_once('=') {
             Some((name, url)) if !name.contains("://") => (Some(name), url),

@@ -12,8 +12,8 @@ use super::{
     tally::Tally,
 };
 
-/// Tokens of samples that are kept until a turn has ended, so that counting does not disturb it: about 160
-/// MB.
+/// Maximum number of tokens in samples that are kept until a turn has ended, so that counting does not
+/// disturb it: about 160 MB.
 const MAX_KEPT: usize = 4 << 20;
 
 /// A target under measurement.
@@ -68,7 +68,7 @@ impl TargetRun {
         process
     }
 
-    /// Adds a turn.
+    /// Adds the figures of a turn.
     pub(super) fn take(&mut self, tally: &Tally, process: Option<Process>) {
         self.all.absorb(tally);
         self.shown.timelines.extend(tally.timeline.clone());
@@ -122,7 +122,7 @@ impl SampleBuffer {
     }
 
     fn settle(&mut self) {
-        // The timeline shown is that of the stream that started first.
+        // The timeline shown is that of the first stream.
         self.samples.sort_unstable_by_key(|sample| sample.intended);
         self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
         self.tokens = 0;

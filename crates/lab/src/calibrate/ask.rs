@@ -18,26 +18,26 @@ use tokio::time::{Instant, timeout};
 use crate::fixture::{Answer, assemble};
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// Bytes of a response.
+/// Maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 4 << 20;
 
-/// Bytes of an error response.
+/// Maximum size of an error response, in bytes.
 const MAX_ERROR: usize = 64 << 10;
 
-/// Bytes of a text or of a call's arguments that are kept.
+/// Maximum number of bytes that are kept of a text or of a call's arguments.
 const MAX_TEXT: usize = 16 << 10;
 
-/// Calls that are kept.
+/// Maximum number of calls that are kept.
 const MAX_CALLS: usize = 64;
 
-/// A response, and when its first call began.
+/// A response, with the time to its first call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
-    /// The response. What is longer than the limits is cut off.
+    /// The response, cut off at the limits.
     pub(crate) answer: Answer,
-    /// From the request to the first delta of a call.
+    /// Time from the request to the first delta of a call.
     pub(crate) to_call: Option<Duration>,
-    /// From the request to the end.
+    /// Time from the request to the end.
     pub(crate) total: Duration,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for AskError {
     }
 }
 
-/// See the module.
+/// Asks one server.
 #[derive(Debug)]
 pub(crate) struct Asker {
     client: Client<HttpConnector, Full<Bytes>>,
@@ -84,13 +84,14 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// For the server at `address`, which requires `key`; a response may take as long as `timeout`.
+    /// Creates a client of the server at `address`, which requires `key`. A response may take up to
+    /// `timeout`.
     pub(crate) fn new(address: SocketAddr, key: &str, timeout: Duration) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { client, base: format!("http://{address}/v1"), authorization: format!("Bearer {key}"), timeout }
     }
 
-    /// Sends a chat request with `stream`.
+    /// Sends a streamed chat request.
     pub(crate) async fn ask(&self, body: Bytes) -> Result<Reply, AskError> {
         let limit = self.timeout;
         timeout(limit, self.exchange(body)).await.unwrap_or(Err(AskError::Slow(limit)))
@@ -116,7 +117,7 @@ impl Asker {
             if to_call.is_none() && begins_call(&data) {
                 to_call = Some(started.elapsed());
             }
-            // The end mark ends the response, whenever the connection does.
+            // The end mark ends the response, even if the connection stays open.
             read.extend(["data: ", &data, "\n\n"]);
             if data == "[DONE]" {
                 break;
@@ -151,9 +152,9 @@ impl Asker {
     }
 }
 
-/// Whether a frame has the first delta of a call.
+/// Whether an event contains the first delta of a call.
 fn begins_call(data: &str) -> bool {
-    // Most frames are text; the word alone may stand in text, too.
+    // Cheap test first: most events are text, which may contain the word, too.
     data.contains("tool_calls")
         && serde_json::from_str::<Value>(data).is_ok_and(|frame| {
             let calls = frame.pointer("/choices/0/delta/tool_calls").and_then(Value::as_array);
@@ -174,7 +175,7 @@ async fn refused(response: Response<Incoming>) -> AskError {
     AskError::Refused { status, code, message, retry_after: retry_after.map(Duration::from_secs) }
 }
 
-/// The response without what is longer than the limits.
+/// The response, cut off at the limits.
 fn clipped(mut answer: Answer) -> Answer {
     let clip = |text: &mut String| {
         if text.len() > MAX_TEXT {

@@ -1,7 +1,7 @@
 //! [`Cache`]: the answers of earlier runs, one JSON object per line, so that a run can be stopped and resumed.
 //!
-//! An answer is found by the digest of all that it depends on (see `run`). A line that cannot be read is ignored: the
-//! last one may be torn if the program was killed.
+//! An answer is found by the digest of everything that it depends on (see `run`). A line that cannot be read is
+//! ignored: the last one may be incomplete if the program was killed.
 
 use std::{
     collections::HashMap,
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::ask::Reply;
 use crate::fixture::Answer;
 
-/// Bytes of a line. No answer that is kept is longer.
+/// Maximum size of a line, in bytes. Every answer that is kept is shorter.
 const MAX_LINE: u64 = 4 << 20;
 
-/// An answer with its key, as it is written. What it says of variant and prompt is for people.
+/// An answer with its key, as written to the file. Variant and prompt are for human readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
     key: String,
@@ -32,7 +32,7 @@ struct Record {
     answer: Answer,
 }
 
-/// Whose answer it is.
+/// The variant and the prompt that an answer belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) variant: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) run: u32,
 }
 
-/// See the module.
+/// The answers of earlier runs.
 #[derive(Debug)]
 pub(crate) struct Cache {
     file: File,
@@ -67,7 +67,7 @@ impl Cache {
         self.replies.get(key)
     }
 
-    /// Keeps an answer, in one write.
+    /// Adds an answer to the file, in one write.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -112,7 +112,7 @@ fn read(file: &File, is_wanted: impl Fn(&str) -> bool) -> io::Result<HashMap<Str
     }
 }
 
-/// Ends a line that was torn, so that the next one begins on its own.
+/// Ends an incomplete line, so that the next record starts on a new line.
 fn end_line(file: &mut File) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         return Ok(());

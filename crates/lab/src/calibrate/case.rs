@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 pub struct CaseTool {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Value,
@@ -33,12 +33,12 @@ impl CaseTool {
 pub struct ExpectedCall {
     /// The tool's name.
     pub name: String,
-    /// The arguments that it must have, each with what its value must be. Further arguments are not looked at.
+    /// Required arguments, each with the expected value. Further arguments are ignored.
     #[serde(default)]
     pub arguments: Map<String, Value>,
 }
 
-/// Whether the request leaves it to the model to call a tool.
+/// Whether the model is free to call a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CaseChoice {
     /// `tool_choice: "auto"`.
@@ -50,12 +50,12 @@ pub enum CaseChoice {
     Named(String),
 }
 
-/// See the module.
+/// A prompt with its tools and wanted calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Case {
     /// Its name, unique in its set.
     pub name: String,
-    /// What it is about; groups are reported apart.
+    /// The group of prompts that it belongs to; groups are reported separately.
     pub group: String,
     /// The messages, as a chat request has them.
     pub messages: Vec<Value>,
@@ -63,7 +63,7 @@ pub struct Case {
     pub tools: Vec<CaseTool>,
     /// `tool_choice`.
     pub choice: CaseChoice,
-    /// The calls that are wanted, any of them; empty: none.
+    /// The wanted calls; any of them is right. Empty if no call is wanted.
     pub calls: Vec<ExpectedCall>,
 }
 
@@ -83,7 +83,7 @@ impl Case {
         self.choice != CaseChoice::Auto
     }
 
-    /// Whether `enforce` has anything to enforce: a call, or the schema of a strict tool.
+    /// Whether `enforce` can have an effect: whether a call is required, or a tool is strict.
     pub fn may_be_enforced(&self) -> bool {
         self.requires_call() || self.tools.iter().any(|tool| tool.strict == Some(true))
     }
@@ -93,7 +93,7 @@ impl Case {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// The members of a chat request that are about this case: `messages`, `tools`, `tool_choice`.
+    /// The members of a chat request that depend on this case: `messages`, `tools`, `tool_choice`.
     pub fn request(&self) -> Map<String, Value> {
         let mut request = Map::new();
         request.insert("messages".to_owned(), Value::Array(self.messages.clone()));
@@ -110,8 +110,8 @@ impl Case {
         request
     }
 
-    /// All that the messages say: texts, arguments of calls and results. What a response repeats of it was not
-    /// made up.
+    /// All content of the messages: texts, arguments of calls and results. Parts of a response that repeat it
+    /// are not made up.
     pub fn said(&self) -> String {
         let mut said = String::new();
         self.messages.iter().for_each(|message| collect_strings(message, &mut said));

@@ -1,29 +1,29 @@
-//! [`Failures`]: what follows a failed request: the next one, no more of this variant, or the end of the run.
+//! [`Failures`]: decides after a failed request whether to continue, give the variant up, or end the run.
 
 use super::ask::AskError;
 
-/// Failures in a row after which a variant is given up, or the upstream.
+/// Number of consecutive failures after which a variant is given up, or the run ends.
 const PATIENCE: usize = 3;
 
-/// What follows a failure.
+/// The next step after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The next question.
+    /// Ask the next question.
     GoOn,
-    /// The next variant: the upstream rejects the requests of this one.
+    /// Skip to the next variant: the upstream rejects the requests of this one.
     GiveUp,
-    /// Nothing: no request can succeed.
+    /// End the run: no request can succeed.
     Stop,
 }
 
-/// What a failure says about later requests.
+/// The consequence of a failure for later requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Severity {
-    /// Every request will fail: the key or the model is refused.
+    /// Every request will fail, because the key or the model is refused.
     Fatal,
     /// The upstream is not answering.
     Down,
-    /// This request failed.
+    /// Only this request failed.
     Rejected,
 }
 
@@ -46,19 +46,19 @@ impl Severity {
     }
 }
 
-/// See the module.
+/// The failures so far.
 #[derive(Debug)]
 pub(crate) struct Failures {
     /// Whether any request of this run has been answered.
     answered: bool,
-    /// The places of the last questions, as far as they all failed because the upstream did not answer.
+    /// Indices of the most recent questions, if all of them failed because the upstream did not answer.
     down: Vec<usize>,
     variants: Vec<Record>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Record {
-    /// Failures in a row.
+    /// Number of consecutive failures.
     failed: usize,
     answered: bool,
     given_up: bool,
@@ -69,7 +69,7 @@ impl Failures {
         Self { answered: false, down: Vec::new(), variants: vec![Record::default(); variants] }
     }
 
-    /// A request of `variant` was answered.
+    /// Records that a request of `variant` was answered.
     pub(crate) fn succeeded(&mut self, variant: usize) {
         self.answered = true;
         self.down.clear();
@@ -78,7 +78,7 @@ impl Failures {
         }
     }
 
-    /// The question at `place` failed in `variant`.
+    /// Records that the question at index `place` failed in `variant`.
     pub(crate) fn failed(&mut self, variant: usize, place: usize, error: &AskError) -> Next {
         match Severity::of(error) {
             Severity::Fatal => {
@@ -103,12 +103,12 @@ impl Failures {
         }
     }
 
-    /// Whether nothing more of `variant` is asked.
+    /// Whether `variant` was given up.
     pub(crate) fn is_given_up(&self, variant: usize) -> bool {
         self.variants.get(variant).is_some_and(|record| record.given_up)
     }
 
-    /// The places of the questions whose failures ended the run.
+    /// Indices of the questions whose failures ended the run.
     pub(crate) fn last_places(&self) -> &[usize] {
         &self.down
     }
@@ -160,7 +160,7 @@ mod tests {
         let next: Vec<_> = (0..3).map(|place| failures.failed(0, place, &refused(400, None))).collect();
         assert_eq!(next, [Next::GoOn, Next::GoOn, Next::GiveUp]);
         assert!(failures.is_given_up(0) && !failures.is_given_up(1));
-        // A variant that has answers goes on: some prompts may be too long.
+        // A variant with answers is not given up: some prompts may be too long.
         failures.succeeded(1);
         assert!((0..9).all(|place| failures.failed(1, place, &refused(400, None)) == Next::GoOn));
     }

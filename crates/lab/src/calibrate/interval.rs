@@ -1,17 +1,17 @@
-//! [`Share`]: how many of how many, and what that says about the true share.
+//! [`Share`]: a count out of a total, and the confidence interval of the true share.
 
 use serde::{Deserialize, Serialize};
 
-/// The quantile of the normal distribution for intervals of 95 %.
+/// The quantile of the normal distribution for 95 % intervals.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A count out of a total, with its 95 % interval by Wilson's method, which is also right for shares near 0 and 1 and for
-/// small totals.
+/// A count out of a total, with its 95 % interval by Wilson's method, which is also accurate for shares near 0 and 1 and
+/// for small totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// How many.
+    /// The count.
     pub count: u64,
-    /// Of how many.
+    /// The total.
     pub of: u64,
     /// The lower end of the interval, 0 to 1.
     pub low: f64,
@@ -20,7 +20,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// `count` of `of`. Nothing is known if `of` is 0: the interval is then 0 to 1.
+    /// `count` out of `of`. If `of` is 0, nothing is known: the interval is 0 to 1.
     pub fn new(count: u64, of: u64) -> Self {
         if of == 0 {
             return Self { count, of, low: 0.0, high: 1.0 };
@@ -29,19 +29,19 @@ impl Share {
         let scale = 1.0 + Z * Z / n;
         let center = (share + Z * Z / (2.0 * n)) / scale;
         let half = Z / scale * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-        // At 0 and 1 the ends are exact; rounding would put them beside.
+        // At 0 and 1 the ends are exact; rounding would shift them.
         let low = if count == 0 { 0.0 } else { (center - half).max(0.0) };
         let high = if count >= of { 1.0 } else { (center + half).min(1.0) };
         Self { count, of, low, high }
     }
 
-    /// The share itself, 0 to 1; `None` if nothing was counted.
+    /// The share itself, 0 to 1. `None` if the total is 0.
     pub fn value(&self) -> Option<f64> {
         (self.of > 0).then(|| self.count as f64 / self.of as f64)
     }
 
     /// The lower end of the 95 % interval of this share minus `other`, by Newcombe's method, which combines the two
-    /// intervals. A share of which nothing was counted is taken as 0.
+    /// intervals. A share whose total is 0 counts as 0.
     pub fn low_minus(&self, other: &Self) -> f64 {
         let (Some(own), other_value) = (self.value(), other.value()) else { return -1.0 };
         let Some(other_value) = other_value else { return self.low };

@@ -1,4 +1,5 @@
-//! `toolwire calibrate`: asks a model the same prompts in every format, and reports which format it calls tools in.
+//! `toolwire calibrate`: asks a model the same prompts in every format, and reports which format works best for its
+//! calls.
 //!
 //! ```text
 //! CaseSet (prompts, tools) ─┐
@@ -7,7 +8,7 @@
 //!                  report (table, JSON, page, entry) ◀─ judge: Verdict
 //! ```
 //!
-//! The requests go through toolwire's own server, so what is measured is what users get. docs/calibrate.md defines every
+//! The requests go through toolwire's own server, so the figures show what users get. docs/calibrate.md defines every
 //! measure.
 
 pub(crate) mod ask;

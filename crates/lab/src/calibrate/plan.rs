@@ -1,4 +1,4 @@
-//! [`Plan`]: what is asked, in which order, and how each answer is found again.
+//! [`Plan`]: the questions of a run, their order, and the keys of their answers.
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,61 +10,61 @@ use toolwire_config::Config;
 use toolwire_gateway::{Preview, preview};
 use toolwire_pipeline::{dialect::ClientDialect, wire::digest::Digest};
 
-/// The most requests of a run. They are all held in memory.
+/// Maximum number of requests in a run. They are all held in memory.
 pub const MAX_QUESTIONS: usize = 1_000_000;
 
-/// What every request says.
+/// Sampling settings of every request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// `temperature`.
     pub temperature: f64,
     /// `max_tokens`.
     pub max_tokens: u64,
-    /// `seed` of the first run; the next has the next number. `None`: none is sent.
+    /// `seed` of the first run, increased by one for each further run. `None` sends no seed.
     pub seed: Option<u64>,
 }
 
-/// See the module.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The configuration of the server that is asked. Its models are the variants, by their labels.
+    /// The configuration of the server that is asked. Its models are the variants, named by their labels.
     pub config: Arc<Config>,
-    /// The upstream's URL and the model's name there: answers of another model are others.
+    /// The upstream's URL and the model's name there. Answers of another model have other keys.
     pub measured: String,
     /// The variants.
     pub variants: Vec<Variant>,
     /// The prompts.
     pub cases: Vec<Case>,
-    /// How often each prompt is asked.
+    /// Number of times that each prompt is asked.
     pub runs: u32,
-    /// What every request says.
+    /// Sampling settings of every request.
     pub sampling: Sampling,
-    /// How many requests are open at once.
+    /// Number of concurrent requests.
     pub concurrency: usize,
-    /// How long a response may take.
+    /// Time limit of a response.
     pub timeout: Duration,
     /// The file of the answers.
     pub cache: PathBuf,
-    /// Show no progress.
+    /// Whether to hide the progress.
     pub quiet: bool,
 }
 
 /// One request.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    /// The variant, by its place.
+    /// Index of the variant.
     pub(crate) variant: usize,
-    /// The prompt, by its place.
+    /// Index of the prompt.
     pub(crate) case: usize,
-    /// The run, from 0.
+    /// Number of the run, counted from 0.
     pub(crate) run: u32,
-    /// What the answer is kept under.
+    /// The key of the answer in the cache.
     pub(crate) key: String,
     /// The request.
     pub(crate) body: Bytes,
 }
 
-/// What a model is shown in a variant for a prompt.
+/// The texts that a model is shown in a variant for a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// The text of all turns.
@@ -74,14 +74,14 @@ pub(crate) struct Shown {
 }
 
 impl Plan {
-    /// How many requests there are.
+    /// The number of requests.
     pub fn size(&self) -> usize {
         let runs = usize::try_from(self.runs).unwrap_or(usize::MAX);
         self.variants.len().saturating_mul(self.cases.len()).saturating_mul(runs)
     }
 
-    /// All requests. A run asks every variant before the next run begins, and the prompts of a variant follow each other,
-    /// so that an upstream finds the instructions in its cache.
+    /// All requests. A run asks every variant before the next run begins, and the prompts of a variant are asked
+    /// consecutively, so that an upstream finds the instructions in its cache.
     pub(crate) fn questions(&self) -> Vec<Question> {
         let mut questions = Vec::new();
         for run in 0..self.runs {
@@ -96,8 +96,8 @@ impl Plan {
         questions
     }
 
-    /// Takes out the variants that ask the same as one before them, and returns their labels: their wording is the default
-    /// one, or the upstream is not known to have the means for what they enforce.
+    /// Removes variants whose requests equal those of an earlier one, and returns their labels: their wording is the
+    /// default, or the upstream is not known to support the constraint that they enforce.
     pub fn drop_repeated(&mut self) -> Vec<String> {
         let mut seen = HashSet::new();
         let asks = |variant: &Variant| {
@@ -105,7 +105,7 @@ impl Plan {
                 let preview = self.preview(&self.request(variant, case, 0));
                 preview.map_or_else(|| variant.label(), |preview| digest(&preview.body).to_string())
             });
-            // Retries do not show in the first request.
+            // Retries do not affect the first request.
             (variant.enforce == "retry", bodies.collect::<Vec<_>>())
         };
         let repeated = self.variants.iter().filter(|variant| !seen.insert(asks(variant)));
@@ -114,7 +114,7 @@ impl Plan {
         repeated
     }
 
-    /// What the model is shown in a variant for a prompt.
+    /// The texts that the model is shown in a variant for a prompt.
     pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
         let shown = self.preview(&self.request(variant, case, 0));
         shown.map_or_else(Shown::default, |Preview { text, tool_tokens, .. }| Shown { text, tool_tokens })
@@ -135,14 +135,13 @@ impl Plan {
         Value::Object(request).to_string().into()
     }
 
-    /// The upstream's request; `None` if it cannot be made, which asking will show.
+    /// The upstream's request. `None` if it cannot be made, which asking will reveal.
     fn preview(&self, body: &Bytes) -> Option<Preview> {
         preview(&self.config, ClientDialect::Chat, body).ok()
     }
 
-    /// The digest of all that an answer depends on: the upstream, the exact request that it gets, the settings that its
-    /// response is read with, the run, and toolwire's version. `enforce` is one of them only where it has
-    /// anything to enforce.
+    /// The digest of everything that an answer depends on: the upstream, the exact request that it gets, the settings for
+    /// reading the response, the run, and toolwire's version. `enforce` is only included if it can have an effect.
     fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
         let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
         let model = self.config.models.iter().find(|model| model.name == variant.label());

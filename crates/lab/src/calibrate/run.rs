@@ -1,4 +1,4 @@
-//! [`run`]: asks the questions of a plan, as far as their answers are not in the cache.
+//! [`run`]: asks those questions of a plan whose answers are not in the cache.
 //!
 //! ```text
 //! questions ─▶ cached? ─▶ Outcome
@@ -34,39 +34,39 @@ use crate::{
 use toolwire_config::Config;
 use toolwire_gateway::{ServeError, Server};
 
-/// How often a request that the upstream has no capacity for is repeated.
+/// Maximum number of times that a request is repeated while the upstream has no capacity.
 const REPEATS: u32 = 5;
 
-/// The longest pause before such a repetition.
+/// Maximum pause before such a repetition.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A question with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
-    /// The variant, by its place in the plan.
+    /// Index of the variant in the plan.
     pub(crate) variant: usize,
-    /// The prompt, by its place in the plan.
+    /// Index of the prompt in the plan.
     pub(crate) case: usize,
-    /// The run, from 0.
+    /// Number of the run, counted from 0.
     pub(crate) run: u32,
-    /// The answer; a failure is one with an error.
+    /// The answer. A failure is an answer that contains an error.
     pub(crate) reply: Reply,
 }
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// The answers, in the order of the questions.
     pub(crate) outcomes: Vec<Outcome>,
-    /// How many questions there are.
+    /// Number of questions.
     pub(crate) questions: usize,
-    /// How many answers were in the cache.
+    /// Number of answers that were in the cache.
     pub(crate) cached: usize,
-    /// How long it took.
+    /// Duration of the run.
     pub(crate) took: Duration,
-    /// Why it ended early.
+    /// Why it ended early, if it did.
     pub(crate) stopped: Option<Stopped>,
-    /// The variants that were given up, by their places, with their reasons.
+    /// Indices of the variants that were given up, with the reasons.
     pub given_up: Vec<(usize, String)>,
 }
 
@@ -75,11 +75,11 @@ pub struct Measured {
 pub(crate) enum Stopped {
     /// A signal.
     Signal,
-    /// The upstream, with its message.
+    /// Failures of the upstream, with its message.
     Upstream(String),
 }
 
-/// Why nothing can be measured.
+/// Why a run could not take place.
 #[derive(Debug)]
 pub enum RunError {
     /// The server cannot start.
@@ -102,7 +102,7 @@ impl std::error::Error for RunError {}
 /// The names at `/v1/models` of a server with this configuration.
 ///
 /// # Errors
-/// Why the names could not be read.
+/// The names could not be read.
 pub async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, AskError> {
     let (server, asker) = serving(config, timeout).map_err(|error| AskError::Broken(error.to_string()))?;
     tokio::select! {
@@ -113,13 +113,13 @@ pub async fn models(config: &Config, timeout: Duration) -> Result<Vec<String>, A
     }
 }
 
-/// A server with this configuration, and a client of it. The server has the upstream's key, so it requires one that only
-/// this process knows: other users of the machine can reach loopback addresses too.
+/// Starts a server with this configuration, and creates a client of it. The server has the upstream's key, so it
+/// requires a key that only this process knows: other users of the machine can reach loopback addresses too.
 fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeError> {
     // The keys of the standard library's hashes come from the system's source of randomness.
     let random = || RandomState::new().hash_one("key");
     let key = format!("{:016x}{:016x}", random(), random());
-    // Nor is it for clients that have keys, and it keeps nothing.
+    // The server accepts only this key, not those of configured clients, and keeps no state.
     let (api_keys, keys) = (vec![SecretString::from(key.as_str())], Vec::new());
     let config = Config { api_keys, keys, state_dir: None, ..config.clone() };
     let server = Server::bind(Arc::new(config), None)?;
@@ -129,11 +129,11 @@ fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeE
     Ok((server, asker))
 }
 
-/// Asks what is not in the cache. After `stop` nothing more is asked, and open requests go on; after `abort` they are
-/// dropped.
+/// Asks the questions that are not in the cache. After `stop`, no more questions are asked, but open requests are
+/// completed; after `abort` they are dropped.
 ///
 /// # Errors
-/// If the server cannot start, or the cache cannot be used. Failures of the upstream are part of what was measured.
+/// If the server cannot start, or the cache cannot be used. Failures of the upstream are part of the results.
 pub async fn run(
     plan: &Plan,
     stop: impl Future<Output = ()>,
@@ -167,7 +167,7 @@ struct Session<'p> {
     failures: Failures,
     progress: Progress,
     measured: Measured,
-    /// The answers so far, by the places of the questions.
+    /// The answers so far, by the indices of the questions.
     answers: Vec<Option<Reply>>,
 }
 
@@ -206,7 +206,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a question has to be asked. One that was asked before in another variant has its answer by now.
+    /// Whether a question must still be asked. If another variant has asked the same, the answer is taken from there.
     fn is_open(&mut self, place: usize, question: &Question) -> bool {
         let Some(slot) = self.answers.get_mut(place) else { return false };
         if slot.is_none() {
@@ -271,7 +271,7 @@ impl Session<'_> {
         self.progress.tick(&label, done as f64 / self.answers.len().max(1) as f64);
     }
 
-    /// The answers. Failures because of which the run was stopped say nothing about the model, so they are left out.
+    /// Collects the answers. Failures that stopped the run say nothing about the model, so they are left out.
     fn finish(mut self, questions: &[Question], took: Duration) -> Measured {
         self.progress.finish();
         if let Some(Stopped::Upstream(_)) = self.measured.stopped {
@@ -290,7 +290,7 @@ impl Session<'_> {
     }
 }
 
-/// An answer that is only an error.
+/// An answer that contains only an error.
 fn failed_answer(error: &AskError) -> Answer {
     let (status, code) = match error {
         AskError::Refused { status, code, .. } => (Some(*status), code.clone()),
@@ -300,7 +300,7 @@ fn failed_answer(error: &AskError) -> Answer {
     Answer { error: Some(error), ..Answer::default() }
 }
 
-/// The answer to a question. While the upstream has no capacity, the request is repeated after a pause.
+/// Asks a question. While the upstream has no capacity, the request is repeated after a pause.
 async fn answered(asker: &Asker, question: &Question) -> Result<Reply, AskError> {
     for attempt in 0..REPEATS {
         match asker.ask(question.body.clone()).await {

@@ -1,4 +1,4 @@
-//! [`CaseSet`]: the prompts that are asked, built in or read from files (docs/calibrate.md#prompts).
+//! [`CaseSet`]: the prompts of a run, built in or read from files (docs/calibrate.md#prompts).
 
 use std::{collections::HashSet, fmt, path::Path};
 
@@ -11,7 +11,7 @@ use toolwire_pipeline::wire::suggest::suggest;
 /// The built-in prompts and their tools.
 const BUILT_IN: &str = include_str!("prompts.toml");
 
-/// Bytes of a file of prompts or tools.
+/// Maximum size of a file of prompts or tools, in bytes.
 pub const MAX_FILE: u64 = 8 << 20;
 
 /// The prompts of a run, in order.
@@ -21,7 +21,7 @@ pub struct CaseSet {
     pub cases: Vec<Case>,
 }
 
-/// Why a file cannot be used, with its place.
+/// Why a file cannot be used, with the location of the mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseError(String);
 
@@ -40,15 +40,16 @@ impl CaseSet {
     /// The built-in prompts.
     ///
     /// # Errors
-    /// Never; a test reads them.
+    /// Never; a test reads the prompts.
     pub fn built_in() -> Result<Self, CaseError> {
         Self::new(Document::parse((Path::new("prompts.toml"), BUILT_IN))?, None, "prompts.toml")
     }
 
-    /// The prompts of a file, for the tools of another file, of the same file, or the built-in ones.
+    /// The prompts of a file. Their tools are those of another file, of the same file, or the
+    /// built-in ones.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// A description of the mistake, with its location.
     pub fn read(prompts: NamedText<'_>, tools: Option<NamedText<'_>>) -> Result<Self, CaseError> {
         let tools = tools.map(read_tools).transpose()?;
         let document = Document::parse(prompts)?;
@@ -126,7 +127,7 @@ fn check_tools(tools: &[CaseTool]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file: TOML, or JSON if its name says so.
+/// A file's content: TOML, or JSON if the file's name ends in `.json`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Document {
@@ -154,20 +155,20 @@ fn is_json(path: &Path) -> bool {
 fn json_of<'t, T: Deserialize<'t>>((path, text): NamedText<'t>) -> Result<T, CaseError> {
     serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
-        // The place is written in front, as for TOML.
+        // The location is written first, as for TOML.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         CaseError(format!("{}:{}:{}: {message}", path.display(), error.line(), error.column()))
     })
 }
 
-/// Line and column of `offset`, from 1.
+/// Line and column of `offset`, counted from 1.
 fn place(text: &str, offset: usize) -> String {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     format!("{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// A tool: as OpenAI declares it, or its `function` alone.
+/// A tool: in the form of OpenAI's declarations, or only its `function`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a tool: `name`, `description` and `parameters`")]
 enum ToolEntry {
@@ -202,7 +203,7 @@ impl ToolEntry {
     }
 }
 
-/// A prompt as it is written.
+/// A prompt in its written form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PromptEntry {
@@ -220,7 +221,7 @@ struct PromptEntry {
     calls: Vec<ExpectedCall>,
 }
 
-/// An exchange before the prompt: a request, a call, its result, and the response to that.
+/// An earlier exchange in the conversation: a request, a call, its result, and the response to that.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EarlierEntry {
@@ -275,7 +276,7 @@ impl PromptEntry {
     }
 }
 
-/// The tools with these names; all of them if there are no names.
+/// The tools with these names, or all tools if no names are given.
 fn offered(names: Option<&[String]>, tools: &[CaseTool]) -> Result<Vec<CaseTool>, String> {
     let Some(names) = names else { return Ok(tools.to_vec()) };
     let named = names.iter().map(|name| {

@@ -1,4 +1,4 @@
-//! [`Variant`]: one way of presenting tools to the model: a format, a wording, and what is enforced.
+//! [`Variant`]: one way of presenting tools to the model: a format, a wording, and a constraint to enforce.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -7,14 +7,14 @@ use toml::{Table, Value};
 /// The format that leaves tools to the upstream's own fields.
 pub const NATIVE: &str = "native";
 
-/// The words of `--enforce`, as `enforce` has them.
+/// The values of `--enforce`, which are those of `enforce`.
 pub const ENFORCE: [&str; 7] = ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
 
 /// The keys of a `[[models]]` entry that variants set.
 pub const VARIED: [&str; 8] =
     ["tools", "detect", "instructions", "system_position", "examples", "examples_as", "tool_list", "enforce"];
 
-/// The short words of wordings, each with the key and value that it stands for.
+/// Short words for wordings, each with the key and value that it stands for.
 const WORDS: [(&str, &str); 7] = [
     ("schemas", "tool_list"),
     ("signatures", "tool_list"),
@@ -38,7 +38,7 @@ pub struct Wording {
 impl FromStr for Wording {
     type Err = String;
 
-    /// `default`, or words and settings with `+` between them: `turns`, `schemas+last_user`, `turns+examples=3`.
+    /// Parses `default`, or words and settings separated by `+`: `turns`, `schemas+last_user`, `turns+examples=3`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "default" {
             return Ok(Self { name: text.to_owned(), keys: Table::new() });
@@ -74,7 +74,7 @@ impl fmt::Display for Wording {
     }
 }
 
-/// See the module.
+/// One way of presenting tools to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     /// The name of the format, or [`NATIVE`].
@@ -83,13 +83,13 @@ pub struct Variant {
     pub(crate) wording: String,
     /// The value of `enforce`.
     pub(crate) enforce: String,
-    /// The keys of the `[[models]]` entry that make it.
+    /// The keys that it sets in the `[[models]]` entry.
     pub(crate) keys: Table,
 }
 
 impl Variant {
     /// All combinations, without repetitions. Native tools have no wording, and toolwire does not enforce their calls, so
-    /// they are one variant.
+    /// they form a single variant.
     pub fn combinations(formats: &[String], wordings: &[Wording], enforce: &[String]) -> Vec<Self> {
         let default = [Wording { name: "default".to_owned(), keys: Table::new() }];
         let off = ["off".to_owned()];
@@ -130,7 +130,7 @@ impl Variant {
         label
     }
 
-    /// The `[[models]]` entry of this variant: `base` with its keys, called `name`.
+    /// The `[[models]]` entry of this variant: `base` with the variant's keys, under the name `name`.
     pub fn entry(&self, name: &str, base: &Table) -> Table {
         let mut entry = Table::new();
         entry.insert("name".to_owned(), Value::String(name.to_owned()));

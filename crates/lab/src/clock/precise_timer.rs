@@ -1,22 +1,22 @@
-//! [`PreciseTimer`]: fires at a time of [`clock::now`], to some tens of microseconds.
+//! [`PreciseTimer`]: fires at a time of [`clock::now`], accurate to some tens of microseconds.
 //!
-//! The runtime's own timers tick in milliseconds. A request or a token that leaves a millisecond late has that
-//! millisecond in its times, which is more than many a proxy adds. On Linux a timer of the system's wakes us, waited for
-//! as sockets are.
+//! The runtime's own timers have a resolution of milliseconds. A request or a token that is sent a millisecond late is
+//! measured with that delay, which is more than many proxies add. On Linux, a timer file descriptor wakes the task, in
+//! the same way as a socket.
 
 use std::io;
 
 use crate::clock;
 
-/// Rings at a moment of the machine's clock. One waits for it at a time.
+/// Fires at a time of the machine's clock. Only one task may wait for it at a time.
 #[derive(Debug)]
 pub(crate) struct PreciseTimer(kind::Timer);
 
 impl PreciseTimer {
-    /// One of the runtime that this is called in.
+    /// Creates a timer on the current runtime.
     ///
     /// # Errors
-    /// The system gives no timer.
+    /// The system has no timer available.
     pub(crate) fn new() -> io::Result<Self> {
         kind::Timer::new().map(Self)
     }
@@ -29,17 +29,17 @@ impl PreciseTimer {
     /// Waits until it fires.
     ///
     /// # Errors
-    /// The timer's own.
+    /// The timer fails.
     pub(crate) async fn fired(&self) -> io::Result<()> {
         self.0.fired().await
     }
 
-    /// Sets it, and waits until that moment is over.
+    /// Sets the timer, and waits until `moment` has passed.
     ///
     /// # Errors
-    /// The timer's own.
+    /// The timer fails.
     pub(crate) async fn until(&self, moment: u64) -> io::Result<()> {
-        // It may have fired for an earlier time that is no longer waited for.
+        // It may have fired for an earlier time that no longer matters.
         while clock::now() < moment {
             self.set(moment);
             self.fired().await?;
@@ -48,7 +48,7 @@ impl PreciseTimer {
     }
 }
 
-/// A timer that is a file.
+/// A timer that is a file descriptor.
 #[cfg(target_os = "linux")]
 mod kind {
     use std::{io, os::fd::OwnedFd};
@@ -59,7 +59,7 @@ mod kind {
     };
     use tokio::io::unix::AsyncFd;
 
-    /// See [`super::PreciseTimer`].
+    /// The implementation of [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
@@ -76,7 +76,7 @@ mod kind {
         /// Sets it to fire at `due`. A time in the past fires at once.
         pub(super) fn set(&self, due: u64) {
             let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-            // Zero would mean never.
+            // Zero would disarm the timer.
             let due = due.max(1);
             let it_value = Timespec { tv_sec: part(due / 1_000_000_000), tv_nsec: part(due % 1_000_000_000) };
             let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -85,7 +85,8 @@ mod kind {
                 timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
         }
 
-        /// Waits until it fires. It need not be read: setting it clears it, and each firing is an edge.
+        /// Waits until it fires. The descriptor need not be read: setting the timer clears it, and each firing is an
+        /// edge.
         pub(super) async fn fired(&self) -> io::Result<()> {
             self.0.readable().await?.clear_ready();
             Ok(())
@@ -102,7 +103,7 @@ mod kind {
 
     use crate::clock;
 
-    /// See [`super::PreciseTimer`].
+    /// The implementation of [`super::PreciseTimer`].
     #[derive(Debug)]
     pub(super) struct Timer(watch::Sender<Option<u64>>);
 

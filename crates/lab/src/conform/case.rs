@@ -1,4 +1,4 @@
-//! [`Case`]: one response of an upstream, and what must arrive at the client.
+//! [`Case`]: a response of an upstream, and the response that must arrive at the client.
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
@@ -19,24 +19,24 @@ pub struct Case {
     pub name: String,
     /// The row of the report to which it belongs.
     pub(crate) category: Category,
-    /// The dialect in which the gateway is to call the mock.
+    /// The dialect in which the gateway must call the mock.
     pub api: Api,
-    /// What the upstream answers.
+    /// The upstream's response.
     pub(crate) source: Source,
     /// The format in which its calls are written as text.
     pub format: Option<&'static Format>,
     /// The tools that the client declares, in the form of Chat Completions.
     pub(crate) tools: Arc<Vec<Value>>,
-    /// What must arrive.
+    /// The response that must arrive at the client.
     pub(crate) expected: Expected,
 }
 
-/// What the upstream answers.
+/// The upstream's response.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A generated response.
     Generated(Arc<Scenario>, Variant),
-    /// A recorded response of this dialect: status, headers, body, and how it is sent.
+    /// A recorded response in this dialect, and how it is sent.
     Recorded(Arc<Recorded>, Variant),
 }
 
@@ -101,18 +101,19 @@ impl fmt::Display for Category {
     }
 }
 
-/// What must arrive at the client.
+/// The response that must arrive at the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Expected {
     /// A complete response.
     Response(Wanted),
-    /// An error, before or within the stream; what precedes it is the beginning of the response.
+    /// An error, before or within the stream. The content before the error is the beginning of a
+    /// response.
     Failure {
-        /// The response of which a beginning may arrive.
+        /// The response whose beginning may arrive.
         of: Wanted,
-        /// The status that is right if the response has not begun.
+        /// The accepted statuses if the response has not begun.
         status: RangeInclusive<u16>,
-        /// Whether the upstream's response is truncated, not failed.
+        /// Whether the upstream's response is truncated instead of failing.
         is_truncated: bool,
     },
 }
@@ -122,22 +123,22 @@ pub(crate) enum Expected {
 pub(crate) struct Wanted {
     /// The text.
     pub(crate) text: String,
-    /// The reasoning; `None`: it is not compared.
+    /// The reasoning. `None` if it is not compared.
     pub(crate) reasoning: Option<String>,
     /// Names and arguments of the calls.
     pub(crate) calls: Vec<(String, String)>,
     /// The finish reason.
     pub(crate) finish: Finish,
-    /// Input and output tokens; `None`: they are not compared.
+    /// Input and output tokens. `None` if they are not compared.
     pub(crate) usage: Option<(u64, u64)>,
-    /// Arguments must arrive as they were written, not only with the same meaning.
+    /// Whether arguments must arrive as written. Otherwise it is enough that they mean the same.
     pub(crate) verbatim_arguments: bool,
-    /// White space at the ends of the text is not compared.
+    /// Whether white space at the ends of the text is ignored.
     pub(crate) trimmed: bool,
 }
 
 impl Wanted {
-    /// What a client must assemble from `scenario`.
+    /// The response that a client must assemble from `scenario`.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         Self {
             text: scenario.joined_text(),

@@ -1,4 +1,4 @@
-//! The cases: which responses are played, and how they are sent.
+//! The cases: the responses that are played, and how they are sent.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::fixture::Fixture;
 use toolwire_pipeline::{conversation::Call, event::Finish, format::Format};
 
-/// Which cases are made.
+/// Selects the cases.
 #[derive(Debug)]
 pub struct Selection {
     /// Dialects of upstreams.
@@ -23,13 +23,13 @@ pub struct Selection {
     pub formats: Vec<&'static Format>,
     /// Recorded responses.
     pub fixtures: Vec<Fixture>,
-    /// Cuts in two of each response that is cut; more than there are places: all of them.
+    /// Number of cuts in two of each response that is cut. If there are fewer positions, all are used.
     pub cuts: usize,
-    /// Chooses the places.
+    /// Seed for choosing the positions.
     pub seed: u64,
 }
 
-/// The cases, those of one dialect after those of another.
+/// All cases, dialect by dialect.
 pub fn cases(selection: &Selection) -> Vec<Arc<Case>> {
     let mut all = Vec::new();
     for &api in &selection.apis {
@@ -72,8 +72,8 @@ struct Catalogue<'c> {
     all: &'c mut Vec<Arc<Case>>,
 }
 
-/// The statuses of error responses, and those that are right at the client. A gateway may hide what concerns only its own
-/// key and address.
+/// The statuses of error responses, each with those that are accepted at the client. A gateway may hide errors that
+/// concern only its own key and address.
 const STATUSES: [(u16, u16, u16); 7] = [
     (400, 400, 499),
     (401, 400, 599),
@@ -110,7 +110,7 @@ impl Catalogue<'_> {
         }));
     }
 
-    /// What must arrive of a scenario, as far as the dialect says it.
+    /// The response that must arrive for a scenario, as far as the dialect can express it.
     fn wanted(&self, scenario: &Scenario) -> Wanted {
         let mut wanted = Wanted::of(scenario);
         if !self.api.has_calls() {
@@ -208,7 +208,7 @@ impl Catalogue<'_> {
         }
     }
 
-    /// The response for cases about how bytes are sent: with a call, if the dialect has calls.
+    /// The response for cases about how bytes are sent. It contains a call if the dialect has calls.
     fn probe(&self) -> Arc<Scenario> {
         let text = Scenario::text(["Écoute", " — 日本", "語 😀."]);
         Arc::new(match self.api.has_calls() {
@@ -295,13 +295,13 @@ impl Catalogue<'_> {
             calls: calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect(),
             finish: Finish::Calls,
             trimmed: true,
-            // Formats have their own marks of reasoning, and some begin in it.
+            // Formats have their own markers of reasoning, and some responses begin in it.
             reasoning: None,
             ..Wanted::of(scenario)
         };
         let name = format!("text-calls/{}/{kind}", format.name);
         let len = self.frames(scenario).all.concat().len();
-        // A few: there are many formats.
+        // Only a few cuts, since there are many formats.
         let few = Selection { cuts: self.selection.cuts.div_ceil(8), ..self.selection.seeded() };
         let cuts = Places { name: &name, len }.chosen(&few).map(Variant::Cut).collect::<Vec<_>>();
         // Single bytes are slow, and there are many formats.
@@ -321,20 +321,20 @@ impl Catalogue<'_> {
 }
 
 impl Selection {
-    /// No cases, but the same choice of places.
+    /// A selection without cases, but with the same seed and number of cuts.
     fn seeded(&self) -> Self {
         Self { apis: Vec::new(), formats: Vec::new(), fixtures: Vec::new(), cuts: self.cuts, seed: self.seed }
     }
 }
 
-/// The places at which a body is cut in two.
+/// The positions at which a body is cut in two.
 struct Places<'n> {
     name: &'n str,
     len: usize,
 }
 
 impl Places<'_> {
-    /// As many as are wanted, in order; the same for the same seed, name and length.
+    /// The wanted number of positions, sorted; they only depend on seed, name and length.
     fn chosen(&self, selection: &Selection) -> impl Iterator<Item = usize> + use<> {
         let last = self.len.saturating_sub(1);
         let mut places: Vec<usize> = (1..=last).collect();
@@ -363,10 +363,10 @@ const OSLO: &str = r#"{"city":"Oslo — øst","days":3}"#;
 
 const NOTE: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\"\n"}"#;
 
-/// Arguments without white space at the ends of a value, which formats with tags do not keep.
+/// Arguments whose values have no white space at their ends, which formats with tags do not preserve.
 const WRITTEN: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\" <b>&amp;</b>"}"#;
 
-/// Formats in which a message has one call.
+/// Formats that allow only one call in a message.
 const ONE_CALL: [&str; 1] = ["gigachat3"];
 
 /// Numbers that lose digits as floating-point numbers.

@@ -1,4 +1,4 @@
-//! Compares what arrived with what was to arrive.
+//! Compares the received response with the expected one.
 
 use std::ops::RangeInclusive;
 
@@ -16,11 +16,11 @@ use crate::bench::{Dialect, follow};
 pub(crate) struct Fault {
     /// The rule, the same in every case.
     pub(crate) rule: String,
-    /// What violates it here.
+    /// How this response violates it.
     pub(crate) detail: String,
 }
 
-/// Rules of a dialect whose violation every client that was tested tolerates: docs/protocols/chat.md#client-tolerance and its
+/// Rules of a dialect whose violation all tested clients tolerate: docs/protocols/chat.md#client-tolerance and its
 /// counterparts.
 const TOLERATED: [&str; 12] = [
     "a call's first delta has arguments",
@@ -37,23 +37,24 @@ const TOLERATED: [&str; 12] = [
     "the usage is in a chunk with choices",
 ];
 
-/// The same of single dialects. Clients of Messages ignore an event without an `event:` line, those of Responses do not.
+/// As [`TOLERATED`], for single dialects. Clients of Messages ignore an event without an `event:` line, those of Responses
+/// do not.
 const TOLERATED_IN: [(Dialect, &str); 1] =
     [(Dialect::Responses, "an event's `event:` line differs from its type")];
 
-/// What is wrong with a response.
+/// The faults of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The rules that make the case fail.
     pub(crate) faults: Vec<Fault>,
-    /// Violations that every client that was tested tolerates.
+    /// Violations that all tested clients tolerate.
     pub(crate) notes: Vec<Fault>,
 }
 
-/// Characters of a text that a detail shows.
+/// Maximum number of characters of a text in a detail.
 const SHOWN: usize = 120;
 
-/// What is wrong with what a client of `dialect` received. If `is_strict`, nothing is tolerated.
+/// Checks the response that a client of `dialect` received. If `is_strict`, nothing is tolerated.
 pub(crate) fn check(expected: &Expected, dialect: Dialect, received: &Received, is_strict: bool) -> Found {
     let (mut faults, mut notes) = (Faults(Vec::new()), Faults(Vec::new()));
     for violation in &received.violations {
@@ -185,13 +186,13 @@ impl Faults {
     }
 }
 
-/// Whether both are the same JSON value; numbers by their digits.
+/// Whether both texts are the same JSON value. Numbers are compared by their digits.
 fn same_json(left: &str, right: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     left == right || value(left).is_some_and(|left| Some(left) == value(right))
 }
 
-/// Where two texts begin to differ.
+/// The position where two texts begin to differ.
 fn difference(expected: &str, got: &str) -> String {
     let same: usize = expected
         .chars()

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::bench::Dialect;
 
-/// The most bytes of a response that are read.
+/// Maximum number of bytes of a response that are read.
 const MAX_RESPONSE: usize = 64 << 20;
 
 /// A client of one gateway.
@@ -33,7 +33,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the gateway at `base`, such as `http://127.0.0.1:8787/v1`.
+    /// Creates a client of the gateway at `base`, such as `http://127.0.0.1:8787/v1`.
     pub fn new(
         base: &Uri,
         key: Option<SecretString>,
@@ -46,7 +46,7 @@ impl Client {
         Self { client, base: base.to_string().trim_end_matches('/').to_owned(), key, headers, timeout }
     }
 
-    /// Asks for `case` in `dialect`.
+    /// Sends the request of `case` in `dialect`.
     pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> Received {
         let broken = |why: String| Received { broken: Some(why), ..Received::default() };
         let body = Bytes::from(request::body(dialect, case, model).to_string());

@@ -1,4 +1,4 @@
-//! How a gateway is configured for the cases: which upstream it calls for which model.
+//! Configures a gateway for the cases: which upstream it calls for which model.
 
 use std::net::SocketAddr;
 

@@ -29,10 +29,10 @@ use super::{
     variant::{Sent, Variant},
 };
 
-/// The most bytes of a request that are read.
+/// Maximum number of bytes of a request that are read.
 const MAX_REQUEST: usize = 16 << 20;
 
-/// How long the mock waits before a piece that must be read separately.
+/// Pause before a piece that must be read separately.
 const REST: Duration = Duration::from_millis(2);
 
 type MockBody = UnsyncBoxBody<Bytes, io::Error>;
@@ -50,7 +50,7 @@ impl Mock {
         Self { cases: Arc::new(cases.collect()) }
     }
 
-    /// Serves until it is dropped.
+    /// Serves the cases until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
         let mut connections = JoinSet::new();
         loop {
@@ -75,7 +75,7 @@ impl Mock {
             let mock = self.clone();
             async move { Ok::<_, Infallible>(mock.answer(request).await) }
         });
-        // A disconnect is not reported.
+        // A client that disconnects is not reported.
         let _ =
             auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
     }
@@ -142,7 +142,7 @@ fn respond(status: StatusCode, headers: &[(&str, &str)], body: Sent) -> Response
     response
 }
 
-/// A body that sends its pieces one after the other.
+/// A body that sends its pieces one by one.
 fn played(body: Sent) -> MockBody {
     let Sent { pieces, is_dropped, rests } = body;
     let dropped = is_dropped.then(|| Err(io::Error::from(io::ErrorKind::ConnectionAborted)));

@@ -1,7 +1,7 @@
 //! Conformance of gateways: `toolwire conform`.
 //!
-//! A case is a response of an upstream, generated or recorded, and what must arrive at the client. The mock plays it
-//! through the gateway under test, and the client checks what it receives.
+//! A case is an upstream's response, generated or recorded, with the response that must arrive at the client. The
+//! mock plays it through the gateway under test, and the client checks what it receives.
 //!
 //! ```text
 //! Case ─▶ request (names the case in its last message) ─▶ gateway ─▶ Mock ─frames, cut by the variant─┐
@@ -9,9 +9,9 @@
 //! table, JSON, page ◀─ Report ◀─ Verdict
 //! ```
 //!
-//! Every gateway forwards a user's message, so the case's name travels there. The mock answers in the dialect of the
-//! path at which it is called, with frames that are written here and not by the dialects' own code.
-//! docs/conformance.md describes the cases and rules.
+//! Every gateway forwards a user's message, so the case's name is put there. The mock answers in the dialect of the
+//! requested path. Its frames are written by separate code, not by that of the dialects. docs/conformance.md
+//! describes the cases and rules.
 
 pub mod case;
 mod catalogue;

@@ -11,10 +11,10 @@ use super::{
 use crate::fixture::{Answer, Fixture};
 use toolwire_pipeline::event::Finish;
 
-/// Name, response, the client's tools, and what must arrive.
+/// Name, response, the client's tools, and the expected outcome.
 type Found = (String, Arc<Recorded>, Vec<Value>, Expected);
 
-/// Those of `fixtures` that are responses of this dialect to a request with the default settings.
+/// Those of `fixtures` that are responses in this dialect to a request with the default settings.
 pub(super) fn recorded(api: Api, fixtures: &[Fixture]) -> Vec<Found> {
     fixtures.iter().filter_map(|fixture| of_fixture(api, fixture)).collect()
 }
@@ -34,14 +34,14 @@ fn of_fixture(api: Api, fixture: &Fixture) -> Option<Found> {
     Some((fixture.name.clone(), Arc::new(recorded), tools, expected(answer)?))
 }
 
-/// A request asks for nothing that the cases' requests do not ask for.
+/// Whether a request has no options beyond those of the cases' requests.
 fn is_plain(request: &Value) -> bool {
     let known = ["model", "messages", "stream", "stream_options", "tools"];
     request.as_object().is_some_and(|request| request.keys().all(|key| known.contains(&key.as_str())))
 }
 
 fn expected(answer: &Answer) -> Option<Expected> {
-    // Calls that the upstream ran have no common form among client dialects, and neither have refusals.
+    // Client dialects have no common form for calls that the upstream ran, or for refusals.
     if !answer.results.is_empty() || !answer.refusal.is_empty() {
         return None;
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::case::Case;
 use crate::bench::Dialect;
 
-/// What precedes a case's name in the user's message.
+/// The text before a case's name in the user's message.
 const MARK: &str = "conformance case: ";
 
 /// The body of the request.
@@ -60,7 +60,7 @@ fn parts(function: &Value) -> [Value; 3] {
     [part("name").unwrap_or_default(), description, part("parameters").unwrap_or_else(empty)]
 }
 
-/// The name of the case in a request of any dialect: that of the last string that names one.
+/// Finds the name of the case in a request of any dialect: the last string that contains a name.
 pub(crate) fn case_of(body: &[u8]) -> Option<String> {
     fn search(value: &Value, found: &mut Option<String>) {
         match value {

@@ -1,4 +1,4 @@
-//! Plays cases, several at a time.
+//! Plays cases, several at the same time.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use super::{
 };
 use crate::bench::Dialect;
 
-/// A case with what came of it for a client of one dialect.
+/// The outcome of a case for a client of one dialect.
 #[derive(Debug, Clone)]
 pub struct Verdict {
     /// The case.
     pub(crate) case: Arc<Case>,
     /// The client's dialect.
     pub(crate) client: Dialect,
-    /// What is wrong.
+    /// The faults.
     pub(crate) found: Found,
 }
 
-/// Plays every case to a client of every dialect, `concurrency` at a time; the verdicts are in that order. If `is_strict`, no
-/// violation is tolerated.
+/// Plays every case to a client of every dialect, `concurrency` at a time. The verdicts are in that order. If `is_strict`,
+/// no violation is tolerated.
 pub async fn run(
     client: &Client,
     cases: &[Arc<Case>],

@@ -1,13 +1,13 @@
-//! [`Scenario`]: what an upstream says, independent of its dialect.
+//! [`Scenario`]: the content of an upstream's response, independent of its dialect.
 
 use toolwire_pipeline::event::Finish;
 
 /// A response of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scenario {
-    /// What it consists of, in order.
+    /// Its parts, in order.
     pub(crate) steps: Vec<Step>,
-    /// Why it ends.
+    /// Its finish reason.
     pub(crate) finish: Finish,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct MadeCall {
     pub(crate) id: String,
     /// The tool's name.
     pub(crate) name: String,
-    /// The arguments, in the deltas of dialects that stream them.
+    /// The arguments, in one delta each for dialects that stream them.
     pub(crate) arguments: Vec<String>,
 }
 
 impl MadeCall {
-    /// The whole arguments.
+    /// The complete arguments.
     pub(crate) fn joined(&self) -> String {
         self.arguments.concat()
     }
@@ -44,13 +44,13 @@ impl MadeCall {
 pub(crate) const USAGE: (u64, u64) = (21, 34);
 
 impl Scenario {
-    /// Text that ends by itself.
+    /// A response of text that ends normally.
     pub(crate) fn text<S: Into<String>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let steps = pieces.into_iter().map(|piece| Step::Text(piece.into())).collect();
         Self { steps, finish: Finish::Stop }
     }
 
-    /// The same with reasoning before it.
+    /// Adds reasoning before the content.
     #[must_use]
     pub(crate) fn reasoned(mut self, pieces: &[&str]) -> Self {
         let reasoning = pieces.iter().map(|piece| Step::Reasoning((*piece).to_owned()));
@@ -58,7 +58,7 @@ impl Scenario {
         self
     }
 
-    /// The same with a call at its end; `size` is the length of a delta of its arguments in bytes.
+    /// Adds a call at the end. `size` is the number of bytes of its arguments in one delta.
     #[must_use]
     pub(crate) fn called(mut self, name: &str, arguments: &str, size: usize) -> Self {
         let number = self.calls().count() + 1;
@@ -72,7 +72,7 @@ impl Scenario {
         self
     }
 
-    /// The same with another reason to end.
+    /// Changes the finish reason.
     #[must_use]
     pub(crate) fn ends(self, finish: Finish) -> Self {
         Self { finish, ..self }
@@ -86,7 +86,7 @@ impl Scenario {
         })
     }
 
-    /// The whole text.
+    /// The complete text.
     pub(crate) fn joined_text(&self) -> String {
         let texts = self.steps.iter().filter_map(|step| match step {
             Step::Text(text) => Some(text.as_str()),
@@ -95,7 +95,7 @@ impl Scenario {
         texts.collect()
     }
 
-    /// The whole reasoning.
+    /// The complete reasoning.
     pub(crate) fn joined_reasoning(&self) -> String {
         let texts = self.steps.iter().filter_map(|step| match step {
             Step::Reasoning(text) => Some(text.as_str()),
@@ -105,7 +105,7 @@ impl Scenario {
     }
 }
 
-/// `text` in pieces of at most `size` bytes, none of them split inside a character.
+/// Splits `text` into pieces of at most `size` bytes, at character boundaries.
 pub(crate) fn pieces(text: &str, size: usize) -> Vec<String> {
     let mut rest = text;
     let mut pieces = Vec::new();

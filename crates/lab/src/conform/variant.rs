@@ -1,4 +1,4 @@
-//! [`Variant`]: how a response is sent.
+//! [`Variant`]: the way in which a response is sent.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::upstream::{Api, Frames};
 
-/// How a response is sent.
+/// The way in which a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Frame by frame.
@@ -29,9 +29,9 @@ pub(crate) enum Variant {
     CrLf,
     /// Lines end with CR.
     Cr,
-    /// No blank follows `data:`.
+    /// `data:` is not followed by a space.
     NoSpace,
-    /// A comment before every event.
+    /// A comment comes before every event.
     Comments,
 }
 
@@ -57,16 +57,16 @@ impl fmt::Display for Variant {
 /// The body of a response, ready to be sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sent {
-    /// The pieces; each is a chunk of its own.
+    /// The pieces. Each is a separate chunk.
     pub(crate) pieces: Vec<Bytes>,
-    /// The connection is closed after the last piece, before the end of the body.
+    /// Whether the connection is closed after the last piece, before the end of the body.
     pub(crate) is_dropped: bool,
-    /// A short rest follows each piece, so that the next one is read separately.
+    /// Whether a short pause follows each piece, so that the next one is read separately.
     pub(crate) rests: bool,
 }
 
 impl Variant {
-    /// The body that consists of `frames`.
+    /// The body with these `frames`.
     pub(crate) fn body(self, api: Api, frames: &Frames) -> Sent {
         let head = |count: usize| frames.all.iter().take(count).cloned().map(Bytes::from).collect::<Vec<_>>();
         let rewritten = |from: &str, to: &str| {
@@ -97,7 +97,7 @@ impl Variant {
         }
     }
 
-    /// The same of a body that is not known as frames, for variants that only cut it.
+    /// The same for a body whose frames are not known, for variants that only cut it.
     pub(crate) fn body_of(self, body: &[u8]) -> Sent {
         let body = Bytes::copy_from_slice(body);
         match self {

@@ -1,4 +1,4 @@
-//! A client against targets in the test's own process.
+//! Tests of the client with targets in the test's own process.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ fn client(address: SocketAddr, limit: Duration) -> Client {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A complete response of these chunks.
+/// A complete response with these chunks.
 fn answer(chunks: &[&str]) -> String {
     let chunks = chunks.iter().map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len()));
     format!("{HEAD}{}0\r\n\r\n", chunks.collect::<String>())
@@ -188,7 +188,7 @@ async fn stream_over_the_time_limit_is_broken() {
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Broken("no end within 20s".to_owned()));
-    // After the end mark, nothing is waited for that long.
+    // After the end mark, the client does not wait that long.
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
     let told = "the body does not end properly after the end of the stream (it stays open, frame 5)";

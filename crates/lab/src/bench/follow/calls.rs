@@ -20,9 +20,9 @@ pub(super) struct CallDelta<'a> {
     kind: Field<'a>,
     name: Field<'a>,
     arguments: Field<'a>,
-    /// It is for a custom tool, whose input is text.
+    /// Whether it is for a custom tool, whose input is text.
     custom: bool,
-    /// It has other keys, which break clients that join unknown members.
+    /// Whether it has unknown keys, which break clients that join unknown members.
     strange: bool,
 }
 
@@ -37,7 +37,7 @@ enum Key {
     Name,
     Arguments,
     Input,
-    /// Signatures that clients give back, in the form of Google's own layer.
+    /// Signatures that clients send back, in the form of Google's own layer.
     ExtraContent,
     #[serde(other)]
     Other,
@@ -98,7 +98,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
 }
 
 impl CallDelta<'_> {
-    /// It looks like the first delta of its call.
+    /// Whether it looks like the first delta of its call.
     pub(super) fn begins(&self) -> bool {
         self.id.word().is_some() || self.name.word().is_some()
     }
@@ -110,13 +110,13 @@ pub(super) struct Call {
     id: String,
     named: bool,
     custom: bool,
-    /// Its result is in the same stream: the client must not run it.
+    /// Whether its result is in the same stream: the client must not run it.
     pub(super) is_answered: bool,
     arguments: Document,
 }
 
 impl Call {
-    /// The first delta: everything except the arguments.
+    /// Checks the first delta: everything except the arguments.
     pub(super) fn begin(delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> Self {
         let id = delta.id.word().unwrap_or_default();
         let kind = if delta.custom { "custom" } else { "function" };
@@ -131,7 +131,7 @@ impl Call {
         call
     }
 
-    /// A later delta: only arguments.
+    /// Checks a later delta, which may only contain arguments.
     pub(super) fn go_on(&mut self, delta: &CallDelta<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let repeated = |field: Field<'_>| field.word().is_some();
         let others = delta.id.word().is_some_and(|id| id != self.id && !self.id.is_empty());
@@ -162,12 +162,12 @@ impl Call {
         notes.call_goes_on(piece);
     }
 
-    /// Both have the same id.
+    /// Whether both have the same id.
     pub(super) fn has_id_of(&self, other: &Self) -> bool {
         !self.id.is_empty() && self.id == other.id
     }
 
-    /// The stream has ended.
+    /// Checks the call at the end of the stream.
     pub(super) fn close(&self, notes: &mut Notes<'_>) {
         if self.custom {
             return;

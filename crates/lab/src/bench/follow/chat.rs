@@ -12,7 +12,7 @@ use super::{
     parse,
 };
 
-/// Highest number of choices, and of calls of a choice, that are checked; more are a violation.
+/// Maximum number of choices, and of calls in a choice, that are checked; more are a violation.
 const MAX_CHOICES: usize = 16;
 const MAX_CALLS: usize = 256;
 
@@ -48,7 +48,7 @@ struct Delta<'a> {
     reasoning: Field<'a>,
     refusal: Field<'a>,
     tool_calls: Option<Few<CallDelta<'a>>>,
-    /// toolwire's extension: calls that have already been run, with their results.
+    /// toolwire's extension: calls that have already run, with their results.
     tool_results: Option<Few<Answered<'a>>>,
     /// The form used before November 2023.
     #[serde(rename = "function_call")]
@@ -202,7 +202,7 @@ impl Chat {
         }
     }
 
-    /// `[DONE]` has arrived: checks what is missing.
+    /// Checks the state at `[DONE]` for missing parts.
     fn close(&mut self, notes: &mut Notes<'_>) {
         if self.failed {
             return;

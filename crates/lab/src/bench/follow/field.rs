@@ -32,7 +32,7 @@ impl<'a> Field<'a> {
         self.0 == Some("null")
     }
 
-    /// Present and not `null`.
+    /// Whether it is present and not `null`.
     pub(super) fn has_value(self) -> bool {
         self.0.is_some_and(|raw| raw != "null")
     }
@@ -47,7 +47,7 @@ impl<'a> Field<'a> {
         self.text().filter(|text| !text.is_empty())
     }
 
-    /// Whether it is this word.
+    /// Whether it is the string `word`.
     pub(super) fn is(self, word: &str) -> bool {
         self.text() == Some(word)
     }
@@ -83,7 +83,7 @@ pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
     Unescaper::new().decode(body, scratch)
 }
 
-/// An array that rarely has more than one element: the first needs no allocation.
+/// An array that rarely has more than one element. The first one needs no allocation.
 #[derive(Debug)]
 pub(super) struct Few<T> {
     first: Option<T>,
@@ -124,8 +124,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A text that arrived in pieces, reduced to what is needed to compare it with the complete text: its length
-/// and a hash (FNV-1a). So memory does not grow with the length of texts.
+/// A text that arrives in pieces, reduced to its length and a hash (FNV-1a) for a comparison with the
+/// complete text. So memory does not grow with the length of texts.
 #[derive(Debug, Clone)]
 pub(super) struct Sum {
     length: usize,
@@ -140,7 +140,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// Takes the next piece, raw; returns its text.
+    /// Adds the next piece, given as raw JSON, and returns its decoded text.
     pub(super) fn push<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let text = self.unescaper.decode(body, scratch);
         self.length += text.len();
@@ -150,7 +150,7 @@ impl Sum {
         text
     }
 
-    /// Whether the pieces add up to `body`, raw.
+    /// Whether the pieces add up to `body`, given as raw JSON.
     pub(super) fn is(&self, body: &str, scratch: &mut String) -> bool {
         let mut whole = Self::default();
         whole.push(body, scratch);

@@ -10,7 +10,7 @@ use super::{
     parse,
 };
 
-/// Highest number of blocks that are checked; more are a violation.
+/// Maximum number of blocks that are checked; more are a violation.
 const MAX_BLOCKS: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,7 +80,8 @@ pub(super) struct Messages {
     blocks: Vec<Block>,
     /// Number of open blocks.
     open: usize,
-    /// Where a tool's input is not JSON. The stop reason decides whether that is allowed.
+    /// The event at which a tool's input was found not to be JSON. The stop reason decides whether that
+    /// is allowed.
     cut: Option<u64>,
     stop: Option<Stop>,
     ended: bool,
@@ -100,7 +101,7 @@ enum Kind {
     Text,
     Thinking,
     Tool,
-    /// Server tools, their results, and future additions to the API.
+    /// Server tools, their results, and kinds that the API may add.
     Other,
 }
 

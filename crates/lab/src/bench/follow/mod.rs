@@ -4,13 +4,13 @@
 //! bytes ─wire::sse─▶ events ─chat │ responses │ messages─▶ Notes ─▶ Sample: tokens, call times, usage, end, violations
 //! ```
 //!
-//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken
-//! literally: each of them breaks some client when it is violated, although most clients tolerate most
-//! violations. Only the stream is checked, not what was asked for. A violation is a sentence, followed in
-//! brackets by its first place; [`rule`] returns the sentence alone.
+//! The rules are those of docs/protocols/chat.md#stream and its counterparts for the other dialects, taken literally:
+//! violating any of them breaks some client, although most clients tolerate most violations. Only the stream is
+//! checked, not whether it fits the request. A violation is a sentence, followed by its first location in brackets;
+//! [`rule`] returns the sentence alone.
 //!
-//! This runs on the measuring path, so an event is read once, into values that borrow from the receive
-//! buffer, and only what later events are compared with is kept: ids, and hashes of texts that are repeated.
+//! This code is on the measuring path, so an event is read once, into values that borrow from the receive buffer. Only
+//! values that later events are compared with are kept: ids, and hashes of texts that are repeated.
 
 mod calls;
 mod chat;
@@ -32,8 +32,8 @@ use self::{
 use super::sample::{Outcome, Sample};
 use toolwire_pipeline::wire::sse::{Frame, Frames, Message};
 
-/// Highest size of an event in bytes; a stream with a larger one is broken. The last event of Responses
-/// contains the whole response.
+/// Maximum size of an event in bytes; a stream with a larger one is broken. The last event of Responses contains the
+/// complete response.
 const MAX_FRAME: usize = 16 << 20;
 
 /// The event that ends a chat stream; clients of the other dialects tolerate it.
@@ -74,7 +74,7 @@ impl Dialect {
     }
 }
 
-/// The sentence of a violation without its place, which is the same in every stream.
+/// The sentence of a violation without its location, which is the same in every stream.
 pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
@@ -87,9 +87,9 @@ pub(crate) struct Follower {
     finders: Finders,
     /// Events so far.
     events: u64,
-    /// Bytes of a byte order mark seen at the start; all of them once that is decided.
+    /// Number of bytes of a byte order mark seen at the start; its full length once the check is done.
     bom: usize,
-    /// No line of the chat stream has ended with CR yet, which is not allowed.
+    /// Whether the chat stream is still searched for lines that end with CR, which is not allowed.
     seeks_cr: bool,
 }
 
@@ -101,7 +101,7 @@ enum Reader {
 }
 
 impl Follower {
-    /// At the start of a stream.
+    /// Creates a follower at the start of a stream.
     pub(crate) fn new(dialect: Dialect) -> Self {
         let reader = match dialect {
             Dialect::Chat => Reader::Chat(Chat::default()),
@@ -139,7 +139,7 @@ impl Follower {
         }
     }
 
-    /// The body has ended properly. A stream without its end mark is broken.
+    /// Ends a body that has ended properly. A stream without its end mark is broken.
     pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
@@ -155,8 +155,8 @@ impl Follower {
         self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
     }
 
-    /// The body was interrupted or abandoned: `why`. After the end mark of the stream, that is only a
-    /// violation.
+    /// Ends a body that was interrupted or abandoned; `why` is the reason. After the end mark of the stream, that is
+    /// only a violation.
     pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
         if notes.sample.outcome == Outcome::Open {
@@ -170,7 +170,7 @@ impl Follower {
         Notes { sample, finders: &mut self.finders, at, frame: self.events }
     }
 
-    /// Checks what the event decoder does not report: a byte order mark, and CR as line end.
+    /// Checks for faults that the event decoder does not report: a byte order mark, and CR as line end.
     fn look_at_bytes(&mut self, bytes: &[u8], sample: &mut Sample) {
         for byte in bytes {
             let Some(mark) = BOM.get(self.bom) else { break };
@@ -184,7 +184,7 @@ impl Follower {
         {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
-            // Before those of events: their order must not depend on splits.
+            // Goes before the violations of events: the order must not depend on splits.
             sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
         }
     }
@@ -231,7 +231,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) ->
     }
 }
 
-/// The message of an error event, with which the stream fails.
+/// Ends the stream with the message of an error event.
 fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]

@@ -3,7 +3,7 @@
 use super::super::sample::{Outcome, Sample, Token, TokenKind};
 use crate::fixture::postmark::Finder;
 
-/// A stream's postmarks, in any split; each kind of delta is searched separately.
+/// Finds a stream's postmarks however it is split. Each kind of delta is searched separately.
 #[derive(Debug, Default)]
 pub(super) struct Finders {
     text: Finder,
@@ -11,13 +11,13 @@ pub(super) struct Finders {
     arguments: Finder,
 }
 
-/// The sample, with the current place and time.
+/// The sample, with the current location and time.
 pub(super) struct Notes<'n> {
     pub(super) sample: &'n mut Sample,
     pub(super) finders: &'n mut Finders,
     /// When the bytes were read.
     pub(super) at: u64,
-    /// The number of the event, from 1 on.
+    /// Number of the event, counted from 1.
     pub(super) frame: u64,
 }
 
@@ -48,8 +48,8 @@ impl Notes<'_> {
         !self.sample.violations.iter().any(|told| super::rule(told) == rule)
     }
 
-    /// A delta contains `text`, decoded: one token for each postmark in it, one token without postmarks, none
-    /// if it is empty.
+    /// Records a delta with the decoded `text`: one token for each postmark in it, one token if it has no
+    /// postmarks, and none if it is empty.
     pub(super) fn token(&mut self, kind: TokenKind, text: &str) {
         if text.is_empty() {
             return;
@@ -67,13 +67,13 @@ impl Notes<'_> {
         }
     }
 
-    /// A call's name is known.
+    /// Records that a call's name is known.
     pub(super) fn call_begins(&mut self) {
         self.sample.first_call.get_or_insert(self.at);
         self.sample.last_call = Some(self.at);
     }
 
-    /// A piece of a call has arrived, with `arguments`, decoded.
+    /// Records a piece of a call with the decoded `arguments`.
     pub(super) fn call_goes_on(&mut self, arguments: &str) {
         if !arguments.is_empty() {
             self.sample.last_call = Some(self.at);
@@ -81,17 +81,17 @@ impl Notes<'_> {
         }
     }
 
-    /// The end mark of the stream has arrived.
+    /// Records the end mark of the stream.
     pub(super) fn ends(&mut self) {
         self.end(Outcome::Done);
     }
 
-    /// The stream contains an error.
+    /// Records an error in the stream.
     pub(super) fn fails(&mut self, message: String) {
         self.end(Outcome::Failed(message));
     }
 
-    /// The first end counts.
+    /// Records the outcome, unless there is one already.
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.sample.outcome == Outcome::Open {
             self.sample.outcome = outcome;

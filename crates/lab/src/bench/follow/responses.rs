@@ -13,10 +13,10 @@ use super::{
     parse,
 };
 
-/// Highest number of items that are checked; more are a violation.
+/// Maximum number of items that are checked; more are a violation.
 const MAX_ITEMS: usize = 1024;
 
-/// Events of which only the item is checked: server tools, audio, citations.
+/// Events of which only the item is checked: those of server tools, audio and citations.
 const OTHER_EVENTS: [&str; 28] = [
     "response.output_text.annotation.added",
     "response.web_search_call.in_progress",
@@ -125,13 +125,14 @@ pub(super) struct Responses {
     next: u64,
     /// The response's id.
     id: Option<String>,
-    /// `response.in_progress` has arrived.
+    /// Whether `response.in_progress` has arrived.
     in_progress: bool,
     items: Vec<Item>,
-    /// Where the arguments of a call are not JSON. The end decides whether that is allowed.
+    /// The event at which a call's arguments were found not to be JSON. The end of the response decides
+    /// whether that is allowed.
     cut: Option<u64>,
     ended: bool,
-    /// An `error` event has just ended the stream.
+    /// Whether an `error` event has just ended the stream.
     has_error: bool,
     scratch: String,
 }
@@ -151,7 +152,7 @@ impl Responses {
         }
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
-        // Clients that do not raise an `error` read the response's end.
+        // After an `error`, clients that do not raise it read the end of the response.
         let ends_error = std::mem::take(&mut self.has_error) && kind == "response.failed";
         notes.holds(!self.ended || ends_error, "an event follows the end of the stream");
         if kind.is_empty() && event.error.has_value() {

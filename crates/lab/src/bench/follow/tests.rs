@@ -77,8 +77,8 @@ fn times_are_those_of_the_bytes_read() {
     }
 }
 
-/// The table of `variants`: changes to the canonical stream, and the rules that it then violates. `⏎` is LF,
-/// `␍` CR.
+/// Checks the table `variants`: changes to the canonical stream, and the rules that each violates. `⏎`
+/// stands for LF, `␍` for CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());
@@ -218,7 +218,7 @@ fn later_tokens_do_not_allocate() {
         let deltas = || (0..100).for_each(|_| follower.push(rest[0].as_bytes(), 2, &mut sample));
         let info = allocation_counter::measure(deltas);
         assert_eq!(sample.tokens.len(), count + 100, "{dialect:?}: {}", rest[0]);
-        // Only the first delta allocates; a rule that several violate is reported once.
+        // Only the first delta allocates. A rule that several deltas violate is reported once.
         assert!(info.count_total < 10, "{dialect:?}: {} allocations", info.count_total);
     }
 }

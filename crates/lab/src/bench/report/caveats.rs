@@ -1,11 +1,11 @@
-//! Warnings that a reader must see before the figures, one per line.
+//! Warnings that a reader must see before the figures.
 
 use super::{Metric, Report, Summary, Target, figure};
 use toolwire_gateway::observe::terminal::{counted, plural};
 
-/// Lowest p99 of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
+/// Minimum p99 of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
 const LATE: f64 = 1_000.0;
-/// With fewer streams, the p99 of a figure that each stream has once is its maximum.
+/// With fewer streams, the p99 of a figure that each stream has once is simply the maximum.
 const FEW: u64 = 100;
 /// With fewer open streams, memory per stream means little.
 const MANY: u64 = 20;
@@ -30,7 +30,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Late pieces make every figure worse except `added`, which counts from the postmark.
+/// Late pieces make every figure worse except `added`, which is measured from the postmark.
 fn slip(report: &Report) -> Option<String> {
     let baseline = report.baseline.iter().map(|target| ("the baseline", target));
     let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
@@ -61,7 +61,7 @@ fn losses(target: &Target) -> Option<String> {
     })
 }
 
-/// Skipped starts: the actual load is not the requested load.
+/// Skipped starts: the real load is lower than the requested load.
 fn unsent(target: &Target) -> Option<String> {
     let Summary { streams, unsent, .. } = target.all;
     (unsent > 0).then(|| {
@@ -74,7 +74,7 @@ fn unsent(target: &Target) -> Option<String> {
     })
 }
 
-/// Late requests: the actual load is not the requested load.
+/// Late requests: the real load differs from the requested load.
 fn lag(report: &Report) -> Option<String> {
     let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
     Some(format!(
@@ -144,7 +144,7 @@ fn thin(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Memory per stream can be distinguished from general growth of the process only with many streams.
+/// Memory per stream can be told from general growth of the process only with many streams.
 fn lonely(report: &Report) -> Option<String> {
     let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
     let most = processes.map(|process| process.open_streams).max()?;

@@ -7,15 +7,15 @@
 //! nginx,all,added_p99,ratio_median,1.31,ratio
 //! ```
 //!
-//! `round` is `all` or a number from 1. The target `(tool)` has the tool's own costs, `(baseline)` the
-//! baseline.
+//! `round` is `all` or a number from 1. The target `(tool)` stands for the tool's own costs,
+//! `(baseline)` for the baseline.
 
 use super::{Distribution, Overhead, Process, Ramp, Ratio, Report, Summary, Target};
 
 /// The columns.
 const HEAD: [&str; 6] = ["target", "round", "measure", "statistic", "value", "unit"];
 
-/// The report's figures. Curves, timelines and complaints are in the JSON alone.
+/// Writes the report's figures as CSV. Curves, timelines and complaints are only in the JSON.
 ///
 /// # Errors
 ///

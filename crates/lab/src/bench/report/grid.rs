@@ -4,19 +4,19 @@ use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// A table whose width is not limited yet.
+/// A table before it is fitted to a width.
 pub(crate) struct Grid {
-    /// The head, and the rows.
+    /// The heads, and the rows.
     rows: Vec<Vec<String>>,
-    /// The first columns, which hold names; the others hold numbers.
+    /// Number of columns at the start that hold names; the remaining columns hold numbers.
     names: usize,
 }
 
-/// The columns between two of the table's: the padding of each, and the line between them.
+/// Width between two columns of the table: the padding of both, and the line between them.
 const GAP: usize = 3;
 
 impl Grid {
-    /// A table with these heads, whose first `names` columns are repeated where it is continued.
+    /// Creates a table with these heads. Its first `names` columns are repeated where it is continued.
     pub(crate) fn new<T: Into<String>>(heads: impl IntoIterator<Item = T>, names: usize) -> Self {
         Self { rows: vec![heads.into_iter().map(Into::into).collect()], names }
     }
@@ -26,8 +26,8 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table in lines of at most `width` columns, if at least one number fits beside the names. Numbers
-    /// that do not fit are in a further table below, with the names repeated.
+    /// The table in lines of at most `width` columns, if at least one column of numbers fits next to the
+    /// names. Columns that do not fit continue in a further table below, with the names repeated.
     pub(crate) fn fitted(&self, width: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<_> = (0..columns).map(|column| self.width(column)).collect();

@@ -1,5 +1,5 @@
-//! The report as JSON: what `--json` writes and the page carries. Its members and their order are those of
-//! [`Report`]; docs/bench.md lists them.
+//! The report as JSON, written by `--json` and contained in the page. Its members and their order are
+//! those of [`Report`]; docs/bench.md lists them.
 
 use std::io::{self, Write};
 
@@ -29,7 +29,7 @@ pub(crate) fn in_lines(report: &impl Serialize) -> String {
 #[derive(Default)]
 struct Layout {
     depth: usize,
-    /// The current object has a member.
+    /// Whether the current object has a member already.
     filled: bool,
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use super::{Distribution, Metric};
 
 impl Metric {
-    /// All, in the order in which they occur in a stream.
+    /// All metrics, in the order in which they occur in a stream.
     pub const ALL: [Self; 9] = [
         Self::Ttfb,
         Self::Ttft,

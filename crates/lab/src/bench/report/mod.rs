@@ -34,16 +34,16 @@ pub struct Report {
     pub dialect: String,
     /// The load in words: `open loop, 20 streams/s, Poisson`.
     pub load: String,
-    /// Rounds; each had one trial of every target.
+    /// Number of rounds; each had one trial of every target.
     pub rounds: usize,
     /// The machine.
     pub machine: Machine,
     /// The tool's own cost.
     pub overhead: Overhead,
-    /// A mock in the tool's own process, read by the same client: the share of tool and kernel in the
-    /// figures.
+    /// A mock in the tool's own process, read by the same client. It shows the share of the tool and the
+    /// kernel in the figures.
     pub baseline: Option<Target>,
-    /// In the order of the command line.
+    /// The targets, in the order of the command line.
     pub targets: Vec<Target>,
     /// Each further target relative to the first.
     pub ratios: Vec<Ratio>,
@@ -71,7 +71,7 @@ pub struct Overhead {
     pub clock_ns: f64,
     /// Reading and checking one delta, in ns.
     pub parse_ns: f64,
-    /// How late requests with an open connection were sent, compared with their intended starts, in µs.
+    /// Delay of requests on an open connection after their intended starts, in µs.
     pub start_lag: Option<Distribution>,
 }
 
@@ -95,33 +95,33 @@ pub struct Target {
 /// Figures of many streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Streams that were requested.
+    /// Number of streams requested.
     pub streams: u64,
-    /// Complete streams without violations.
+    /// Number of complete streams without violations.
     pub good: u64,
-    /// Refused with an error status.
+    /// Number of streams refused with an error status.
     pub refused: u64,
-    /// Ended with an error event in the stream.
+    /// Number of streams that contained an error event.
     pub failed: u64,
-    /// Ended without a proper end.
+    /// Number of streams without a proper end.
     pub broken: u64,
-    /// Complete streams with violations.
+    /// Number of complete streams with violations.
     pub malformed: u64,
-    /// Streams of an open loop's schedule that were not sent because too many were open. Not included in
-    /// `streams`.
+    /// Number of streams of an open loop's schedule that were not sent because too many were open. Not
+    /// included in `streams`.
     #[serde(default)]
     pub unsent: u64,
-    /// Deltas with content.
+    /// Number of deltas with content.
     pub tokens: u64,
-    /// Bytes of bodies.
+    /// Number of bytes in bodies.
     pub bytes: u64,
-    /// From the first intended start to the last end, in seconds.
+    /// Time from the first intended start to the last end, in seconds.
     pub seconds: f64,
     /// Deltas with content per second, all streams together.
     pub tokens_per_second: f64,
     /// Complete streams per second.
     pub streams_per_second: f64,
-    /// Pauses between two tokens of a stream longer than the threshold.
+    /// Number of pauses between two tokens of a stream that exceed the threshold.
     pub gaps: u64,
     /// Distributions in µs.
     pub metrics: BTreeMap<Metric, Distribution>,
@@ -133,30 +133,30 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Intended start to the first byte of the body.
+    /// From the intended start to the first byte of the body.
     Ttfb,
-    /// Intended start to the first token.
+    /// From the intended start to the first token.
     Ttft,
-    /// Intended start to the beginning of the first call.
+    /// From the intended start to the beginning of the first call.
     FirstCall,
-    /// Intended start to the last piece of a call.
+    /// From the intended start to the last piece of a call.
     LastCall,
-    /// Between two tokens of a stream.
+    /// Between two consecutive tokens of a stream.
     Itl,
     /// A stream's mean time per output token after the first.
     Tpot,
-    /// Intended start to the end.
+    /// From the intended start to the end.
     E2e,
     /// From the mock's postmark in a token to its arrival: the added latency.
     Added,
-    /// How late the mock sent a token, compared with its own schedule.
+    /// Delay of the mock's tokens against its own schedule.
     Slip,
 }
 
 /// A distribution, in µs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Values.
+    /// Number of values.
     pub count: u64,
     /// The minimum.
     pub min: f64,
@@ -164,13 +164,13 @@ pub struct Distribution {
     pub mean: f64,
     /// The median.
     pub p50: f64,
-    /// Percentiles.
+    /// 90th percentile.
     pub p90: f64,
-    /// 95th.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99th.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9th.
+    /// 99.9th percentile.
     pub p999: f64,
     /// The maximum.
     pub max: f64,
@@ -182,13 +182,13 @@ pub struct Distribution {
 /// The tokens of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// µs from the intended start to each token.
+    /// Time from the intended start to each token, in µs.
     pub tokens: Vec<f64>,
-    /// µs to the first byte.
+    /// Time to the first byte, in µs.
     pub first_byte: Option<f64>,
-    /// µs to the beginning of the first call.
+    /// Time to the beginning of the first call, in µs.
     pub first_call: Option<f64>,
-    /// µs to the end.
+    /// Time to the end, in µs.
     pub end: f64,
 }
 
@@ -200,13 +200,13 @@ pub struct Ratio {
     pub target: String,
     /// The first target that has the measure.
     pub to: String,
-    /// What is compared: `ttft_p50`, `added_p99`, `tokens_per_second`, `cpu_per_token`, …
+    /// The measure that is compared: `ttft_p50`, `added_p99`, `tokens_per_second`, `cpu_per_token`, …
     pub measure: String,
     /// The median over the rounds.
     pub median: f64,
-    /// The lowest of the rounds.
+    /// The minimum of the rounds.
     pub min: f64,
-    /// The highest of the rounds.
+    /// The maximum of the rounds.
     pub max: f64,
 }
 
@@ -217,11 +217,11 @@ pub struct Process {
     pub cpu_seconds: f64,
     /// CPU time per token, in µs.
     pub cpu_per_token: f64,
-    /// Proportional set size before, in KiB.
+    /// Proportional set size before the round, in KiB.
     pub idle_kib: f64,
-    /// The peak, in KiB.
+    /// Peak of the proportional set size, in KiB.
     pub peak_kib: f64,
-    /// The highest number of open streams.
+    /// Maximum number of open streams.
     pub open_streams: u64,
     /// (peak − idle) ÷ open streams, in KiB.
     pub kib_per_stream: f64,
@@ -243,10 +243,10 @@ pub struct Ramp {
 /// One step of a ramp.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RampStep {
-    /// Streams open at once.
+    /// Number of concurrent streams.
     pub streams: u64,
-    /// The service level held.
+    /// Whether the service level was met.
     pub held: bool,
-    /// Each condition with what was measured: `ttft_p99 = 210 ms`.
+    /// Each condition with the measured value: `ttft_p99 = 210 ms`.
     pub measured: Vec<String>,
 }

@@ -26,8 +26,8 @@ pub fn page(report: &Report) -> String {
     filled(FRAME, &parts)
 }
 
-/// A template with its parts, each in place of its mark. They stand in the order of the template: each part is searched
-/// after the one before, never inside it, because a target's name may contain any text.
+/// Fills a template with its parts, each instead of its mark. The parts must be in the order of the template: each mark
+/// is searched after the previous part, never inside it, because a target's name may contain any text.
 pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -60,8 +60,8 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// JSON escaped for use in a `script` element. There only `<` can end the element or begin a comment, and in
-/// JSON it occurs only in strings.
+/// JSON escaped for use in a `script` element. In such an element only `<` can end the element or begin a comment, and
+/// in JSON it occurs only in strings.
 pub(crate) fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -1,7 +1,7 @@
 //! The report for a terminal: plain text in aligned columns, at most as wide as the terminal.
 //!
-//! Targets are listed below one another under each measure, since readers compare them. A table that is too
-//! wide continues below itself, with the targets' names repeated.
+//! Each measure lists the targets below one another, since readers compare them. A table that is too wide
+//! is continued below, with the targets' names repeated.
 
 use toolwire_gateway::observe::{
     terminal::{WITHOUT_TERMINAL, plural, wrapped},
@@ -15,9 +15,9 @@ use super::{
     grid::Grid,
 };
 
-/// The most columns of a line of prose.
+/// Maximum number of columns of a line of prose.
 const WORDS: usize = 110;
-/// The most characters of a target's name that are shown.
+/// Maximum number of characters of a target's name that are shown.
 const NAME: usize = 18;
 /// The name under which the baseline is shown.
 pub(super) const BASELINE: &str = "(baseline)";
@@ -125,7 +125,7 @@ const COSTS: [Cost; 3] = [
     },
 ];
 
-/// The distributions, one group per measure.
+/// The distributions, in one group of rows per measure.
 fn latencies(report: &Report) -> Grid {
     let (p50, p99) = (against(report, "ttft_p50"), against(report, "ttft_p99"));
     let heads = ["latency", "", "p50", "p90", "p99", "max"].map(str::to_owned);
@@ -146,7 +146,7 @@ fn latencies(report: &Report) -> Grid {
     table
 }
 
-/// One line of the latencies: of the target named `called`, which is displayed as `shown`.
+/// A row of the latencies, for the target named `called`, which is displayed as `shown`.
 fn latency(
     report: &Report,
     (title, shown, called): (&str, String, &str),
@@ -165,13 +165,13 @@ fn against(report: &Report, measure: &str) -> String {
     found.map_or_else(String::new, |ratio| format!("÷ {}", name(&ratio.to)))
 }
 
-/// The meaningful ratios: after a ramp there are none, because each target's figures are from a different
+/// The meaningful ratios. There are none after a ramp, because each target's figures are from a different
 /// load.
 fn ratios(report: &Report) -> &[Ratio] {
     if report.rounds > 0 { &report.ratios } else { &[] }
 }
 
-/// A heading after the name of its subject; empty if there is no heading.
+/// A heading that begins with the name of its subject. Empty if there is no heading.
 fn titled(of: &str, against: &str) -> String {
     if against.is_empty() { String::new() } else { format!("{of}{against}") }
 }
@@ -186,7 +186,7 @@ fn ratio(report: &Report, target: &str, measure: &str) -> String {
     })
 }
 
-/// How to read the ratios.
+/// Explains how to read the ratios.
 fn legend(report: &Report, width: usize) -> Option<String> {
     (!ratios(report).is_empty()).then(|| {
         const LEGEND: &str =
@@ -210,7 +210,7 @@ fn ramps(report: &Report, width: usize) -> Option<String> {
     Some(format!("{slo}\n\n{}\n\n{}", table.fitted(width), steps.join("\n")))
 }
 
-/// The steps of a ramp, those that failed marked, and the measurements of the smallest of these.
+/// The steps of a ramp, with failed ones marked, and the measurements of the smallest failed step.
 fn steps(ramp: &Ramp, width: usize) -> String {
     let steps = ends(ramp).map(|step| format!("{}{}", step.streams, if step.held { "" } else { "✗" }));
     let steps = steps.collect::<Vec<_>>().join(" ");
@@ -223,7 +223,7 @@ fn limit(ramp: &Ramp) -> Option<&RampStep> {
     ends(ramp).filter(|step| !step.held).min_by_key(|step| step.streams)
 }
 
-/// The last attempt of each step: a failed one is repeated.
+/// The last attempt of each step, since a failed step is repeated.
 fn ends(ramp: &Ramp) -> impl Iterator<Item = &RampStep> {
     ramp.steps.chunk_by(|one, next| one.streams == next.streams).filter_map(|tries| tries.last())
 }
@@ -271,7 +271,7 @@ fn warnings(report: &Report, width: usize) -> Option<String> {
 mod tests {
     use super::{super::example, *};
 
-    /// With `TOOLWIRE_APPROVE` it overwrites the expected table; it passes once rebuilt with that.
+    /// With `TOOLWIRE_APPROVE`, it overwrites the expected table; the test then passes once it is rebuilt.
     #[test]
     fn table_matches_the_approved_one() {
         let told = table(&example::report(), None);
@@ -312,7 +312,7 @@ mod tests {
             wide.iter().filter(|word| rules(word)).collect::<Vec<_>>(),
             narrow.iter().filter(|word| rules(word)).collect::<Vec<_>>()
         );
-        // Even at a width where nothing fits, a table is printed.
+        // A table is printed even at a width where nothing fits.
         assert!(table(&report, Some(1)).contains("toolwire"));
     }
 

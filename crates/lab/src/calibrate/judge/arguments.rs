@@ -1,8 +1,8 @@
-//! Arguments of calls, compared with what was wanted and with what the model was shown.
+//! Compares the arguments of calls with the wanted ones and with the texts that the model was shown.
 
 use serde_json::{Map, Value};
 
-/// Values that stand for a value: in forms that models are shown, and in what models make of them.
+/// Placeholders for values: those that models are shown, and variants of them that models write.
 const PLACEHOLDERS: [&str; 14] = [
     "value",
     "string",
@@ -20,7 +20,7 @@ const PLACEHOLDERS: [&str; 14] = [
     "xxx",
 ];
 
-/// Characters of a value that is recognised as copied. Shorter ones are in every text.
+/// Minimum number of characters of a value that is recognised as copied. Shorter values occur in any text.
 const MIN_COPY: usize = 3;
 
 /// Whether a call has the `wanted` arguments.
@@ -28,7 +28,7 @@ pub(super) fn fits(wanted: &Map<String, Value>, actual: &Value) -> bool {
     wanted.iter().all(|(key, wanted)| actual.get(key).is_some_and(|actual| value_fits(wanted, actual)))
 }
 
-/// The first argument that is not as wanted, in a few words.
+/// Describes the first argument that differs from the wanted one.
 pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String {
     for (key, wanted) in wanted {
         match actual.get(key) {
@@ -42,9 +42,9 @@ pub(super) fn difference(wanted: &Map<String, Value>, actual: &Value) -> String 
     "called once too often".to_owned()
 }
 
-/// Whether `actual` is what is `wanted`: a text contains the wanted one as whole words, in any case and with any white
-/// space; a number has the same value; a list has the wanted elements in any order. `{ exact = … }` wants the value or one
-/// of several byte for byte, `{ any = [ … ] }` one of several.
+/// Whether `actual` is the `wanted` value: a text contains the wanted text as whole words, in any case and with any white
+/// space; a number has the same value; a list has the wanted elements in any order. `{ exact = … }` requires this
+/// value, or one of several, byte for byte; `{ any = [ … ] }` accepts one of several.
 fn value_fits(wanted: &Value, actual: &Value) -> bool {
     match (wanted, actual) {
         (Value::String(wanted), Value::String(actual)) => contains_words(&folded(actual), &folded(wanted)),
@@ -72,8 +72,7 @@ fn folded(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether `text` contains `words`, and no word goes on before or behind them: `Oslo` is in `Oslo, Norway`, but not in
-/// `Osloer` or `oslo@example.com`.
+/// Whether `text` contains `words` as whole words: `Oslo` is in `Oslo, Norway`, but not in `Osloer` or `oslo@example.com`.
 fn contains_words(text: &str, words: &str) -> bool {
     if words.is_empty() {
         return text.is_empty();
@@ -81,7 +80,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let goes_on = |mut chars: &mut dyn Iterator<Item = char>| {
         let next = chars.next();
-        // Signs join words only if a word follows: a point may end a sentence.
+        // Signs join words only if a word follows: a full stop may end a sentence.
         is_word(next) || next.is_some_and(|sign| "@_-.".contains(sign)) && is_word((&mut chars).next())
     };
     let (first, last) = (words.chars().next(), words.chars().next_back());
@@ -94,7 +93,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     })
 }
 
-/// A value that stands for a value, unless the conversation says it.
+/// A placeholder among the arguments, unless the conversation contains it.
 pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
     let said = folded(said);
     leaves(arguments).into_iter().map(|(_, value)| value).find_map(|value| {
@@ -104,7 +103,7 @@ pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
     })
 }
 
-/// Whether a text in lower case stands for a value: a word for one, `<city>`, `{{city}}`, `your_city`.
+/// Whether a text in lower case is a placeholder: a generic word, `<city>`, `{{city}}`, `your_city`.
 fn is_placeholder(text: &str) -> bool {
     let between = |open: &str, close: &str| {
         let inner = text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
@@ -120,8 +119,8 @@ fn is_placeholder(text: &str) -> bool {
         || between("your ", "") && text.split(' ').count() == 2
 }
 
-/// A value that is not what is wanted but is found in what the model was shown. Values that the schema lists are shown to
-/// be used, so they are no copies.
+/// A value that is not wanted but was copied from a text that the model was shown. Values that the schema lists are meant
+/// to be used, so they do not count as copies.
 pub(super) fn copied(
     arguments: &Value,
     wanted: Option<&Map<String, Value>>,

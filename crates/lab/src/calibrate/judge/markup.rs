@@ -1,13 +1,13 @@
-//! Markup of calls and of results in the text of a response.
+//! Finds the markup of calls and results in the text of a response.
 
 use std::sync::LazyLock;
 
 use toolwire_pipeline::format::{self, Format, Grammar, TagKind};
 
-/// The most bytes of a tag that is looked at.
+/// Maximum size of a tag, in bytes.
 const MAX_TAG: usize = 48;
 
-/// Bytes behind a tool's name that are looked at.
+/// Number of bytes after a tool's name that are examined.
 const MAX_LOOK: usize = 200;
 
 /// Words in the tags of calls.
@@ -25,10 +25,10 @@ const RESULT_WORDS: [&str; 7] = [
     "function_output",
 ];
 
-/// What is quoted of a text.
+/// Maximum size of a quotation, in bytes.
 const QUOTED: usize = 60;
 
-/// The markers that begin calls in some format and occur in nothing else.
+/// The markers that begin calls in some format and occur in no other text.
 static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let openers = format::ALL.iter().filter(|format| is_distinct(format)).flat_map(|format| format.openers());
     let is_marker = |opener: &&str| opener.len() > 6 && opener.starts_with(['<', '[']);
@@ -38,18 +38,18 @@ static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     openers
 });
 
-/// What the results begin with that models are shown.
+/// The beginnings of the results that models are shown.
 static RESULTS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let forms = format::ALL.iter().filter_map(|format| Some(format.teach?.form.result));
     let begins = forms.filter_map(|result| result.split("{{").next()).map(str::trim_end);
-    // A bare fence begins other things, too.
+    // A bare fence also begins other content.
     let mut begins: Vec<_> = begins.filter(|begin| begin.len() > 6).collect();
     begins.sort_unstable();
     begins.dedup();
     begins
 });
 
-/// Whether the openers of a format are markers of its own.
+/// Whether the openers of a format are unique to it.
 fn is_distinct(format: &Format) -> bool {
     format.grammars.iter().all(|grammar| match grammar {
         Grammar::Tagged(tags) => tags.iter().all(|tag| tag.kind != TagKind::Html && !tag.special().common),
@@ -57,14 +57,14 @@ fn is_distinct(format: &Format) -> bool {
     })
 }
 
-/// The text of a response, with what the conversation says and the names of the offered tools.
+/// The text of a response, with the conversation's content and the names of the offered tools.
 pub(super) struct Text<'a> {
     pub(super) text: &'a str,
     pub(super) said: &'a str,
     pub(super) names: &'a [&'a str],
 }
 
-/// What follows or precedes the name of a tool.
+/// The way in which a text mentions a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mention {
     /// It is called.
@@ -76,7 +76,7 @@ enum Mention {
 }
 
 impl Text<'_> {
-    /// The markup of a call, quoted.
+    /// Finds the markup of a call, and quotes it.
     pub(super) fn leak(&self) -> Option<String> {
         let tag = self.tag(&CALL_WORDS);
         let opener = || {
@@ -87,7 +87,7 @@ impl Text<'_> {
         Some(format!("the text has markup of a call: {}", self.quoted(at)))
     }
 
-    /// A copy of a result, or of the list of tools, quoted.
+    /// Finds a copy of a result, or of the list of tools, and quotes it.
     pub(super) fn imitation(&self) -> Option<String> {
         if let Some(at) = self.tag(&RESULT_WORDS).or_else(|| self.result()) {
             return Some(format!("the text has markup of a result: {}", self.quoted(at)));
@@ -96,7 +96,8 @@ impl Text<'_> {
         Some(format!("the text repeats the list of tools: {}", self.quoted(at)))
     }
 
-    /// Where a tag with one of these words begins that the conversation does not contain.
+    /// The position of a tag that contains one of these words and does not occur in the
+    /// conversation.
     fn tag(&self, words: &[&str]) -> Option<usize> {
         self.text.char_indices().filter(|(_, open)| matches!(open, '<' | '[')).find_map(|(at, open)| {
             let rest = self.text.get(at..)?;
@@ -104,7 +105,7 @@ impl Text<'_> {
             let rest = rest.get(..rest.floor_char_boundary(MAX_TAG)).unwrap_or(rest);
             let inside = rest.get(1..)?;
             let end = inside.find([close, '<', '[', '\n', ' ']).unwrap_or(inside.len());
-            // A name may follow a blank: `<invoke name=`.
+            // The tag may continue with a name: `<invoke name=`.
             let tag = match inside.get(..end)? {
                 "invoke" => inside.get(..inside.floor_char_boundary(11))?,
                 tag => tag,
@@ -115,7 +116,7 @@ impl Text<'_> {
         })
     }
 
-    /// Where a line begins as results do.
+    /// The position of a line that begins as results do.
     fn result(&self) -> Option<usize> {
         let begins = RESULTS.iter().filter(|begin| !self.said.contains(**begin));
         let places = begins.flat_map(|begin| self.text.match_indices(begin).map(|(at, _)| at));
@@ -125,7 +126,7 @@ impl Text<'_> {
         places.filter(is_at_line_start).min()
     }
 
-    /// Where a tool is first mentioned in this way.
+    /// The position of the first mention of a tool in this way.
     fn mention(&self, wanted: Mention) -> Option<usize> {
         let found = self.names.iter().flat_map(|name| self.text.match_indices(name));
         let found = found.filter(|(at, name)| self.kind(*at, name) == wanted);
@@ -161,7 +162,8 @@ impl Text<'_> {
     }
 }
 
-/// `name(` was written, and then this: a call, a signature, or just the parentheses of a name.
+/// Classifies `name(` by the text that follows: a call, a signature, or just the parentheses after
+/// a name.
 fn in_parentheses(arguments: &str) -> Mention {
     let arguments = arguments.get(..arguments.floor_char_boundary(MAX_LOOK)).unwrap_or(arguments);
     let inside = arguments.split([')', '\n']).next().unwrap_or_default().trim_start();
@@ -188,7 +190,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|char| char.is_alphanumeric() || char == '_')
 }
 
-/// A name in quotes, between this text.
+/// Classifies a name in quotes by the text around it.
 fn in_json(before: &str, behind: &str) -> Mention {
     let key = before.strip_suffix(':').map(str::trim_end).and_then(|before| before.strip_suffix('"'));
     let is_name = key.is_some_and(|key| {
@@ -202,7 +204,7 @@ fn in_json(before: &str, behind: &str) -> Mention {
             && behind.strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with('{'));
         return if keyed { Mention::Call } else { Mention::Prose };
     }
-    // What the next members are: those of a declaration, of a result, or arguments.
+    // Classified by the next members: those of a declaration, those of a result, or arguments.
     let next = behind.get(..behind.floor_char_boundary(MAX_LOOK)).unwrap_or(behind);
     let first = |words: &[&str]| words.iter().filter_map(|word| next.find(word)).min().unwrap_or(usize::MAX);
     let schema = first(&["\"description\"", "\"type\""]);

@@ -1,7 +1,7 @@
-//! [`judge`]: what a response is worth, given what its prompt wanted (docs/calibrate.md#verdicts).
+//! [`judge`]: judges a response by what its prompt wanted (docs/calibrate.md#verdicts).
 //!
-//! It looks at the response as a client has it, so it judges the model and toolwire together. It is pure: the same
-//! response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
+//! It judges the response as the client received it, so it judges the model and toolwire together. It is pure: the
+//! same response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
 
 mod arguments;
 mod markup;
@@ -16,11 +16,11 @@ use crate::fixture::{Answer, answer::Call};
 use arguments::{copied, fits, placeholder};
 use toolwire_pipeline::tools::arguments_fault;
 
-/// The one thing that a response is counted as.
+/// The category that a response is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Calls as wanted.
+    /// The wanted calls.
     Proper,
     /// No call, and none was wanted.
     Answered,
@@ -42,12 +42,12 @@ pub enum Verdict {
     Imitation,
     /// The response reached its token limit before a call was complete.
     Truncated,
-    /// An error in place of a response, or in its middle.
+    /// An error instead of a response, or in its middle.
     Failed,
 }
 
 impl Verdict {
-    /// All of them, in the order of reports.
+    /// All verdicts, in the order of reports.
     pub const ALL: [Self; 12] = [
         Self::Proper,
         Self::Answered,
@@ -63,12 +63,12 @@ impl Verdict {
         Self::Failed,
     ];
 
-    /// Whether the response is what the prompt wanted.
+    /// Whether the response is right for the prompt.
     pub fn is_right(self) -> bool {
         matches!(self, Self::Proper | Self::Answered)
     }
 
-    /// What it is called in reports.
+    /// The name in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Proper => "proper call",
@@ -86,7 +86,7 @@ impl Verdict {
         }
     }
 
-    /// The same, as the head of a narrow column.
+    /// A short name, for the head of a narrow column.
     pub(crate) fn short_title(self) -> &'static str {
         match self {
             Self::Proper => "proper",
@@ -111,21 +111,21 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A verdict, with what else was seen.
+/// A verdict, with further observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// What the response is counted as.
+    /// The category of the response.
     pub verdict: Verdict,
-    /// The text contains markup of a call, beside proper calls or in place of one.
+    /// Whether the text contains the markup of a call, in addition to proper calls or instead of one.
     pub leaks: bool,
-    /// The text or the arguments copy what the model was shown.
+    /// Whether the text or the arguments copy a text that the model was shown.
     pub imitates: bool,
-    /// What decided, in a few words; empty for responses as wanted.
+    /// The reason in a few words; empty for right responses.
     pub why: String,
 }
 
-/// Judges the response to `case`. `shown` is what toolwire told the model of its tools, with the examples; it may be
-/// empty, and then copies of examples are not noticed.
+/// Judges the response to `case`. `shown` is the text with which toolwire described the tools to the model,
+/// including the examples; if it is empty, copies of examples are not noticed.
 pub fn judge(case: &Case, shown: &str, answer: &Answer) -> Judgement {
     let said = case.said();
     let names: Vec<_> = case.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -142,7 +142,7 @@ pub fn judge(case: &Case, shown: &str, answer: &Answer) -> Judgement {
     Judgement { verdict, leaks: leak.is_some(), imitates, why }
 }
 
-/// Whether the response ended because it reached the limit of its tokens.
+/// Whether the response ended because it reached its token limit.
 fn is_cut(answer: &Answer) -> bool {
     answer.finish.as_deref() == Some("length")
 }
@@ -159,7 +159,7 @@ fn unwanted(answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict
     }
 }
 
-/// What a response is compared with.
+/// The texts that a response is compared with.
 struct Source<'a> {
     case: &'a Case,
     shown: &'a str,
@@ -188,7 +188,7 @@ impl Source<'_> {
         }
     }
 
-    /// What is wrong with a call in any case: its name, or arguments that its tool does not allow.
+    /// The fault of a call that is wrong for any prompt: its name, or arguments that its tool does not allow.
     fn fault(&self, call: &Call, answer: &Answer) -> Option<(Verdict, String)> {
         let Some(tool) = self.case.tool(&call.name) else {
             return Some((Verdict::UndeclaredName, format!("calls `{}`", call.name)));
@@ -201,7 +201,8 @@ impl Source<'_> {
         Some((Verdict::SchemaError, why))
     }
 
-    /// Compares valid calls with those that are wanted. Each must be one of them; a model may make the others later.
+    /// Compares valid calls with the wanted ones. Each must be one of them; the model may make the remaining ones
+    /// later.
     fn compared(&self, calls: &[Call]) -> (Verdict, String) {
         let mut open: Vec<_> = self.case.calls.iter().collect();
         for call in calls {
@@ -221,7 +222,8 @@ impl Source<'_> {
         (Verdict::Proper, String::new())
     }
 
-    /// What a call copies of what the model was shown, if it does: a placeholder, or a value of an example.
+    /// The part of a call that was copied from the shown text, if there is one: a placeholder, or a value of an
+    /// example.
     fn copy(&self, call: &Call) -> Option<String> {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         if let Some(value) = placeholder(&arguments, self.said) {

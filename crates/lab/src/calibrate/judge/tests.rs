@@ -128,7 +128,7 @@ fn markup_of_a_call_in_the_text_is_a_leak() {
     // What the conversation itself contains is not markup.
     let quoted = "I sent: </tool_call> closes what <tool_call> opens";
     assert_eq!(verdict("awkward-markup", &text(quoted)), Verdict::NoCall);
-    // It is counted beside a proper call, too.
+    // It is reported even if there is a proper call.
     let mut both = calls(&[("get_weather", json!({"city": "Lisbon"}))]);
     both.text = "</tool_call>".to_owned();
     let judgement = judge(&case("one-weather"), "", &both);
@@ -177,7 +177,7 @@ fn value_of_an_example_is_an_imitation_unless_it_was_asked_for() {
     };
     assert_eq!(of("one-weather", json!({"city": "Paris"})), Verdict::Imitation);
     assert_eq!(of("one-weather", json!({"city": "Rome"})), Verdict::WrongArguments);
-    // Paris is a city of this conversation, but not the one that is asked for.
+    // Paris is a city of this conversation, but not the one in question.
     assert_eq!(of("history-weather", json!({"city": "Paris"})), Verdict::WrongArguments);
     let unit = "unit is \"celsius\" or \"fahrenheit\"";
     let call = calls(&[("get_weather", json!({"city": "Chicago", "unit": "celsius"}))]);
@@ -200,7 +200,7 @@ fn error_is_a_failure_whatever_came_before_it() {
     );
 }
 
-/// Text from a model may be anything: no case panics, and the work is linear.
+/// A model may write any text: no case panics, and the work is linear.
 #[test]
 fn hostile_text_is_judged() {
     let case = case("several-weather");

@@ -1,4 +1,5 @@
-//! [`Report`]: what a run of `toolwire calibrate` found, as `--json` writes it. The table and the page are views of it.
+//! [`Report`]: the results of a run of `toolwire calibrate`, as `--json` writes them. The table and the page are views of
+//! it.
 
 mod page;
 mod table;
@@ -24,25 +25,25 @@ pub struct Report {
     pub model: String,
     /// The prompts.
     pub prompts: usize,
-    /// How often each was asked.
+    /// Number of times that each prompt was asked.
     pub runs: u32,
     /// `temperature` of the requests.
     pub temperature: f64,
     /// `max_tokens` of the requests.
     pub max_tokens: u64,
-    /// How long the run took, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// The requests of a complete run.
+    /// Number of requests in a complete run.
     pub questions: usize,
-    /// The answers that the report is about.
+    /// Number of answers in the report.
     pub answers: usize,
-    /// How many of them are from earlier runs.
+    /// Number of these answers that are from earlier runs.
     pub cached: usize,
-    /// Why the run ended before its end.
+    /// Why the run ended early, if it did.
     pub stopped: Option<String>,
     /// The variants, the best first.
     pub variants: Vec<VariantReport>,
-    /// The configuration that did best; `None` if no variant had a proper call.
+    /// The configuration of the best variant. `None` if no variant had a proper call.
     pub entry: Option<String>,
 }
 
@@ -52,7 +53,7 @@ impl Report {
         in_lines(self)
     }
 
-    /// The variant that did best, if it had a proper call.
+    /// The best variant, if it had a proper call.
     pub fn best(&self) -> Option<&VariantReport> {
         self.variants.first().filter(|variant| variant.proper.count > 0)
     }
@@ -69,12 +70,12 @@ pub struct VariantReport {
     pub wording: String,
     /// `enforce`.
     pub enforce: String,
-    /// The answers, failures included.
+    /// Number of answers, including failures.
     pub answers: u64,
     /// The lower end of the 95 % interval of the share of proper calls minus that of false calls. The variants are sorted by
     /// it.
     pub score: f64,
-    /// Proper calls, of the prompts that want a call.
+    /// Proper calls, out of the prompts that want a call.
     pub proper: Share,
     /// The same for prompts without earlier calls.
     pub proper_without_history: Share,
@@ -82,13 +83,13 @@ pub struct VariantReport {
     pub proper_with_history: Share,
     /// The same for prompts that require a call by `tool_choice`.
     pub proper_required: Share,
-    /// Calls, of the prompts that want none.
+    /// Calls, out of the prompts that want none.
     pub false_calls: Share,
-    /// Answers with markup of a call in their text, of all.
+    /// Answers whose text contains the markup of a call, out of all.
     pub leaks: Share,
-    /// Answers with copies of what the model was shown, of all.
+    /// Answers with copies of the shown texts, out of all.
     pub imitations: Share,
-    /// Answers by verdict.
+    /// Number of answers by verdict.
     pub verdicts: BTreeMap<Verdict, u64>,
     /// Right answers, by group of prompts.
     pub groups: BTreeMap<String, Share>,
@@ -98,22 +99,22 @@ pub struct VariantReport {
     pub call_ms: Option<f64>,
     /// The median time from a request to the end of its response, in milliseconds.
     pub total_ms: Option<f64>,
-    /// Why the variant was given up.
+    /// Why the variant was given up, if it was.
     pub given_up: Option<String>,
-    /// Examples of what went wrong, a few of each kind.
+    /// Examples of failures, a few of each kind.
     pub examples: Vec<Example>,
 }
 
 /// An answer that was not right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Example {
-    /// What it is counted as.
+    /// Its category.
     pub verdict: Verdict,
     /// The prompt's name.
     pub prompt: String,
     /// The last text of the user, clipped.
     pub user: String,
-    /// What decided.
+    /// The reason of the verdict.
     pub why: String,
     /// The text of the answer, clipped.
     pub text: String,

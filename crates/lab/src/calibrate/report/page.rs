@@ -39,7 +39,7 @@ pub fn page(report: &Report) -> String {
     filled(FRAME, &parts)
 }
 
-/// Text from outside: unprintable characters are shown as escapes, so that they cannot reorder or hide what is beside
+/// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
 /// them.
 fn visible(text: &str) -> String {
     escaped(&untrusted::escaped(text))

@@ -13,13 +13,13 @@ use toolwire_gateway::observe::{
     untrusted::{clip, escaped},
 };
 
-/// The most columns of a line of prose.
+/// Maximum number of columns of a line of prose.
 const WORDS: usize = 110;
 
-/// Examples of each kind of failure.
+/// Maximum number of examples of each kind of failure.
 const EXAMPLES: usize = 2;
 
-/// Bytes of an answer in an example.
+/// Maximum number of bytes of an answer in an example.
 const SHOWN: usize = 160;
 
 /// With fewer answers per variant, only large differences mean something.
@@ -60,7 +60,7 @@ pub(super) const LEGEND: &str = "Proper: calls as wanted, of the prompts that wa
     calls where none was wanted. Leaks, copies: answers with markup of a call in the text, or with copies of what the model \
     was shown, of all. Tokens: of the instructions, estimated. To call: the median.";
 
-/// What was measured.
+/// The settings of the measurement.
 pub(super) fn head(report: &Report, width: usize) -> String {
     let Report { version, upstream, model, prompts, runs, temperature, max_tokens, seconds, .. } = report;
     let first = format!("toolwire {version} calibrate · {model} at {upstream}");
@@ -155,7 +155,7 @@ fn shown(variant: &VariantReport, example: &Example, width: usize) -> String {
     if answer.is_empty() { head } else { format!("{head}\n{}", wrapped(&escaped(&answer), "    ", width)) }
 }
 
-/// What weakens the figures.
+/// Warnings about the reliability of the figures.
 pub(super) fn caveats(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(stopped) = &report.stopped {
@@ -183,7 +183,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What did best, and its configuration, as TOML.
+/// The best variant, and its configuration as TOML.
 fn conclusion(report: &Report) -> String {
     let Some((best, entry)) = report.best().zip(report.entry.as_ref()) else {
         return "# No variant had a proper call.\n".to_owned();

@@ -15,14 +15,14 @@ use crate::{
 };
 use toolwire_gateway::observe::untrusted::clip;
 
-/// Examples of each kind of failure.
+/// Maximum number of examples of each kind of failure.
 const EXAMPLES: usize = 3;
 
-/// Bytes of a text in an example.
+/// Maximum number of bytes of a text in an example.
 const CLIPPED: usize = 600;
 
-/// The report of a run. `upstream` and `model` are how the report calls them, `entry` writes the configuration for the
-/// variant at a place of the plan.
+/// The report of a run. It shows the upstream and the model as `upstream` and `model`. `entry` returns the
+/// configuration of the variant with this index in the plan.
 pub fn report(
     plan: &Plan,
     measured: &Measured,

@@ -25,7 +25,7 @@ pub(super) fn event(reading: &mut Reading, event: &Value) {
             }
         }
         "content_block_stop" if reading.places.contains_key(&index) => reading.call(index, |call| {
-            // Without a delta the input is the empty object of the block.
+            // Without a delta, the input is the block's empty object.
             if call.arguments.is_empty() {
                 call.arguments.push_str("{}");
             }

@@ -1,6 +1,6 @@
-//! [`Received`]: what a client of a dialect has assembled, and the rules that the stream violates.
+//! [`Received`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
 //!
-//! Whether a stream keeps its dialect's rules is decided by [`Follower`]. What it says is read here once more, leniently.
+//! [`Follower`] decides whether a stream keeps its dialect's rules. Its content is read here once more, leniently.
 
 mod chat;
 mod messages;
@@ -17,7 +17,7 @@ use crate::bench::{
 };
 use toolwire_pipeline::event::Finish;
 
-/// What arrived.
+/// A received response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Received {
     /// HTTP status; 0 without a response.
@@ -36,11 +36,11 @@ pub(crate) struct Received {
     pub(crate) usage: (Option<u64>, Option<u64>),
     /// The message of an error, in the body of an error response or in the stream.
     pub(crate) error: Option<String>,
-    /// The stream has its end mark.
+    /// Whether the stream has its end mark.
     pub(crate) is_complete: bool,
-    /// Why the response broke off: no connection, a broken body, no end in time.
+    /// Why the response broke off, if it did: no connection, a broken body, a timeout.
     pub(crate) broken: Option<String>,
-    /// The body was interrupted, which is visible to the client.
+    /// Whether the body was interrupted, which the client can see.
     pub(crate) is_interrupted: bool,
     /// The rules of the dialect that the stream violates, each as a sentence.
     pub(crate) violations: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct ReceivedCall {
     pub(crate) arguments: String,
 }
 
-/// Reads a stream whose body ended properly, or broke off because of `broken`.
+/// Reads a stream. `broken` tells why its body broke off, if it did.
 pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> Received {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     follower.push(body, 0, &mut sample);
@@ -116,7 +116,7 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
 struct Reading {
     dialect: Dialect,
     received: Received,
-    /// Where the calls are in the list, by their key in the stream.
+    /// Indices of the calls, by their key in the stream.
     places: HashMap<String, usize>,
 }
 
@@ -129,7 +129,7 @@ impl Reading {
         }
     }
 
-    /// Changes the call with this key, or a new one.
+    /// Changes the call with this key, creating it if it does not exist.
     fn call(&mut self, key: String, change: impl FnOnce(&mut ReceivedCall)) {
         let calls = &mut self.received.calls;
         let place = *self.places.entry(key).or_insert(calls.len());
@@ -142,7 +142,7 @@ impl Reading {
     }
 }
 
-/// Type and data of each event. Line ends of all three kinds, and an event that nothing follows, are accepted.
+/// Type and data of each event. Accepts line ends of all three kinds, and a last event without a blank line.
 fn events(body: &[u8]) -> Vec<(String, String)> {
     let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -167,7 +167,7 @@ mod tests {
 
     const CHUNK: &str = r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":"#;
 
-    /// A chat stream of these choices.
+    /// A chat stream with these choices.
     fn chat(choices: &[&str], end: &str) -> Received {
         let frames = choices.iter().map(|choice| format!("data: {CHUNK}[{choice}]}}\n\n"));
         of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)

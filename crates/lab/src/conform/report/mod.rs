@@ -1,4 +1,4 @@
-//! [`Report`]: what held, as a table, as JSON and as a page.
+//! [`Report`]: the results of a run, as a table, as JSON and as a page.
 
 pub mod page;
 pub mod table;
@@ -17,7 +17,7 @@ use super::{
 pub struct Report {
     /// The version of this program.
     pub version: String,
-    /// The gateway: its URL, or that it was started for the run.
+    /// The gateway: its URL, or a remark that it was started for the run.
     pub gateway: String,
     /// The seed.
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The rules that were violated, the most frequent first.
     pub rules: Vec<Rule>,
-    /// Violations that every client that was tested tolerates; they make no case fail.
+    /// Violations that all tested clients tolerate. They do not make cases fail.
     pub notes: Vec<Rule>,
     /// The cases that failed.
     pub failures: Vec<Failure>,
@@ -40,16 +40,16 @@ pub struct Row {
     pub upstream: String,
     /// The category.
     pub category: String,
-    /// For each client: cases, and how many of them held.
+    /// For each client, the number of cases and of those that passed.
     pub counts: Vec<Count>,
 }
 
-/// How many cases held.
+/// Counts of cases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Cases.
+    /// Number of cases.
     pub cases: u64,
-    /// Those in which no rule was violated.
+    /// Number of cases without a violated rule.
     pub held: u64,
 }
 
@@ -58,13 +58,13 @@ pub struct Count {
 pub struct Rule {
     /// The rule.
     pub rule: String,
-    /// How many cases violate it, over all clients.
+    /// Number of cases that violate it, over all clients.
     pub cases: u64,
-    /// The first of them.
+    /// The first of these cases.
     pub first: String,
-    /// What violates it there.
+    /// How that case violates it.
     pub detail: String,
-    /// The command that repeats it.
+    /// The command that repeats that case.
     pub command: String,
 }
 
@@ -75,14 +75,15 @@ pub struct Failure {
     pub case: String,
     /// The client's dialect.
     pub client: String,
-    /// The rules, each with what violates it.
+    /// The violated rules, each with a detail.
     pub faults: Vec<(String, String)>,
-    /// The command that repeats it.
+    /// The command that repeats this case.
     pub command: String,
 }
 
 impl Report {
-    /// The report on these verdicts. `command` is the command line without the options that choose cases and clients.
+    /// Creates the report on these verdicts. `command` is the command line without the options that choose cases and
+    /// clients.
     pub fn new(gateway: &str, seed: u64, clients: &[String], verdicts: &[Verdict], command: &str) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for verdict in verdicts {
@@ -117,12 +118,12 @@ impl Report {
         }
     }
 
-    /// Whether every case held.
+    /// Whether every case passed.
     pub fn holds(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// All counts together.
+    /// The sum of all counts.
     pub(crate) fn total(&self) -> Count {
         self.rows.iter().flat_map(|row| &row.counts).fold(Count::default(), |total, count| Count {
             cases: total.cases + count.cases,

@@ -10,7 +10,7 @@ use toolwire_gateway::observe::untrusted;
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
 
-/// Failed cases that are listed; the JSON in the page has all of them.
+/// Maximum number of failed cases that are listed; the JSON in the page contains all of them.
 const LISTED: usize = 500;
 
 /// The page.
@@ -33,7 +33,7 @@ pub fn page(report: &Report) -> String {
     filled(FRAME, &parts)
 }
 
-/// Text from outside: unprintable characters are shown as escapes, so that they cannot reorder or hide what is beside
+/// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
 /// them.
 fn visible(text: &str) -> String {
     escaped(&untrusted::escaped(text))

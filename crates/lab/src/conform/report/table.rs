@@ -4,7 +4,7 @@ use super::{Count, Report};
 use crate::bench::report::{figure::NONE, grid::Grid};
 use toolwire_gateway::observe::{terminal::WITHOUT_TERMINAL, untrusted::escaped};
 
-/// Rules that are shown with an example.
+/// Maximum number of rules that are shown with an example.
 const SHOWN: usize = 40;
 
 /// The tables, in lines of `width` columns: those of the terminal, if the output is one.

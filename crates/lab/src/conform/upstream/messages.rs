@@ -54,14 +54,14 @@ pub(super) fn frames(scenario: &Scenario) -> Frames {
 /// The blocks of a message.
 #[derive(Default)]
 struct Blocks {
-    /// The type of the open block.
+    /// The type of the open block, if one is open.
     open: Option<&'static str>,
-    /// Blocks that are closed.
+    /// Number of closed blocks.
     closed: u64,
 }
 
 impl Blocks {
-    /// Opens a block, unless one of its type is open.
+    /// Opens a block, unless a block of the same type is open.
     fn open(&mut self, kind: &'static str, block: &Value, all: &mut Vec<Vec<u8>>) {
         if self.open == Some(kind) {
             return;

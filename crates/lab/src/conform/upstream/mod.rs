@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::scenario::{MadeCall, Scenario, Step};
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// The model that responses name.
+/// The model named in responses.
 const MODEL: &str = "conform-model";
 
-/// When responses were created, in seconds of Unix time.
+/// Creation time of all responses, in seconds of Unix time.
 const CREATED: u64 = 1_750_000_000;
 
 /// The message of every error that the mock reports.
@@ -46,14 +46,14 @@ pub enum Api {
 /// A response as frames.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frames {
-    /// The frames, each with what ends it.
+    /// The frames, each including its terminator.
     pub(crate) all: Vec<Vec<u8>>,
-    /// The number of frames before the one that says why the response ended.
+    /// The number of frames before the one with the finish reason.
     pub(crate) before_finish: usize,
 }
 
 impl Api {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 7] = [
         Self::Chat,
         Self::Responses,
@@ -77,9 +77,9 @@ impl Api {
         }
     }
 
-    /// The dialect that is spoken at a path.
+    /// The dialect for a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
-        // The longer ones first, because one is a suffix of another.
+        // A longer path comes before its suffixes.
         let ends = [
             ("/ai/v1/chat/completions", Self::Lumo),
             ("/chat/completions", Self::Chat),
@@ -92,7 +92,7 @@ impl Api {
         ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, api)| api)
     }
 
-    /// The path below the mock's address to which clients of the API add their own.
+    /// The path below the mock's address to which the API's clients append their own.
     pub(crate) fn base(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Messages | Self::Completions => "/v1",
@@ -102,7 +102,7 @@ impl Api {
         }
     }
 
-    /// Whether it carries native calls, in any number.
+    /// Whether it supports native calls, any number of them.
     pub(crate) fn has_calls(self) -> bool {
         !matches!(self, Self::Completions | Self::Lumo)
     }
@@ -140,7 +140,7 @@ impl Api {
         }
     }
 
-    /// An error within a stream, after this many frames.
+    /// An error within a stream, after `frames` frames.
     pub(crate) fn error_frame(self, frames: usize) -> Vec<u8> {
         match self {
             Self::Chat | Self::Completions | Self::Gemini => data(&self.error_body(500)),
@@ -196,12 +196,12 @@ impl FromStr for Api {
     }
 }
 
-/// A frame of an event stream without an `event:` line.
+/// An event without an `event:` line.
 fn data(value: &Value) -> Vec<u8> {
     format!("data: {value}\n\n").into_bytes()
 }
 
-/// A frame of an event stream, named after its type.
+/// An event with an `event:` line for its type.
 fn event(value: &Value) -> Vec<u8> {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     format!("event: {kind}\ndata: {value}\n\n").into_bytes()
@@ -212,7 +212,7 @@ fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// The arguments of a call as a value; digits are kept.
+/// The arguments of a call as a JSON value that keeps the digits of numbers.
 fn parsed(call: &MadeCall) -> Value {
     serde_json::from_str(&call.joined()).unwrap_or_default()
 }

@@ -58,9 +58,9 @@ pub(super) fn frames(scenario: &Scenario) -> Frames {
 #[derive(Default)]
 struct Writer {
     all: Vec<Vec<u8>>,
-    /// Items that are complete.
+    /// The completed items.
     items: Vec<Value>,
-    /// The open message or reasoning: its type and content.
+    /// The type and content of the open message or reasoning, if one is open.
     open: Option<(&'static str, String)>,
 }
 
@@ -74,7 +74,7 @@ impl Writer {
             "truncation": "disabled", "usage": null})
     }
 
-    /// An event that belongs to the current item, if it is not about the response.
+    /// Adds an event. If it does not concern the response, it belongs to the current item.
     fn event(&mut self, kind: &str, members: Value) {
         let place = match members.get("response") {
             Some(_) => json!({}),
@@ -92,7 +92,7 @@ impl Writer {
         self.event(&format!("response.output_item.{step}"), json!({ "item": item }));
     }
 
-    /// The item is complete.
+    /// Completes the item.
     fn done(&mut self, item: Value) {
         self.item("done", &item);
         self.items.push(item);
@@ -121,7 +121,7 @@ impl Writer {
         self.event("response.reasoning_summary_text.delta", members);
     }
 
-    /// Opens a message or reasoning; `false` if it was open.
+    /// Opens a message or reasoning. Returns `false` if it was open already.
     fn open(&mut self, kind: &'static str) -> bool {
         if self.open.as_ref().is_some_and(|(open, _)| *open == kind) {
             return false;

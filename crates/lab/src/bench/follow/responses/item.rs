@@ -11,7 +11,7 @@ use super::{
     Event,
 };
 
-/// Highest number of parts of an item that are checked; more are a violation.
+/// Maximum number of parts of an item that are checked; more are a violation.
 const MAX_PARTS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,7 +55,7 @@ pub(super) struct Item {
     pub(super) open: bool,
     kind: Kind,
     name: String,
-    /// Of a call: its arguments, and whether their `done` event has arrived.
+    /// For a call: its arguments, and whether their `done` event has arrived.
     arguments: Sum,
     document: Document,
     whole: bool,
@@ -69,7 +69,7 @@ enum Kind {
     Reasoning,
     Function,
     Custom,
-    /// Server tools, and future additions to the API.
+    /// Server tools, and kinds that the API may add.
     Other,
 }
 
@@ -89,10 +89,10 @@ impl Kind {
 #[derive(Debug)]
 struct Progress {
     sum: Sum,
-    /// The `done` event of its text has arrived.
+    /// Whether the `done` event of its text has arrived.
     whole: bool,
     open: bool,
-    /// It began with its own event.
+    /// Whether it began with its own event.
     added: bool,
 }
 
@@ -102,19 +102,19 @@ impl Progress {
     }
 }
 
-/// The place of a text in an item.
+/// The location of a text in an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
     /// A part of a message.
     Content,
-    /// Raw reasoning: its parts need no event of their own at the start.
+    /// Raw reasoning, whose parts need no start event.
     Reasoning,
-    /// A part of a summary of reasoning.
+    /// A part of a reasoning summary.
     Summary,
 }
 
 impl Item {
-    /// `response.output_item.added`.
+    /// Handles `response.output_item.added`.
     pub(super) fn begin(event: &Event<'_>, notes: &mut Notes<'_>) -> Self {
         let body: Body<'_> = event.item.read();
         let text = |field: Field<'_>| field.text().unwrap_or_default().to_owned();
@@ -274,7 +274,7 @@ impl Item {
         notes.holds(same, "a part's complete text differs from its deltas");
     }
 
-    /// `response.output_item.done`. Returns whether a call's arguments are JSON.
+    /// Handles `response.output_item.done`. Returns whether a call's arguments are JSON.
     pub(super) fn end(&mut self, item: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) -> bool {
         self.open = false;
         let body: Body<'_> = item.read();
@@ -303,7 +303,7 @@ impl Item {
         true
     }
 
-    /// Whether it must have a status at its end.
+    /// Whether the item must have a status at its end.
     fn has_status(&self) -> bool {
         matches!(self.kind, Kind::Message | Kind::Function)
     }
