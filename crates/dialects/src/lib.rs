@@ -204,8 +204,8 @@ impl Reader {
         }
     }
 
-    /// The response is encrypted with the key of its request. Call it before the first bytes.
-    pub fn decrypt(&mut self, key: RequestKey) {
+    /// The key of the request, with which the response is encrypted, if there is one. Call it before the first bytes.
+    pub fn decrypt(&mut self, key: Option<RequestKey>) {
         if let Self::Lumo(reader) = self {
             reader.decrypt(key);
         }

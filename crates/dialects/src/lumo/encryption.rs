@@ -1,11 +1,11 @@
 //! [`Encryption`]: whether requests are encrypted, and for whom (docs/protocols/lumo.md#encryption).
 
-use std::path::PathBuf;
-#[cfg(feature = "lumo-u2l")]
-use std::sync::Arc;
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-#[cfg(feature = "lumo-u2l")]
 use super::u2l::Recipient;
 use crate::{
     UpstreamRequest,
@@ -14,8 +14,7 @@ use crate::{
 };
 
 /// How long before the key's end there is a warning, in seconds: 90 days.
-#[cfg(feature = "lumo-u2l")]
-const WARNED_BEFORE: u64 = 90 * 86_400;
+pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// The encryption of requests and their responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +24,6 @@ pub struct Encryption {
     /// The certificate of the server, in place of Lumo's.
     pub key_file: Option<PathBuf>,
     /// Who can decrypt requests.
-    #[cfg(feature = "lumo-u2l")]
     pub recipient: Option<Arc<Recipient>>,
 }
 
@@ -60,22 +58,7 @@ impl Encryption {
         if !self.is_on {
             return Ok(None);
         }
-        self.find_recipient(read, now)
-    }
-
-    #[cfg(feature = "lumo-u2l")]
-    fn find_recipient(
-        &mut self,
-        read: &dyn Fn(&Path) -> io::Result<String>,
-        now: u64,
-    ) -> Result<Option<String>, String> {
-        let recipient = match &self.key_file {
-            None => Recipient::lumo()?,
-            Some(path) => {
-                let wrong = |problem: String| format!("`u2l_key`, {}: {problem}", path.display());
-                Recipient::read(&read(path).map_err(|error| wrong(error.to_string()))?).map_err(wrong)?
-            }
-        };
+        let recipient = Recipient::find(self.key_file.as_deref(), read)?;
         let left = recipient.expires_at().map(|end| end.saturating_sub(now));
         let warning = left.filter(|left| *left < WARNED_BEFORE).map(|left| {
             let fingerprint = recipient.fingerprint();
@@ -89,20 +72,10 @@ impl Encryption {
         Ok(warning)
     }
 
-    #[cfg(not(feature = "lumo-u2l"))]
-    fn find_recipient(
-        &mut self,
-        _read: &dyn Fn(&Path) -> io::Result<String>,
-        _now: u64,
-    ) -> Result<Option<String>, String> {
-        Err("`u2l`: this program was built without it; build it with `--features lumo-u2l`".to_owned())
-    }
-
     /// Encrypts a request, if requests are encrypted.
     ///
     /// # Errors
     /// It cannot be encrypted. It is never sent as plain text instead.
-    #[cfg_attr(not(feature = "lumo-u2l"), expect(unused_variables, reason = "as with the feature"))]
     pub(super) fn encrypt(
         &self,
         request: UpstreamRequest,
@@ -111,32 +84,10 @@ impl Encryption {
         if !self.is_on {
             return Ok(request);
         }
-        #[cfg(feature = "lumo-u2l")]
         if let Some(recipient) = &self.recipient {
             let (body, key) = recipient.seal(&request.body, random)?;
             return Ok(UpstreamRequest { body, key: Some(key), ..request });
         }
         Err(Failure::new(Kind::Internal, "there is no key to encrypt the request with"))
-    }
-}
-
-#[cfg(all(test, feature = "lumo-u2l"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn expiry_of_the_u2l_key_is_a_warning() {
-        let end = Recipient::lumo().unwrap().expires_at().unwrap();
-        let warning = |now: u64| {
-            let mut encryption = Encryption { is_on: true, ..Encryption::default() };
-            encryption.prepare(&|_| Err(io::ErrorKind::NotFound.into()), now).unwrap()
-        };
-        assert_eq!(warning(end - WARNED_BEFORE), None);
-        for (now, expected) in
-            [(end - 86_400, "expires in 1 days"), (end, "has expired"), (u64::MAX, "has expired")]
-        {
-            let said = warning(now).unwrap();
-            assert!(said.contains(expected) && said.contains("f032a116"), "{said}");
-        }
     }
 }

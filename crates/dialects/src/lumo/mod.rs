@@ -8,8 +8,9 @@
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal()`] reads error responses. `u2l` is Lumo's encryption, with the feature
-//! `lumo-u2l`: it takes requests behind [`encode`], and frames before the rest of the reader.
+//! [`encode`] writes requests, [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption, with the feature
+//! `lumo-u2l`: it takes requests behind [`encode`], and frames before the rest of the reader. Without the feature
+//! nothing can be encrypted, and its types have no values.
 
 mod account;
 mod answer;
@@ -27,7 +28,7 @@ mod shapes;
 mod target;
 mod tools;
 mod turns;
-#[cfg(feature = "lumo-u2l")]
+#[cfg_attr(not(feature = "lumo-u2l"), path = "no_u2l.rs")]
 pub mod u2l;
 mod unfinished;
 mod upstream;
@@ -41,10 +42,4 @@ pub use reader::{Reader, ReaderSettings};
 pub use refusal::refusal;
 pub use request::{Options, Version, encode};
 pub use session::{Form, RefreshError, Session, UID_HEADER, brought};
-#[cfg(feature = "lumo-u2l")]
 pub use u2l::RequestKey;
-
-/// The key of an encrypted request. Without the feature `lumo-u2l` no request has one.
-#[cfg(not(feature = "lumo-u2l"))]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestKey {}

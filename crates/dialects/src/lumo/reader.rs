@@ -8,14 +8,13 @@
 
 use std::{ops::ControlFlow, str};
 
-#[cfg(feature = "lumo-u2l")]
-use super::u2l::Unsealer;
 use super::{
     RequestKey,
     answer::AnswerState,
     lenient, refusal,
     shapes::{Shapes, Token},
     target::Target,
+    u2l::Unsealer,
     unfinished::{Joined, Unfinished},
     v1::{self, Read},
     v2::{self, Frame},
@@ -71,7 +70,6 @@ impl Reader {
                 unfinished: Unfinished::new(),
                 shapes: Shapes::default(),
                 is_last: false,
-                #[cfg(feature = "lumo-u2l")]
                 unsealer: None,
                 max_frame: settings.max_frame,
                 tolerate_truncation: settings.tolerate_truncation,
@@ -127,15 +125,9 @@ impl Reader {
         self.body.answer.expect(asked.limits, asked.repair);
     }
 
-    /// The response is encrypted with the key of its request. Call it before the first bytes.
-    #[cfg(feature = "lumo-u2l")]
-    pub(crate) fn decrypt(&mut self, key: RequestKey) {
-        self.body.unsealer = Some(Unsealer::new(key, self.body.max_frame));
-    }
-
-    #[cfg(not(feature = "lumo-u2l"))]
-    pub(crate) fn decrypt(&mut self, key: RequestKey) {
-        match key {}
+    /// The key of the request, with which the response is encrypted, if there is one. Call it before the first bytes.
+    pub(crate) fn decrypt(&mut self, key: Option<RequestKey>) {
+        self.body.unsealer = key.map(|key| Unsealer::new(key, self.body.max_frame));
     }
 
     /// Lumo runs tools itself.
@@ -180,7 +172,6 @@ struct Body {
     shapes: Shapes,
     /// The line that is read has no line end: if it is not JSON, the body was cut there.
     is_last: bool,
-    #[cfg(feature = "lumo-u2l")]
     unsealer: Option<Unsealer>,
     max_frame: usize,
     tolerate_truncation: bool,
@@ -245,7 +236,6 @@ impl Body {
         let text = &*lenient::mended(text);
         if text.trim_ascii() == "[DONE]" {
             self.drop_unfinished()?;
-            #[cfg(feature = "lumo-u2l")]
             self.end_encryption(out)?;
             return self.answer.end(out);
         }
@@ -290,7 +280,6 @@ impl Body {
         frame: &Frame<'a>,
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
-        #[cfg(feature = "lumo-u2l")]
         if let Some(unsealer) = &mut self.unsealer {
             let frames = unsealer.open(json.raw())?;
             return self.plain(&frames, out).map(|()| None);
@@ -299,7 +288,6 @@ impl Body {
     }
 
     /// Reads frames that were encrypted.
-    #[cfg(feature = "lumo-u2l")]
     fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
         for text in frames {
             let parsed = Frame::parse(text);
@@ -311,7 +299,6 @@ impl Body {
     }
 
     /// Reads what is left when the response has ended.
-    #[cfg(feature = "lumo-u2l")]
     fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
         let frames = unsealer.finish()?;
@@ -387,7 +374,6 @@ impl Body {
             return self.answer.end(out);
         }
         if self.tolerate_truncation && self.answer.has_begun() {
-            #[cfg(feature = "lumo-u2l")]
             self.end_encryption(out)?;
             return self.answer.end_tolerated(out);
         }

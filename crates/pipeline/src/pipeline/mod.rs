@@ -209,9 +209,7 @@ impl Pipeline {
 
     /// Sets the key with which the hop's response is encrypted. Call it before the first bytes of the hop.
     pub fn expect_key(&mut self, key: Option<RequestKey>) {
-        if let Some(key) = key {
-            self.reader.decrypt(key);
-        }
+        self.reader.decrypt(key);
     }
 
     /// Covers secrets in a failure before it reaches the client, the log or a recording.

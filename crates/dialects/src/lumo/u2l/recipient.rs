@@ -1,6 +1,10 @@
 //! [`Recipient`]: the OpenPGP key for which request keys are encrypted.
 
-use std::{fmt, io::Cursor};
+use std::{
+    fmt,
+    io::{self, Cursor},
+    path::Path,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use pgp::{
@@ -72,6 +76,19 @@ impl Recipient {
             expires_at: lifetime.map(|lifetime| created + lifetime),
             key,
         })
+    }
+
+    /// The key in the certificate of this file, which `read` reads. `None`: Lumo's own.
+    ///
+    /// # Errors
+    /// There is no such key.
+    pub(in super::super) fn find(
+        key_file: Option<&Path>,
+        read: &dyn Fn(&Path) -> io::Result<String>,
+    ) -> Result<Self, String> {
+        let Some(path) = key_file else { return Self::lumo() };
+        let wrong = |problem: String| format!("`u2l_key`, {}: {problem}", path.display());
+        Self::read(&read(path).map_err(|error| wrong(error.to_string()))?).map_err(wrong)
     }
 
     /// The fingerprint of the certificate, in lower case.

@@ -1,7 +1,12 @@
+use std::io;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::*;
+use super::{
+    super::encryption::{Encryption, WARNED_BEFORE},
+    *,
+};
 
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
@@ -163,4 +168,20 @@ fn arguments_are_limited() {
     assert!(unsealer.open(&delta("12345678")).is_ok());
     assert_eq!(unsealer.open(&delta("9")).unwrap_err().kind(), Kind::Limit);
     assert_eq!(Unsealer::new(key(), 9).open(&delta("0123456789")).unwrap_err().kind(), Kind::Limit);
+}
+
+#[test]
+fn expiry_of_the_u2l_key_is_a_warning() {
+    let end = Recipient::lumo().unwrap().expires_at().unwrap();
+    let warning = |now: u64| {
+        let mut encryption = Encryption { is_on: true, ..Encryption::default() };
+        encryption.prepare(&|_| Err(io::ErrorKind::NotFound.into()), now).unwrap()
+    };
+    assert_eq!(warning(end - WARNED_BEFORE), None);
+    for (now, expected) in
+        [(end - 86_400, "expires in 1 days"), (end, "has expired"), (u64::MAX, "has expired")]
+    {
+        let said = warning(now).unwrap();
+        assert!(said.contains(expected) && said.contains("f032a116"), "{said}");
+    }
 }
