@@ -8,8 +8,8 @@
 //!                               Provider (a web search, an MCP server, a program, …)
 //! ```
 //!
-//! [`Provider`]s offer tools and run their calls. The [`Registry`] has the tools of all providers; a request keeps the
-//! [`Snapshot`] that it began with. All work for tools runs on a separate thread ([`Runtime`]), so it cannot delay the
+//! [`Provider`]s offer tools and run their calls. The `Registry` has the tools of all providers; a request keeps the
+//! `Snapshot` that it began with. All work for tools runs on a separate thread ([`Runtime`]), so it cannot delay the
 //! streams of other requests. A call never fails a response: any failure becomes a result that informs the model.
 
 #![allow(

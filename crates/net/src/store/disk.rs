@@ -7,6 +7,9 @@
 //! | `format` | `version` | [`VERSION`]; files without an entry have version 1 |
 //!
 //! Numbers and times are eight bytes, big-endian.
+//!
+//! Older files must still be read, so a change of the format begins with a folder of `fixtures/upgrade` that the old program
+//! wrote. If older programs cannot read the new files, raise [`VERSION`].
 
 use std::{
     fs, io,
