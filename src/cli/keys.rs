@@ -226,7 +226,7 @@ fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
         request.headers_mut().insert(header::AUTHORIZATION, authorization);
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let asked = async { timeout(TIMEOUT, HttpClient::new().send(request, MAX_RESPONSE)).await };
+    let asked = async { timeout(TIMEOUT, HttpClient::direct().send(request, MAX_RESPONSE)).await };
     let response = runtime.block_on(asked).map_err(|_| "no response")??;
     let said: Value = serde_json::from_slice(response.body())
         .map_err(|_| format!("status {} without JSON", response.status()))?;

@@ -114,7 +114,7 @@ impl From<HttpError> for ToolError {
 impl HttpClient {
     /// A client for addresses from the configuration, without a proxy. It trusts the system's certificates, or Mozilla's if
     /// the system has none.
-    pub fn new() -> Self {
+    pub fn direct() -> Self {
         Self::through(Proxies::One(None))
     }
 

@@ -211,7 +211,7 @@ impl Host {
     #[cfg(test)]
     pub(super) fn detached(name: &str) -> Self {
         let redactor = Arc::new(toolwire_net::redact::Redactor::new([]));
-        Self::new(name, HttpClient::new(), Arc::new(Audit::new(redactor, None)), Arc::default())
+        Self::new(name, HttpClient::direct(), Arc::new(Audit::new(redactor, None)), Arc::default())
     }
 
     /// Reports that the provider's state has changed: `starting`, `ready`, `failed`, `restarting`, ….

@@ -66,7 +66,7 @@ impl Source {
     /// The key cannot be part of a header.
     pub(super) fn new(server: &AdminServer) -> Result<Self, &'static str> {
         let (url, authorization) = (server.url("/admin/streams"), server.authorization()?);
-        Ok(Self { client: HttpClient::new(), url, authorization })
+        Ok(Self { client: HttpClient::direct(), url, authorization })
     }
 
     /// Connects.

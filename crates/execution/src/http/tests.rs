@@ -38,7 +38,7 @@ fn resolving(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<Atomic
 
 /// A client without a proxy that reaches only what the rules allow.
 fn guarded(rules: AddressRules) -> HttpClient {
-    HttpClient::new().guarded(rules)
+    HttpClient::direct().guarded(rules)
 }
 
 /// No proxy.

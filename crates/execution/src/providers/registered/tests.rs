@@ -85,7 +85,7 @@ async fn registration_lasts_for_its_lease_and_is_renewed() {
 async fn stage_is_told_when_tools_come_change_and_go() {
     let audit = Arc::new(Audit::new(Arc::new(Redactor::new([])), None));
     let changed = Arc::new(Notify::new());
-    let host = Host::new("addons", HttpClient::new(), audit, Arc::clone(&changed));
+    let host = Host::new("addons", HttpClient::direct(), audit, Arc::clone(&changed));
     let registrations = Arc::new(Registrations::new(with_keys(), host.clone()));
     Arc::clone(&registrations).start(&host);
     let one = key(&registrations, "key-one");

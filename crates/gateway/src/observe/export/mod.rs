@@ -120,7 +120,7 @@ impl Exporter {
             HeaderValue::from_static(concat!("toolwire/", env!("CARGO_PKG_VERSION"))),
         );
         Self {
-            http: HttpClient::new(),
+            http: HttpClient::direct(),
             base: settings.endpoint.clone(),
             headers,
             limit: settings.timeout,
