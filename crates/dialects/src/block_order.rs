@@ -1,28 +1,28 @@
 //! [`BlockOrder`]: one block at a time, for clients whose API never has two open at once.
 //!
-//! Some upstreams write two calls in turns, a piece of each, or text between the pieces of a call. No server of Messages or
-//! Responses does that, and clients of these APIs add a piece to the block that began last. So whatever belongs to another
-//! block waits until the open call has ended, and follows in the order in which it began. Calls that arrive one after the
-//! other never wait.
+//! Some upstreams write two calls alternately, a piece of each, or text between the pieces of a call. No
+//! server of Messages or Responses does that, and clients of these APIs add a piece to the block that began
+//! last. Events of other blocks therefore wait until the open call has ended, and follow in the order in
+//! which their blocks began. Calls that arrive one after another never wait.
 //!
-//! What waits counts toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
+//! Waiting events count toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::event::{CallEnd, CallStart, Event, Reasoning};
 
-/// Puts the events of a response in an order in which no block begins before the one before it has ended.
+/// Puts the events of a response in an order in which no block begins before the previous one has ended.
 #[derive(Debug, Default)]
 pub(super) struct BlockOrder {
     /// The call whose block is open.
     open: Option<u32>,
-    /// The open call was cut off. Its block stays open until another one follows, or the response ends.
+    /// The open call was cut off. Its block stays open until another block follows, or the response ends.
     is_cut: bool,
-    /// What waits for its end. Empty if no call is open.
+    /// The events that wait for the end of the open call. Empty if no call is open.
     held: VecDeque<Held>,
-    /// How many elements have left the front of `held`.
+    /// Number of elements that have left the front of `held`.
     left: usize,
-    /// The calls in `held`, with their places counted from the first element there ever was.
+    /// The calls in `held`, with their places counted from the first element that was ever in it.
     calls: HashMap<u32, usize>,
     /// Approximate bytes of `held`.
     bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct BlockOrder {
 enum Held {
     Call(HeldCall),
     Event(Event<'static>),
-    /// A frame that says more than the event that it means.
+    /// A frame that says more than its event.
     Frame(String, Option<Event<'static>>),
 }
 
@@ -43,7 +43,7 @@ struct HeldCall {
     end: Option<CallEnd>,
 }
 
-/// What an event belongs to.
+/// The subject of an event.
 enum Subject {
     /// A block of a call.
     Call(u32),
@@ -54,7 +54,7 @@ enum Subject {
 }
 
 impl BlockOrder {
-    /// Bytes that wait.
+    /// Approximate bytes of the waiting events.
     pub(super) fn held(&self) -> usize {
         self.bytes
     }
@@ -87,7 +87,7 @@ impl BlockOrder {
             }
             (_, Subject::Response) => write(event),
             (meaning, Subject::Call(index)) if self.has(index) => self.add(index, meaning),
-            // The model has gone on behind a call that was cut off.
+            // The model has continued after a call that was cut off.
             (Event::CallStart(_), _) | (_, Subject::Block) if self.is_cut => {
                 self.release(write);
                 self.event(event, write);
@@ -98,7 +98,8 @@ impl BlockOrder {
         }
     }
 
-    /// The response ends: passes on everything that waits. A call that has not ended is cut off by what follows it.
+    /// Ends the response: passes on everything that waits. A call that has not ended is cut off by what
+    /// follows it.
     fn end(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             if let Some(index) = self.open.filter(|_| !self.is_cut) {
@@ -108,8 +109,8 @@ impl BlockOrder {
         }
     }
 
-    /// The response fails: passes on everything that waits. A call that has not ended stays open, so that no client takes it
-    /// for whole, but gets no more pieces.
+    /// Fails the response: passes on everything that waits. A call that has not ended stays open, so that no
+    /// client takes it for complete, but gets no more pieces.
     pub(super) fn fail(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             self.release(write);
@@ -121,7 +122,7 @@ impl BlockOrder {
         self.calls.contains_key(&index)
     }
 
-    /// A call begins that has to wait.
+    /// Begins a call that has to wait.
     fn begin(&mut self, start: &CallStart<'_>) {
         if let Event::CallStart(start) = Event::CallStart(start.clone()).into_owned() {
             self.calls.insert(start.index, self.left + self.held.len());
@@ -176,7 +177,8 @@ impl BlockOrder {
         }
     }
 
-    /// The open call has ended: passes on what waited for it, up to the end of the first call that has not ended.
+    /// Handles the end of the open call: passes on what waited for it, up to the end of the first call that
+    /// has not ended.
     fn release(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         (self.open, self.is_cut) = (None, false);
         while self.open.is_none()
@@ -227,7 +229,7 @@ impl Held {
     }
 }
 
-/// What each element takes beside its texts, in bytes.
+/// Bytes that each element takes in addition to its texts.
 const ELEMENT: usize = 128;
 
 fn subject(event: &Event<'_>) -> Subject {
@@ -265,7 +267,8 @@ mod tests {
         Event::CallEnd { index, end }
     }
 
-    /// What is written of these events: calls by number, texts by their characters. Ends with what still waits.
+    /// The output for these events: calls by number, texts by their characters. Ends with the number of bytes
+    /// that still wait.
     fn ordered(events: &[Event<'static>]) -> (String, usize) {
         let (mut order, mut written) = (BlockOrder::default(), Vec::new());
         for event in events {

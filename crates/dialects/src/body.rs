@@ -6,7 +6,7 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! The first byte determines the kind of body. What the data means is up to the dialect: its [`ResponseState`].
+//! The first byte determines the kind of body. The dialect's [`ResponseState`] interprets the data.
 
 use std::{fmt::Debug, mem, ops::ControlFlow, str};
 
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What a dialect makes of the data of one response.
+/// Interprets the data of one response in its dialect.
 pub trait ResponseState: Debug {
     /// The kind of a body that begins like JSON.
     const JSON: JsonBody;
@@ -39,32 +39,32 @@ pub trait ResponseState: Debug {
     /// Sets what was requested. Called once, before any data.
     fn expect(&mut self, asked: Asked);
 
-    /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the end of the body may have
-    /// truncated it.
+    /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the
+    /// end of the body may have truncated it.
     ///
     /// # Errors
-    /// What the upstream reported, or how the data violates the dialect.
+    /// The upstream's error, or the way in which the data violates the dialect.
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// Reads a body that is one JSON value, or was to be one.
+    /// Reads a body that is one JSON value, or should have been one.
     ///
     /// # Errors
-    /// As [`ResponseState::data`].
+    /// Those of [`ResponseState::data`].
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// The body has ended. `is_value`: it was one JSON value.
+    /// Ends the body. `is_value`: it was one JSON value.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if the response is not complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// How far the response has come.
+    /// The progress of the response.
     fn progress(&self) -> &Progress;
 
-    /// What was left out, by reason.
+    /// The parts that were left out, by reason.
     fn skipped(&self) -> Skipped;
 
-    /// The field in which reasoning came, in dialects with several.
+    /// The field in which reasoning arrived, in dialects with several.
     fn reasoning_field(&self) -> Option<ReasoningField> {
         None
     }
@@ -90,11 +90,11 @@ pub struct BodyReader<R> {
     opening: Vec<u8>,
     /// Boxed because readers of all dialects are variants of one enum.
     response: Box<R>,
-    /// The limits of the response if the client wants it whole.
+    /// The limits of the response, if the client wants it in one piece.
     whole: Option<Limits>,
     /// A frame or a line has been read.
     has_begun: bool,
-    /// The response has ended, successfully or not: what follows is ignored.
+    /// The response has ended, successfully or not: further input is ignored.
     is_over: bool,
 }
 
@@ -105,23 +105,24 @@ enum Body {
     Blank(usize),
     /// An event stream.
     Stream(Box<Frames>),
-    /// A JSON value on each line: how many lines have been read, and the beginning of the next.
+    /// A JSON value on each line: the number of lines that have been read, and the beginning of the next one.
     Lines { count: usize, partial: Vec<u8> },
     /// An array, read element by element.
     Elements(JsonArray),
-    /// One JSON value: a whole response, or an error.
+    /// One JSON value: a complete response, or an error.
     Value(Vec<u8>),
     /// Markup: an error page from a server on the path.
     Page,
 }
 
-/// Bytes of an unexpected body that are kept to be quoted.
+/// Maximum bytes of an unexpected body that are kept to be quoted.
 const QUOTED: usize = 512;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl<R: ResponseState> BodyReader<R> {
-    /// A reader whose data goes to `response`. `max_frame`: bytes of one frame, and of a JSON value.
+    /// A reader whose data goes to `response`. `max_frame` is the maximum size of a frame, and of a JSON
+    /// value, in bytes.
     pub(super) fn with_state(response: R, max_frame: usize) -> Self {
         Self {
             max_frame,
@@ -134,8 +135,8 @@ impl<R: ResponseState> BodyReader<R> {
         }
     }
 
-    /// Sets what was requested. If the client wants the response whole, the upstream's may also be whole, up
-    /// to `max_answer` bytes.
+    /// Sets what was requested. If the client wants the response in one piece, the upstream's may be so too,
+    /// up to `max_answer` bytes.
     pub(crate) fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.response.expect(asked);
@@ -144,8 +145,8 @@ impl<R: ResponseState> BodyReader<R> {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes violate the dialect. What was certain before that has
-    /// gone to `out`.
+    /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was certain
+    /// before has gone to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_over {
             return Ok(());
@@ -177,7 +178,7 @@ impl<R: ResponseState> BodyReader<R> {
         result
     }
 
-    /// The body has ended.
+    /// Ends the body.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a
@@ -215,23 +216,24 @@ impl<R: ResponseState> BodyReader<R> {
         }
     }
 
-    /// The end mark has been read, or the response has failed: whatever follows is ignored.
+    /// Whether the end mark has been read, or the response has failed: further input is ignored.
     pub fn is_done(&self) -> bool {
         self.is_over
     }
 
-    /// One of the finish reason and the end mark came without the other: the response is complete if the body
-    /// ends properly.
+    /// Whether the finish reason or the end mark arrived without the other: the response is complete if the
+    /// body ends properly.
     pub(crate) fn awaits_end(&self) -> bool {
         !self.is_over && self.response.progress().awaits_end()
     }
 
-    /// The finish reason came without the end mark: the response is complete even if the body does not end.
+    /// Whether the finish reason arrived without the end mark: the response is complete even if the body does
+    /// not end.
     pub(crate) fn lacks_only_mark(&self) -> bool {
         !self.is_over && self.response.progress().lacks_only_mark()
     }
 
-    /// The response has content: text, a call, an image. Reasoning alone does not count.
+    /// Whether the response has content: text, a call, an image. Reasoning alone does not count.
     pub(crate) fn has_content(&self) -> bool {
         self.response.progress().has_content
     }
@@ -241,18 +243,18 @@ impl<R: ResponseState> BodyReader<R> {
         R::RUNS_TOOLS
     }
 
-    /// See [`ResponseState::reasoning_field`].
+    /// As described for [`ResponseState::reasoning_field`].
     pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
         self.response.reasoning_field()
     }
 
-    /// What was received and left out, by reason.
+    /// The parts that were received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.response.skipped()
     }
 
     /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns
-    /// what is left to read.
+    /// the rest of `bytes`.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
         while let Body::Blank(bom) = &mut self.body {
@@ -275,8 +277,8 @@ impl<R: ResponseState> BodyReader<R> {
         rest
     }
 
-    /// Reads the lines that `bytes` complete. If the first one is not a whole value, the body is one value on
-    /// several lines.
+    /// Reads the lines that `bytes` complete. If the first line is not a complete value, the body is one
+    /// value on several lines.
     fn push_lines(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let limit = self.limit();
         let mut rest = bytes;
@@ -342,7 +344,7 @@ impl<R: ResponseState> BodyReader<R> {
         Ok(())
     }
 
-    /// The end of a body that is one JSON value.
+    /// Ends a body that is one JSON value.
     fn finish_value(&mut self, value: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if !breaks_off(value) {
             self.response.value(utf8(value)?, out)?;
@@ -353,7 +355,7 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.end(true, out)
     }
 
-    /// The end of JSON lines: the last one may have no line end.
+    /// Ends JSON lines: the last one may have no line end.
     fn finish_lines(&mut self, count: usize, last: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let is_value = count == 1 && last.trim_ascii().is_empty();
         read_last(&mut *self.response, last, out)?;
@@ -363,7 +365,7 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.end(is_value, out)
     }
 
-    /// Bytes of a JSON value.
+    /// Maximum bytes of a JSON value.
     fn limit(&self) -> usize {
         self.whole.map_or(self.max_frame, |limits| limits.max_answer)
     }
@@ -374,7 +376,8 @@ impl<R: ResponseState> BodyReader<R> {
     }
 }
 
-/// Gives data to the response. What follows the end mark is ignored, also while the end of the body is awaited.
+/// Passes data to the response. Data after the end mark is ignored, including while the end of the body is
+/// awaited.
 fn read_data(
     response: &mut impl ResponseState,
     data: &[u8],
@@ -433,7 +436,7 @@ fn utf8(data: &[u8]) -> Result<&str, Failure> {
     })
 }
 
-/// Data that is not JSON. If a part of the response may be lost with it (`is_loss`), it is an error;
+/// Handles data that is not JSON. If a part of the response may be lost with it (`is_loss`), it is an error;
 /// otherwise, and if it is only a sign of life, it is skipped.
 pub(super) fn not_json(data: &str, is_loss: bool, skipped: &mut Skipped) -> Result<(), Failure> {
     if is_loss && !data.starts_with(':') && !is_sign_of_life(data) {

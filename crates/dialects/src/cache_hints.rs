@@ -1,5 +1,5 @@
-//! [`CacheHints`]: where a client wants a prompt to be kept in a cache, as `cache_control` says it in Messages and in Chat
-//! Completions at `OpenRouter`.
+//! [`CacheHints`]: the places up to which a client wants a prompt to be cached, given by `cache_control` in
+//! Messages and in Chat Completions at `OpenRouter`.
 
 use serde_json::Value;
 
@@ -8,17 +8,17 @@ use crate::conversation::{Part, Tool, Turn};
 /// The member of blocks, content parts, messages, tools and requests.
 pub(super) const CACHE_CONTROL: &str = "cache_control";
 
-/// The hints in a turn of a client of another dialect, in the order of its parts.
+/// The hints in a turn from a client of another dialect, in the order of its parts.
 #[derive(Debug, Default)]
 pub(super) struct CacheHints<'t> {
     content: &'t [Value],
     calls: &'t [Value],
-    /// That of the message itself, which its last part gets.
+    /// The hint of the message itself, which its last part gets.
     message: Option<&'t Value>,
 }
 
 impl<'t> CacheHints<'t> {
-    /// Those in `turn`, if its client speaks `dialect`.
+    /// The hints in `turn`, if its client speaks `dialect`.
     pub(super) fn of(turn: &'t Turn, dialect: &str) -> Self {
         let Some(rest) = turn.rest.from_dialect(dialect) else { return Self::default() };
         let list = |key: &str| {
@@ -28,12 +28,13 @@ impl<'t> CacheHints<'t> {
         Self { content: list("content"), calls: list("tool_calls"), message: hint(rest.get(CACHE_CONTROL)) }
     }
 
-    /// Whether there are none.
+    /// Whether there are no hints.
     pub(super) fn is_empty(&self) -> bool {
         self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
     }
 
-    /// The hint at `part`, which is the next of the turn or a later one. `is_last`: no other follows.
+    /// The hint at `part`, which is the next part of the turn or a later one. `is_last`: no other part
+    /// follows.
     pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
         let own = match part {
             Part::Text(said) => after(&mut self.content, |element| is(element, "text", said)),
@@ -57,10 +58,11 @@ impl<'t> CacheHints<'t> {
     }
 }
 
-/// The hint at a tool's declaration by a client of `dialect`, which some clients write beside the name of the function.
+/// The hint at a tool's declaration by a client of `dialect`. Some clients write it next to the name of the
+/// function.
 pub(super) fn of_tool(tool: &Tool, dialect: &str) -> Option<Value> {
     let declared = tool.declared.as_ref()?.from_dialect(dialect)?.view();
-    // Most have none, and need not be read.
+    // Most declarations have no hint and need not be read.
     if !declared.raw().contains(CACHE_CONTROL) {
         return None;
     }
@@ -79,7 +81,7 @@ fn inner_hint(element: &Value) -> Option<&Value> {
     inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)))
 }
 
-/// The same value, if it is a hint.
+/// The value itself if it is a hint.
 fn hint(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| value.get("type").is_some_and(Value::is_string))
 }
@@ -88,9 +90,9 @@ fn is(element: &Value, key: &str, text: &str) -> bool {
     element.get(key).and_then(Value::as_str) == Some(text)
 }
 
-/// The next element of the list for which `is_it` is true. The list goes on behind it.
+/// The next element of the list for which `is_it` is true. Advances the list past it.
 fn after<'t>(list: &mut &'t [Value], is_it: impl Fn(&Value) -> bool) -> Option<&'t Value> {
-    /// Bounds the search for a part that the client did not write.
+    /// Limits the search for a part that the client did not write.
     const NEAR: usize = 16;
     let place = list.iter().take(NEAR).position(is_it)?;
     let (before, behind) = list.split_at_checked(place + 1)?;

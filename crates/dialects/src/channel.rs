@@ -1,5 +1,5 @@
-//! [`Channel`]: a channel of text in an upstream's stream (that of the response, or that of its reasoning), and what
-//! readers need to forward its frames unchanged.
+//! [`Channel`]: a channel of text in an upstream's stream (for the response or for its reasoning), and what
+//! readers need in order to forward its frames unchanged.
 
 use crate::{
     event::{Event, Sink},
@@ -19,7 +19,7 @@ pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
 pub(super) struct Channel {
     unescaper: Unescaper,
     scratch: String,
-    /// Bytes of text that have arrived, if each frame repeats all of it.
+    /// Number of bytes of text that have arrived, if each frame repeats all of the text.
     seen: usize,
     /// The last piece ended, or began, inside a pair of surrogates.
     cut: bool,
@@ -34,12 +34,12 @@ impl Channel {
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// Whether the frame of a piece may be forwarded: neither end of it cuts a character in two.
+    /// Whether the frame of a piece may be forwarded, because neither of its ends splits a character.
     pub(super) fn may_forward(&self, body: &str) -> bool {
         !self.cut && !cuts_pair(body)
     }
 
-    /// The new part of a text that repeats everything before it.
+    /// The new part of a text that repeats all earlier text.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);
@@ -48,14 +48,14 @@ impl Channel {
         news
     }
 
-    /// The channel has ended: the replacement for half a character whose other half never came.
+    /// Ends the channel: returns the replacement for half a character whose other half never arrived.
     pub(super) fn finish(&mut self) -> Option<char> {
         self.unescaper.finish()
     }
 }
 
-/// Whether a string body begins or ends inside a pair of surrogates that a server has cut in two. Such a
-/// piece cannot be forwarded as it is: most clients decode each frame by itself.
+/// Whether a string body begins or ends inside a pair of surrogates that a server has split. Such a piece
+/// cannot be forwarded unchanged, because most clients decode each frame by itself.
 pub(super) fn cuts_pair(body: &str) -> bool {
     let body = body.as_bytes();
     let is_half = |escape: &[u8], halves: &[u8]| match escape {

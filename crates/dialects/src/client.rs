@@ -1,4 +1,4 @@
-//! [`ClientSide`]: what a dialect's folder provides so that clients can speak it.
+//! [`ClientSide`]: what a dialect's folder provides for clients that speak the dialect.
 
 use std::collections::HashSet;
 
@@ -17,16 +17,17 @@ pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Decodes a request's body, except that the choice may name tools that are declared later. Texts share the body.
+    /// Decodes a request's body, but allows the choice to name tools that are declared later. Texts share the
+    /// body.
     ///
     /// # Errors
-    /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
+    /// [`Kind::Request`](crate::failure::Kind::Request), naming the invalid field.
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure>;
 
     /// Decodes a request's body.
     ///
     /// # Errors
-    /// [`Kind::Request`](crate::failure::Kind::Request), naming the field that is wrong.
+    /// [`Kind::Request`](crate::failure::Kind::Request), naming the invalid field.
     fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
         let conversation = self.read(&Bytes::copy_from_slice(body))?;
         check_choice(&conversation)?;
@@ -36,7 +37,7 @@ pub trait ClientSide: Sync {
     /// A writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
 
-    /// Whether clients get the images that hosted calls made, beside what the model writes.
+    /// Whether clients get the images that hosted calls made, in addition to what the model writes.
     fn shows_generated_images(&self) -> bool {
         false
     }
@@ -44,17 +45,18 @@ pub trait ClientSide: Sync {
     /// The body of an error response.
     fn error_body(&self, failure: &Failure) -> Vec<u8>;
 
-    /// The body of a response that says how many tokens a request takes, for dialects that have such requests.
+    /// The body of a response that reports the number of tokens of a request, for dialects that have such
+    /// requests.
     fn token_count(&self, tokens: usize) -> Value {
         json!({ "input_tokens": tokens })
     }
 
-    /// How responses say what is left of a client's limits.
+    /// The way in which responses report what is left of a client's limits.
     fn rate_style(&self) -> RateStyle {
         RateStyle::OpenAi
     }
 
-    /// The status that says that no upstream has capacity.
+    /// The status which means that no upstream has capacity.
     fn overloaded_status(&self) -> u16 {
         503
     }
@@ -62,13 +64,13 @@ pub trait ClientSide: Sync {
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;
 
-    /// The stored responses that the request `body` refers to, for dialects whose requests can continue one.
+    /// The stored responses to which the request `body` refers, for dialects whose requests can continue one.
     fn references(&self, _body: &[u8]) -> References {
         References::default()
     }
 
-    /// The request with the history that it refers to. `records` are those of `references`, in their order; `None` where
-    /// the store has no such record.
+    /// The request with the history to which it refers. `records` are those of `references`, in the same
+    /// order; `None` where the store has no such record.
     ///
     /// # Errors
     /// A record is missing.
@@ -81,12 +83,12 @@ pub trait ClientSide: Sync {
         Ok(Bytes::copy_from_slice(body))
     }
 
-    /// What of the request `body` is stored with the response to it.
+    /// The part of the request `body` that is stored with the response to it.
     fn record_input(&self, _body: &Bytes) -> Option<Bytes> {
         None
     }
 
-    /// What is stored of the `response` to a request with this `input`, see [`ClientSide::record_input`].
+    /// The record of the `response` to a request with this `input`, see [`ClientSide::record_input`].
     fn record(&self, _input: &[u8], _response: &str) -> Option<Record> {
         None
     }
@@ -102,7 +104,8 @@ pub trait ClientSide: Sync {
     }
 }
 
-/// Whose headers say what is left of a client's limits, and whose statuses that nothing is left.
+/// The provider whose headers report what is left of a client's limits, and whose statuses report that
+/// nothing is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateStyle {
     /// `x-ratelimit-*`
@@ -111,12 +114,12 @@ pub enum RateStyle {
     Anthropic,
 }
 
-/// The ids of stored responses that a request refers to.
+/// The ids of the stored responses to which a request refers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
     /// The response that the request continues.
     pub previous: Option<String>,
-    /// Responses of which the request names single items.
+    /// Responses from which the request names single items.
     pub others: Vec<String>,
 }
 
@@ -126,13 +129,13 @@ impl References {
         self.previous.is_none() && self.others.is_empty()
     }
 
-    /// All of them, in the order of their records.
+    /// All ids, in the order of their records.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.previous.iter().chain(&self.others).map(String::as_str)
     }
 }
 
-/// What is stored of a response.
+/// The stored form of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The response's id.
@@ -141,10 +144,10 @@ pub struct Record {
     pub value: Bytes,
 }
 
-/// How a client is answered, beside its dialect.
+/// The form in which a client is answered, apart from its dialect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answering {
-    /// As a stream, or as a whole.
+    /// As a stream, or in one piece.
     pub stream: bool,
     /// Token counts at the end of a stream.
     pub include_usage: bool,
@@ -160,7 +163,7 @@ pub struct Answering {
     pub left_out: Vec<String>,
     /// The response is stored.
     pub stored: bool,
-    /// How reasoning is passed on, as far as that is the writer's matter: the name of its field.
+    /// How reasoning is passed on, as far as that concerns the writer: the name of its field.
     pub reasoning: Reasoning,
     /// The model's name for a response whose upstream does not name one.
     pub model: String,
@@ -169,7 +172,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// As `conversation` asks, under the rules' defaults.
+    /// In the form that `conversation` asks for, under the rules' defaults.
     pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
         Self {
             stream: conversation.stream,

@@ -13,7 +13,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind, Raw, Unescaper},
 };
 
-/// The schema of the function that stands for a custom tool whose input has this `format`. The argument's
+/// The schema of the function that represents a custom tool whose input has this `format`. The argument's
 /// description contains the grammar that the input must follow, if there is one.
 pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     let format = format.filter(|format| format.kind() == Kind::Object);
@@ -42,17 +42,18 @@ pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     Json::parse(&schema).ok().map(Raw::from)
 }
 
-/// The arguments of a custom tool's call that is represented as a function's.
+/// The arguments of a custom tool's call that is represented as a function call.
 pub(super) fn input_arguments(input: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| json.key(CUSTOM_INPUT).string(input));
     json.finish_text()
 }
 
-/// Bytes before the input's text in which its key is looked for. Beyond, the arguments are read at their end.
+/// Maximum bytes before the input's text in which its key is searched for. If there are more, the arguments
+/// are read at their end.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls of custom tools in one response. Nearly all responses have none; then this is one pointer.
+/// The calls of custom tools in one response. Nearly all responses have none, so this is only a pointer.
 #[derive(Debug)]
 pub(super) struct Customs(Option<Box<Known>>);
 
@@ -69,7 +70,7 @@ impl Customs {
         Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: HashMap::new() })))
     }
 
-    /// Notes a call that begins; `true` if it is a custom tool's.
+    /// Records a call that begins; returns `true` if it calls a custom tool.
     pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
         let input = match start.source {
             Source::NativeCustom => Input::Plain,
@@ -82,12 +83,12 @@ impl Customs {
         true
     }
 
-    /// The input of the call `index`, if that is a custom tool's.
+    /// The input of the call `index`, if it calls a custom tool.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
         self.0.as_mut()?.calls.get_mut(&index)
     }
 
-    /// Whether `event` belongs to a custom tool's call, which is written differently from a function's.
+    /// Whether `event` belongs to a custom tool's call, which is written differently from a function call.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(known) = &self.0 else { return false };
         match event {
@@ -109,19 +110,19 @@ impl Customs {
 pub(super) enum Input {
     /// The arguments are the input: the upstream knows custom tools.
     Plain,
-    /// The input's text has not begun; what has come so far of the call of this tool.
+    /// The input's text has not begun; `held` is what has arrived so far of the call of this tool.
     Before { held: String, tool: Box<str> },
-    /// The arguments are not those of the declared function, or begin with another member: they are read at
-    /// their end.
+    /// The arguments are not those of the declared function, or begin with another member, so they are read
+    /// at their end.
     Held { held: String, tool: Box<str> },
     /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
-    /// The text has ended; what follows closes the object.
+    /// The text has ended; the rest closes the object.
     Behind,
 }
 
 impl Input {
-    /// Takes the next piece of the arguments, and gives the next piece of the input.
+    /// Takes the next piece of the arguments, and returns the next piece of the input.
     pub(super) fn piece(&mut self, piece: &str) -> String {
         match self {
             Self::Plain => piece.to_owned(),
@@ -152,8 +153,8 @@ impl Input {
         }
     }
 
-    /// The call has ended: gives the rest of the input. Arguments that have no input are the input as they
-    /// are.
+    /// Ends the call: returns the rest of the input. If the arguments contain no input, they are used as the
+    /// input unchanged.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held { held, tool } => whole(&held, &tool),
@@ -163,7 +164,7 @@ impl Input {
         }
     }
 
-    /// A piece of the string's body, and perhaps its end.
+    /// Reads a piece of the string's body, and possibly its end.
     fn inside(&mut self, piece: &str) -> String {
         let Self::Inside { text, escaped } = self else { return String::new() };
         let is_end = |byte: u8| match (std::mem::take(escaped), byte) {
@@ -190,7 +191,7 @@ impl Input {
 enum Opening<'a> {
     /// `{"input":"`, followed by this.
     Text(&'a str),
-    /// More may make it one.
+    /// More text may make it one.
     Short,
     /// Something else.
     Other,
@@ -211,7 +212,7 @@ fn opening(arguments: &str) -> Opening<'_> {
     Opening::Text(rest)
 }
 
-/// The input in whole arguments of a call of `tool`.
+/// The input in the complete arguments of a call of `tool`.
 fn whole(arguments: &str, tool: &str) -> String {
     let Ok(json) = Json::parse(arguments) else { return arguments.to_owned() };
     let text = |json: Json<'_>| only_text(json, tool).unwrap_or_else(|| json.raw().to_owned());
@@ -222,8 +223,8 @@ fn whole(arguments: &str, tool: &str) -> String {
     }
 }
 
-/// The text that `json` is, or that is its only member, which may also be a command line of `tool` and the text. `null` is no
-/// text at all.
+/// The text that `json` is, or that is its only member. That member may also be a command line of `tool` and
+/// the text. `null` is an empty text.
 fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
     match json.kind() {
         Kind::String => json.as_str().map(Into::into),

@@ -1,8 +1,7 @@
-//! Keys of a request that some servers read as a known field although they are spelled otherwise.
+//! Keys of a request that some servers read as a known field although they are spelled differently.
 //!
-//! Servers in Go match keys without regard to case, and the last one wins. So what was checked under one key would not be
-//! what such a server uses: a request with `model` and `Model` is refused. A field that toolwire checks, limits or writes must be
-//! listed here.
+//! Servers in Go ignore the case of keys, and the last one wins. A value that was checked under one key is
+//! then not the value that such a server uses, so a request with `model` and `Model` is rejected.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 120] = [
@@ -128,7 +127,7 @@ const KNOWN: [&str; 120] = [
     "web_search_options",
 ];
 
-/// The known field that a server may take `key` for, if `key` is spelled otherwise.
+/// The known field for which a server may take `key`, if `key` is spelled differently.
 pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     if !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return None;
@@ -137,23 +136,24 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
 }
 
-/// Whether a server may take `key` for `name`: they are equal, or differ in case only.
+/// Whether a server may take `key` for `name`, because they are equal or differ only in case.
 pub fn is_like(key: &str, name: &str) -> bool {
     key == name || key.chars().map(folded).eq(name.chars().map(folded))
 }
 
-/// The letter in lower case. Letters outside of ASCII that differ from one of ASCII in case only become that one.
+/// The letter in lower case. Letters outside of ASCII that differ from an ASCII letter only in case are
+/// mapped to that letter.
 fn folded(letter: char) -> char {
     match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
-        // By the rules of Java and Turkish.
+        // By the case rules of Java and Turkish.
         'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     }
 }
 
-/// Whether variants of this field's name are refused.
+/// Whether variants of this field's name are rejected.
 #[cfg(debug_assertions)]
 pub(crate) fn is_known(key: &str) -> bool {
     KNOWN.binary_search(&key).is_ok()

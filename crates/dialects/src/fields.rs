@@ -1,4 +1,5 @@
-//! The fields of a request, taken out of their objects by name and type; the remaining ones are unknown to the decoder.
+//! The fields of a request, taken out of their objects by name and type; the remaining fields are unknown to
+//! the decoder.
 //!
 //! All errors are the client's: they name the field by its path and describe a valid value.
 
@@ -48,7 +49,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
-    /// If it is not an object, or a key differs from that of a known field in case only.
+    /// It is not an object, or a key differs from that of a known field only in case.
     pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
         if value.kind() != JsonKind::Object {
             return Err(wrong_type(path, "an object", value));
@@ -122,7 +123,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
-    /// Takes a string or an array of strings; an absent one has none.
+    /// Takes a string or an array of strings; an absent field contains none.
     pub(crate) fn texts(&mut self, key: &str) -> Result<Vec<String>, Failure> {
         let Some(value) = self.any(key) else { return Ok(Vec::new()) };
         let path = self.at(key);
@@ -137,7 +138,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Takes an array; an absent one has no elements.
+    /// Takes an array; an absent field has no elements.
     pub(crate) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
         let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
         Ok(list.into_iter().flat_map(|list| list.elements()))
@@ -157,7 +158,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Puts a field back, in the form in which it is to be kept.
+    /// Puts a field back, in the form in which it should be kept.
     pub(crate) fn keep(&mut self, key: &str, value: impl Into<Value>) {
         self.kept.insert(key.to_owned(), value.into());
     }
@@ -194,7 +195,7 @@ pub(crate) fn read_body<T>(
     if let Cow::Owned(mended) = &mended {
         index.read(mended).map_err(|_| unreadable(body))?;
     }
-    // A text that was mended is not a part of the body, so its strings are copied.
+    // A text with replaced surrogates is not a part of the body, so its strings are copied.
     read(Fields::new(Path::Body, index.view_of(&mended, body))?)
 }
 
@@ -213,7 +214,7 @@ fn unreadable(body: &[u8]) -> Failure {
     Failure::new(Kind::Request, message).with_code("invalid_json")
 }
 
-/// The most bytes of a number that an error shows. A longer one is described as "a number".
+/// Maximum bytes of a number that an error shows. A longer number is described as "a number".
 const MAX_SHOWN: usize = 32;
 
 /// The error for a field of the wrong type, or a number out of range.
@@ -250,8 +251,9 @@ pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
         .with_code("missing_required_parameter")
 }
 
-/// The most bytes of a tool's name that are accepted from a client. Longer than any API allows: names that an upstream
-/// does not accept are replaced (see [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
+/// Maximum bytes of a tool's name that are accepted from a client. Longer than any API allows: names that an
+/// upstream does not accept are replaced (see
+/// [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
 pub(crate) const LONGEST_NAME: usize = 256;
 
 /// Checks a tool's name, which must be readable text.
@@ -271,7 +273,7 @@ pub(crate) fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses two tools of the same name. `list` is where they are declared.
+/// Rejects two tools with the same name. `list` is the place of their declarations.
 pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
@@ -281,7 +283,8 @@ pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), F
     }
 }
 
-/// Rejects choices that cannot be satisfied. Hosted tools may satisfy them, so that it is called when these are declared.
+/// Rejects choices that cannot be satisfied. Hosted tools may satisfy them, so this is called once they are
+/// declared.
 pub fn check_choice(conversation: &Conversation) -> Result<(), Failure> {
     let Conversation { tools, server_tools, tool_choice, legacy_functions, .. } = conversation;
     let path = Path::Member(&Path::Body, if *legacy_functions { "function_call" } else { "tool_choice" });

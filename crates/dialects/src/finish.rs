@@ -8,7 +8,7 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// Bytes of an upstream's finish reason that a message quotes.
+/// Maximum bytes of an upstream's finish reason that a message quotes.
 const MAX_WORD: usize = 40;
 
 /// The finish that `word` means, ignoring case; `None` for an unknown word.
@@ -25,7 +25,8 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         | "insufficient_system_resource"
         | "context_length_exceeded"
         | "model_context_window_exceeded"
-        // Anthropic's servers stopped in the middle of the turn: it is to be sent back and continued.
+        // Anthropic's servers stopped in the middle of the turn: the client must send the turn back to
+        // continue it.
         | "pause_turn"
         | "compaction" => Finish::Length,
         "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
@@ -44,7 +45,8 @@ pub(crate) fn finish_word(finish: Finish) -> &'static str {
     }
 }
 
-/// The failure that `word` means: a response that ended with it is not complete. `None` for any other word.
+/// The failure that `word` means, because a response that ends with it is not complete. `None` for any other
+/// word.
 pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     let lower = word.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));

@@ -1,9 +1,10 @@
-//! State of other parties in this API: `extra_content` beside a call, and OpenRouter's `reasoning_details`.
+//! State of other parties in this API: the `extra_content` of a call, and OpenRouter's `reasoning_details`.
 //!
-//! The API has no place for signatures. Google's compatible API sends that of a call as
-//! `extra_content.google.thought_signature`, and some clients give it back from there; so that member is also how clients
-//! carry the state of other dialects, marked (see [`opaque`](crate::opaque)). OpenRouter sends signed reasoning as
-//! objects; the state of a piece of reasoning is its object without the text.
+//! The API has no place for signatures. Google's compatible API sends the signature of a call as
+//! `extra_content.google.thought_signature`, and some clients send it back from there. Clients therefore also
+//! use this member to carry the state of other dialects, marked as such (see [`opaque`](crate::opaque)).
+//! OpenRouter sends signed reasoning as objects; the state of a piece of reasoning is its object without the
+//! text.
 
 use serde_json::{Map, Value, json};
 
@@ -38,13 +39,15 @@ pub(super) fn extra_content(state: &Opaque<'_>) -> Value {
     }
 }
 
-/// The `extra_content` with which an upstream gets the state of a call back, if it came from this API or from Gemini.
+/// The `extra_content` that returns the state of a call to an upstream, if the state came from this API or
+/// from Gemini.
 pub(super) fn returned_extra_content(state: &Opaque<'_>) -> Option<Value> {
     let is_known = [DIALECT, Dialect::Gemini.name()].contains(&state.dialect);
     is_known.then(|| extra_content(state))
 }
 
-/// The state in an element of `reasoning_details`: all of it except the text, if there is anything to give back.
+/// The state in an element of `reasoning_details`: the element without its text, if there is anything to send
+/// back.
 pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
     let is_signed = ["signature", "data"].iter().any(|key| {
         detail.get(key).is_some_and(|value| value.string_body().is_some_and(|body| !body.is_empty()))
@@ -57,10 +60,10 @@ pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
     Some(Opaque::new(DIALECT, Value::Object(state).to_string()))
 }
 
-/// Members of an element of `reasoning_details` that have its text.
+/// Members of an element of `reasoning_details` that contain its text.
 pub(super) const TEXT_KEYS: [&str; 2] = ["text", "summary"];
 
-/// The elements of `reasoning_details` that `parts` came from; empty if no part has the state of one.
+/// The elements of `reasoning_details` from which `parts` came; empty if no part has the state of an element.
 pub(super) fn reasoning_details(parts: &[Part]) -> Vec<Value> {
     let details = parts.iter().filter_map(|part| {
         let Part::Reasoning { text, signature: Some(state), .. } = part else { return None };

@@ -7,7 +7,7 @@
 //!
 //! The reader accepts every form that servers of this API are known to send and turns all of them into the
 //! same events; the writer writes the one form that every client understands. [`refusal()`] reads an
-//! upstream's errors, [`error_body`] writes toolwire's.
+//! upstream's errors, and [`error_body`] writes toolwire's errors.
 
 mod client;
 mod extra;

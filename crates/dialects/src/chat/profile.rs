@@ -1,7 +1,7 @@
-//! [`Profile`]: what is known of a provider of this API, as a short list of switches.
+//! [`Profile`]: the known facts about a provider of this API, as a short list of switches.
 //!
-//! Where each fact comes from: docs/protocols/chat.md#providers. A profile only sets the defaults of settings, each of which a
-//! configuration can set on its own.
+//! docs/protocols/chat.md#providers gives the source of each fact. A profile only sets the defaults of
+//! settings, and a configuration can set each of them separately.
 
 use super::{Options, Server};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 /// A provider of this API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// None of these.
+    /// None of the known providers.
     #[default]
     None,
     /// OpenAI.
@@ -52,7 +52,7 @@ pub(super) const PROFILES: [(&str, Profile); 11] = [
     ("together", Profile::Together),
 ];
 
-/// Hosts that a profile is for. Names below them (`….openai.azure.com`) belong to them.
+/// Hosts with a profile. Names below them (`….openai.azure.com`) belong to them.
 const HOSTS: [(&str, Profile); 16] = [
     ("api.openai.com", Profile::OpenAi),
     ("openai.azure.com", Profile::Azure),
@@ -93,7 +93,7 @@ enum Switch {
 /// The field that carries the limit of a response's tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MaxTokens {
-    /// The one that the client uses.
+    /// The field that the client uses.
     #[default]
     AsGiven,
     /// `max_tokens`
@@ -114,13 +114,14 @@ impl MaxTokens {
 /// How past reasoning is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PastReasoning {
-    /// As the server reads it: vLLM, Ollama and `OpenRouter` as [`PastReasoning::Reasoning`], others under the name by which
-    /// they send it, and until that is known as [`PastReasoning::ReasoningContent`].
+    /// In the form that the server reads: [`PastReasoning::Reasoning`] for vLLM, Ollama and `OpenRouter`; for
+    /// other servers, the name under which they send it, or [`PastReasoning::ReasoningContent`] until that is
+    /// known.
     #[default]
     Auto,
     /// As `reasoning_content`.
     ReasoningContent,
-    /// As `reasoning`, and as `reasoning_details` where the upstream sent these.
+    /// As `reasoning`, and as `reasoning_details` if the upstream sent these.
     Reasoning,
     /// Not at all.
     Off,
@@ -135,7 +136,7 @@ impl PastReasoning {
         ("off", Self::Off),
     ];
 
-    /// The same for a server, which may decide [`PastReasoning::Auto`].
+    /// The same choice for a server, which may settle [`PastReasoning::Auto`].
     pub(super) fn for_server(self, server: Server) -> Self {
         match (self, server) {
             (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
@@ -155,7 +156,7 @@ pub enum RequiredChoice {
 }
 
 impl RequiredChoice {
-    /// The words of the setting, which are those of the API.
+    /// The words of the setting, which are also those of the API.
     pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
 
     /// The word.
@@ -172,7 +173,7 @@ impl Profile {
     pub(super) fn at_host(host: &str) -> Self {
         let is_at = |known: &str| {
             host.strip_suffix(known).is_some_and(|before| {
-                // Google's regional hosts have the region before a hyphen.
+                // In Google's regional hosts, the region comes before a hyphen.
                 before.is_empty()
                     || before.ends_with('.')
                     || (known.ends_with("googleapis.com") && before.ends_with('-'))
@@ -234,7 +235,7 @@ impl Profile {
         }
     }
 
-    /// Sets in `options` what this profile knows, and resets what another profile may have set.
+    /// Sets the facts of this profile in `options`, and resets those that another profile may have set.
     pub(super) fn apply(self, options: &mut Options) {
         let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
             options;

@@ -2,7 +2,7 @@
 //!
 //! Servers of this API deviate wherever a client library tolerates it, and often where it does not
 //! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames, whatever the kind of body;
-//! [`answer`] reads them; [`chunk`] is the view of one of them.
+//! [`answer`] reads them; [`chunk`] is the view of a single frame.
 
 mod answer;
 mod calls;
@@ -14,14 +14,14 @@ use answer::AnswerState;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
     pub max_frame: usize,
-    /// The client speaks this dialect too: frames in the canonical form are forwarded as
+    /// Whether the client speaks this dialect too: frames in the canonical form are forwarded as
     /// [`Event::Verbatim`](crate::event::Event::Verbatim).
     pub verbatim: bool,
-    /// Each frame repeats the whole text so far.
+    /// Whether each frame repeats all of the text so far.
     pub cumulative: bool,
-    /// A body that ends without an end mark is complete.
+    /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream that speaks Chat Completions, or something close to it.
+/// Reads one response of an upstream that speaks Chat Completions or something similar.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {

@@ -1,6 +1,6 @@
-//! [`Fields`]: how a server of this dialect is asked to constrain its model's output.
+//! [`Fields`]: the fields with which a server of this dialect is asked to constrain its model's output.
 //!
-//! The requests are those of docs/protocols/enforcement.md.
+//! The requests are those in docs/protocols/enforcement.md.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The fields that ask `server` for `constraint`.
+    /// The fields that ask `server` to enforce `constraint`.
     pub(super) fn new(server: Server, constraint: &Constraint) -> Self {
         let mut members = server.members(constraint);
         let Constraint::Prefill(text) = constraint else { return Self { members, ..Self::default() } };

@@ -19,16 +19,16 @@ use crate::{
     upstream::include_usage,
 };
 
-/// How one upstream differs from OpenAI's own servers.
+/// The differences between one upstream and OpenAI's own servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
-    /// Each delta repeats all of the text before it.
+    /// Each delta repeats all earlier text.
     pub cumulative: bool,
     /// When a stream is requested.
     pub stream: Streaming,
-    /// The role `developer` is known. Otherwise such a message is sent as a `system` one.
+    /// The role `developer` is known. Otherwise, such a message is sent with the role `system`.
     pub keep_developer: bool,
     /// Custom tools are known. Otherwise they are sent as functions with one argument for the input.
     pub keep_custom_tools: bool,
@@ -38,7 +38,7 @@ pub struct Options {
     pub join_user_turns: bool,
     /// What happens to system messages that are not the only and first one.
     pub system_messages: SystemMessages,
-    /// The software behind the API, which decides what can be enforced and how it is asked for.
+    /// The software behind the API, which decides which constraints can be enforced and how to request them.
     pub server: Server,
     /// The provider whose deviations are the defaults of the other options.
     pub profile: Profile,
@@ -48,29 +48,29 @@ pub struct Options {
     pub tool_names: NameForm,
     /// The ids of calls that are accepted.
     pub call_ids: IdForm,
-    /// What it wants back of its turns.
+    /// The state that the upstream wants back of its turns.
     pub wants_back: WantsBack,
     /// How past reasoning is sent.
     pub past_reasoning: PastReasoning,
-    /// Past calls need a reasoning beside them, be it empty.
+    /// Past calls must come with a reasoning, which may be empty.
     pub reasoning_placeholder: bool,
     /// `thinking` excludes `reasoning_effort`, and must be off if a call is required.
     pub exclusive_thinking: bool,
     /// The word for a choice that requires a call.
     pub required_choice: RequiredChoice,
-    /// Results need the names of their tools.
+    /// Results must name their tools.
     pub name_results: bool,
     /// The header of the key.
     pub key_header: KeyHeader,
-    /// Azure's version of the API. If given, requests go to the deployment that the model names.
+    /// Azure's version of the API. If set, requests go to the deployment that the model names.
     pub api_version: Option<String>,
 }
 
 /// When an upstream is asked for a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// If the client asks for one. What the upstream reports in a response that is not streamed (its status,
-    /// its token counts) reaches the client.
+    /// If the client asks for a stream. In a response that is not streamed, the upstream's status and token
+    /// counts reach the client.
     #[default]
     AsAsked,
     /// Always: for upstreams that only stream. Responses for clients that do not stream are assembled here.
@@ -107,7 +107,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether content may say up to where a prompt is to be kept in a cache.
+    /// Whether content may say up to where a prompt should be cached.
     pub(super) fn takes_cache_hints(&self) -> bool {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
     }
@@ -149,7 +149,7 @@ const WANTS_BACK: [(&str, WantsBack); 3] = [
 const KEY_HEADER: [(&str, KeyHeader); 2] =
     [("authorization", KeyHeader::Bearer), ("api-key", KeyHeader::Named("api-key"))];
 
-/// The default of settings that a profile may set.
+/// The documented default of settings that a profile may set.
 const BY_PROFILE: &str = "by `profile`";
 
 impl Options {
@@ -329,7 +329,7 @@ impl UpstreamSide for Options {
         PATH
     }
 
-    /// By reference only what OpenAI's servers store: the API has no URLs of files.
+    /// Only files that OpenAI's servers store are sent by reference, since the API has no URLs of files.
     fn file_part(&self, file: &File) -> Option<Part> {
         let value = match &file.source {
             Source::Data(_) => file.recording().or_else(|| {
@@ -389,7 +389,7 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// As GLM's API has it.
+    /// In the form of GLM's API.
     fn enable_search(&mut self, conversation: &mut Conversation) {
         conversation.rest.add_tool(
             Dialect::Chat.name(),
@@ -447,7 +447,7 @@ impl UpstreamSide for Options {
 /// `text` as one segment of a path or one value of a query (RFC 3986, section 2).
 fn in_url(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    // A segment of dots alone would name another place.
+    // A segment that consists only of dots would name another place.
     let has_only_dots = text.bytes().all(|byte| byte == b'.');
     let encoded = text.bytes().map(|byte| match byte {
         byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),

@@ -1,8 +1,8 @@
 //! The writer: events encoded for a client of Chat Completions, as a stream or as one object.
 //!
-//! The stream is the one form that every client library understands (docs/protocols/chat.md#stream): one
-//! role, whole call heads, clean argument deltas, one finish, usage last. The writer trusts the stage before
-//! it for what the form needs of the events: call indices from 0 without gaps, ids that differ, one finish.
+//! The stream has the one form that every client library understands (docs/protocols/chat.md#stream): one
+//! role, complete call heads, clean argument deltas, one finish, usage last. The writer relies on the stage
+//! before it for this form: call indices from 0 without gaps, unique ids, one finish.
 
 mod delta;
 mod reasoning;
@@ -34,7 +34,7 @@ impl Head {
         }
     }
 
-    /// Replaces them by the upstream's.
+    /// Replaces the generated values by the upstream's.
     fn take(&mut self, start: &Start<'_>) {
         if !start.id.is_empty() {
             self.id = start.id.to_string();
@@ -46,5 +46,5 @@ impl Head {
     }
 }
 
-/// Keeps a response's id apart from other ids of the same seed.
+/// Keeps a response's id different from other ids of the same seed.
 const ID_SALT: u64 = 0x6368_6174;

@@ -1,8 +1,8 @@
 //! Text completions, as an upstream: a finished prompt in, text out.
 //!
-//! It has three forms (`Form`, docs/protocols/completions.md#servers). One reader
-//! recognises all of them by their fields. The prompt is what the model's chat template writes; without a
-//! template it is the conversation's bare text.
+//! The API has three forms (`Form`, docs/protocols/completions.md#servers). One reader recognises all of them
+//! by their fields. The prompt is written by the model's chat template; without a template it is the
+//! conversation's bare text.
 
 mod reader;
 mod request;

@@ -1,8 +1,8 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! Servers send an event stream, or JSON lines as Ollama does. A body of one JSON value, on one line or several,
-//! is a response that is not streamed, or an error. [`BodyReader`] tells these apart; [`answer`] reads the
-//! chunks; [`chunk`] is the view of one of them.
+//! Servers send an event stream, or JSON lines as Ollama does. A body that is one JSON value, on one line or
+//! several, is a response that is not streamed, or an error. [`BodyReader`] distinguishes these; [`answer`]
+//! reads the chunks; [`chunk`] is the view of a single chunk.
 
 mod answer;
 mod chunk;
@@ -13,9 +13,9 @@ use answer::AnswerState;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
     pub max_frame: usize,
-    /// A body that ends without an end mark is complete.
+    /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
 }
 

@@ -40,7 +40,7 @@ const OPENAI: [&str; 12] = [
     "priority",
 ];
 
-/// Fields that other places handle: the limit, the form of the response, the template's variables.
+/// Fields that are handled elsewhere: the limit, the form of the response, the template's variables.
 const HANDLED: [&str; 9] = [
     "model",
     "messages",
@@ -126,7 +126,7 @@ pub(super) fn encode(
     }
 }
 
-/// Writes what OpenAI's form has; not what `constraint` replaces.
+/// Writes the members of OpenAI's form, except those that `constraint` replaces.
 fn openai(
     body: &mut Encoder,
     (conversation, rest): (&Conversation, &Map<String, Value>),
@@ -154,13 +154,13 @@ fn openai(
     }
 }
 
-/// The client's limit of tokens.
+/// The client's token limit.
 fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> {
     let newer = rest.get("max_completion_tokens").and_then(Value::as_u64);
     newer.or(conversation.sampling.max_tokens)
 }
 
-/// What all forms have, with the limit of tokens as `limit_key`.
+/// Writes the members that all forms have, with the token limit as `limit_key`.
 fn sampling(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), limit_key: &str) {
     let sampling = &conversation.sampling;
     put(body, limit_key, limit(conversation, rest).as_ref());
@@ -179,7 +179,8 @@ fn put(body: &mut Encoder, key: &str, value: Option<&impl Serialize>) {
     }
 }
 
-/// Names of what the request cannot express: unknown fields, and media, which no prompt contains.
+/// Names of the fields that the request cannot express: unknown fields, and media, which a prompt cannot
+/// contain.
 fn dropped(conversation: &Conversation, rest: &Map<String, Value>, options: &Options) -> Vec<String> {
     let is_openai = options.form() == Form::OpenAi;
     let is_sent =

@@ -14,16 +14,17 @@ use crate::{
     upstream::include_usage,
 };
 
-/// How one upstream is asked for a completion.
+/// How completions are requested from one upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The software behind the API, which decides which form of it is used, what can be enforced and how it is asked for.
+    /// The software behind the API, which decides which form of the API is used, which constraints can be
+    /// enforced, and how to request them.
     pub server: Server,
     /// Request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
-    /// The tokens that are requested if the client sets no limit.
+    /// Number of tokens that are requested if the client sets no limit.
     pub max_tokens: usize,
-    /// What happens to a token at the beginning of the prompt that marks the beginning of a text.
+    /// What happens to a begin-of-text token at the start of the prompt.
     pub bos: Bos,
     /// Request that markers which are special tokens stay in the text.
     pub keep_special_tokens: bool,
@@ -40,10 +41,11 @@ pub(super) enum Form {
     Ollama,
 }
 
-/// Who puts the token at the beginning of a text.
+/// Who adds the begin-of-text token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bos {
-    /// The server's tokenizer: the template's own is removed, or the model would see it twice.
+    /// The server's tokenizer: the template's own token is removed, because the model would otherwise see it
+    /// twice.
     #[default]
     Server,
     /// The template.
@@ -74,7 +76,7 @@ impl Options {
         }
     }
 
-    /// The members of a request that ask for `constraint`. A prefill is the prompt's end instead.
+    /// The members of a request that ask for `constraint`. A prefill is instead appended to the prompt.
     pub(super) fn members(&self, constraint: &Constraint) -> Map<String, Value> {
         match (self.server, constraint) {
             (Server::LlamaCpp, Constraint::Schema(schema)) => member("json_schema", schema),
@@ -181,7 +183,7 @@ impl UpstreamSide for Options {
         self.server.probes()
     }
 
-    /// The form of the API stays the one that the upstream was configured for.
+    /// The form of the API remains the one for which the upstream was configured.
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
         let identified = Self { server: Server::of_answer(probe, body)?, ..self.clone() };
         if identified.form() == self.form() {
@@ -191,7 +193,8 @@ impl UpstreamSide for Options {
         None
     }
 
-    /// Fewer than in chat: most servers have `response_format` only there (docs/protocols/enforcement.md#text-completions).
+    /// Fewer than in chat, since most servers have `response_format` only there
+    /// (docs/protocols/enforcement.md#text-completions).
     fn means(&self) -> Means {
         let prefill = Means { prefill: true, ..Means::default() };
         match self.server {

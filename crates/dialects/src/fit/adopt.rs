@@ -1,4 +1,4 @@
-//! Parts that a client wrote in the form of another API than its own.
+//! Parts that a client wrote in the form of an API other than its own.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Dialect, conversation::Part};
 
-/// The part that `value`, which a client of `client` sent, plainly is, if its type is that of another API. `None`: the type is
-/// one of the client's own API, or is not known.
+/// The equivalent of `value`, which a client of `client` sent, if its type belongs to another API. `None` if
+/// the type belongs to the client's own API, or is unknown.
 pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     let owner = owner(client, value).filter(|owner| *owner != client)?;
     let mut pieces = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     Some(part_of(owner, value.clone()))
 }
 
-/// Types that stay in their form, since it says more than the text in it.
+/// Types that stay in their form, since it expresses more than the text in it.
 fn is_kept(kind: &str) -> bool {
     matches!(
         kind,

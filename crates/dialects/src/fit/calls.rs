@@ -1,5 +1,6 @@
-//! Calls that servers or clients ran with tools of an API, and their results, by the rule that all of them follow: a part whose
-//! type ends with `_call` or `_tool_use` is a call, one whose type ends with `_output` or `_tool_result` is a result.
+//! Calls that servers or clients ran with tools of an API, and their results. All APIs follow one rule: a
+//! part whose type ends with `_call` or `_tool_use` is a call, one whose type ends with `_output` or
+//! `_tool_result` is a result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use crate::{
     media::mime_of_base64,
 };
 
-/// A call, or a result, that a part shows.
+/// A call or result that a part represents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown<'v> {
     Call { id: &'v str, tool: &'v str, value: &'v Value },
@@ -38,11 +39,11 @@ const ENVELOPE: [&str; 16] = [
     "error",
 ];
 
-/// Members that hold the result of the call that they are in.
+/// Members of a call that contain its result.
 const RESULTS: [&str; 5] = ["output", "outputs", "results", "result", "error"];
 
 impl<'v> Shown<'v> {
-    /// The call or the result that the part `value` shows.
+    /// The call or the result that the part `value` represents.
     pub(super) fn of(value: &'v Value) -> Option<Self> {
         let kind = kind_of(value);
         let string = |key: &str| text(value, key).filter(|text| !text.is_empty());
@@ -64,13 +65,13 @@ impl<'v> Shown<'v> {
 /// The ids of calls and results.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex<'v> {
-    /// The id of each call, by all ids by which its result may name it.
+    /// The id of each call, by all ids with which its result may refer to it.
     calls: HashMap<&'v str, &'v str>,
     answered: HashSet<&'v str>,
 }
 
 impl<'v> CallIndex<'v> {
-    /// Of `turns`; `foreign` gives the parts that are to be translated.
+    /// The index of `turns`; `foreign` returns the parts that must be translated.
     pub(super) fn new(turns: &'v [Turn], foreign: impl Fn(&'v Part) -> Option<&'v Value>) -> Self {
         let mut index = Self::default();
         for part in turns.iter().flat_map(|turn| &turn.parts) {
@@ -92,7 +93,7 @@ impl<'v> CallIndex<'v> {
         index
     }
 
-    /// The id of the call whose result names it `id`.
+    /// The id of the call to which its result refers by `id`.
     pub(super) fn call_of(&self, id: &str) -> Option<&'v str> {
         self.calls.get(id).copied()
     }
@@ -102,7 +103,7 @@ impl<'v> CallIndex<'v> {
     }
 }
 
-/// The call that a part shows.
+/// The call that a part represents.
 pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     let given = ["arguments", "input"].into_iter().find_map(|key| match value.get(key)? {
         Value::String(text) if key == "arguments" => Some(text.clone()),
@@ -127,7 +128,7 @@ pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     Call::new(id, tool, arguments)
 }
 
-/// What a result says, or the result in the part of a call.
+/// Adds the contents of a result, or of the result in the part of a call.
 pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     let before = out.len();
     if let Some(tools) = value.get("tools").and_then(Value::as_array) {
@@ -136,7 +137,7 @@ pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     }
     for key in RESULTS.into_iter().chain(["content"]) {
         match value.get(key) {
-            // An image that was made.
+            // A generated image.
             Some(Value::String(data)) if key == "result" && !mime_of_base64(data).is_empty() => {
                 let url = format!("data:{};base64,{data}", mime_of_base64(data));
                 out.push(Piece::Image { url, detail: None });
@@ -151,7 +152,7 @@ pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     }
 }
 
-/// Whether a result says that its call failed.
+/// Whether a result reports that its call failed.
 pub(super) fn is_error(value: &Value) -> bool {
     let is_marked = value.get("is_error").and_then(Value::as_bool).unwrap_or(false);
     let code = |content: &Value| content.get("error_code").is_some_and(Value::is_string);

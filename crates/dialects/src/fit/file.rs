@@ -12,18 +12,18 @@ use crate::{
 pub struct File {
     /// Its name; may be empty.
     pub name: String,
-    /// Its type in lower case. It ends with `/*` if only the family is known; empty if nothing is.
+    /// Its type in lower case. It ends with `/*` if only the family is known; empty if nothing is known.
     pub mime: String,
-    /// Where it is.
+    /// Where the contents are.
     pub source: Source,
 }
 
-/// Where a file is.
+/// Where a file's contents are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Here, as base64.
+    /// In the part itself, as base64.
     Data(String),
-    /// At this URL, which holds no data.
+    /// At this URL, which is not a data URL.
     Url(String),
     /// On the servers of an API, under an id.
     Id {
@@ -51,7 +51,7 @@ impl File {
         }
     }
 
-    /// Its name. An API that requires one gets that of the kind of file.
+    /// Its name. If there is none, the name of its kind, for an API that requires a name.
     pub(crate) fn name_or_kind(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
@@ -61,7 +61,7 @@ impl File {
         kind.filter(|kind| !kind.is_empty()).map_or_else(|| "file".to_owned(), |kind| format!("file.{kind}"))
     }
 
-    /// Its data as a recording of OpenAI's APIs, which have two formats.
+    /// Its data as a recording in OpenAI's APIs, which have two formats.
     pub(crate) fn recording(&self) -> Option<Value> {
         let Source::Data(data) = &self.source else { return None };
         let format = match self.mime.as_str() {
@@ -72,7 +72,7 @@ impl File {
         Some(serde_json::json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
     }
 
-    /// What it is, for a text.
+    /// A description of the file, for a text.
     pub(super) fn described(&self) -> String {
         let what = match self.mime.split_once('/') {
             Some(("application", "pdf")) => "a PDF",
@@ -89,7 +89,7 @@ impl File {
     }
 }
 
-/// Whether servers can load what is at the URL.
+/// Whether servers can load the contents of the URL.
 pub(crate) fn is_http(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     matches!(scheme.as_deref(), Some("http" | "https"))

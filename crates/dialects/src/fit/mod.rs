@@ -1,8 +1,9 @@
 //! [`fitted`]: a conversation in the parts that its upstream's API has.
 //!
-//! What a client of another API sent, and only that API can express, becomes what it plainly is: text, an image, a file, a call and
-//! its result. What cannot be sent is said to the model as text where a program wrote it (results, what the model did), and is
-//! refused where the user did: it is never left out silently. What is in the upstream's own form stays as it is.
+//! Parts that a client of another API sent, and that only that API can express, become their plain
+//! equivalent: text, an image, a file, a call and its result. A part that cannot be sent is described to the
+//! model in text if a program wrote it (results, the model's own output), and is rejected if the user wrote
+//! it: it is never left out silently. Parts in the upstream's own form stay unchanged.
 
 mod adopt;
 mod calls;
@@ -38,11 +39,11 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// The conversation of a client that speaks `client`, as an upstream with this `side` can take it. Empty turns of the assistant and
-/// empty instructions are left out if the two differ.
+/// The conversation of a client that speaks `client`, in a form that an upstream with this `side` accepts.
+/// Empty turns of the assistant and empty instructions are left out if the two dialects differ.
 ///
 /// # Errors
-/// A part that cannot be sent, or nothing is left to send.
+/// A part cannot be sent, or nothing is left to send.
 pub fn fitted<'c>(
     conversation: &'c Conversation,
     client: Dialect,
@@ -79,7 +80,7 @@ pub fn fitted<'c>(
     Ok(Cow::Owned(Conversation { turns, ..new }))
 }
 
-/// What fitting depends on.
+/// The context of the fitting.
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
@@ -109,7 +110,7 @@ impl Fitting<'_> {
             })
     }
 
-    /// What a client of Chat Completions sent of a turn of the assistant beside its content.
+    /// The parts of an assistant's turn that a client of Chat Completions sent outside its content.
     fn beside<'t>(&self, turn: &'t Turn) -> impl Iterator<Item = (&'static str, &'t Value)> {
         let rest = turn.rest.from_dialect(Dialect::Chat.name());
         let rest = rest.filter(|_| self.translates && turn.role == Role::Assistant);
@@ -120,13 +121,13 @@ impl Fitting<'_> {
         ["refusal", "images", "audio"].into_iter().filter_map(given)
     }
 
-    /// Whether an image of a client of the upstream's own API goes on as that wrote it. Messages have no form for other URLs than
-    /// those of the web and of data.
+    /// Whether an image from a client of the upstream's own API is passed on as the client wrote it. Messages
+    /// has no form for URLs other than those of the web and data URLs.
     fn passes(&self, url: &str) -> bool {
         !self.translates && (self.own != Dialect::Messages || self.side.takes_image(url))
     }
 
-    /// Whether an image can be sent as it is.
+    /// Whether an image can be sent unchanged.
     fn is_ready(&self, url: &str) -> bool {
         let is_plain = match data_url(url) {
             Some((mime, _)) => mime.starts_with("image/") && plain_mime(mime) == mime,
@@ -135,7 +136,7 @@ impl Fitting<'_> {
         is_plain && self.side.takes_image(url)
     }
 
-    /// Whether nothing is said in a turn that would be sent.
+    /// Whether a turn is left out because it contains nothing to send.
     fn leaves_out(&self, turn: &Turn) -> bool {
         let may_be_empty = matches!(turn.role, Role::User | Role::Tool);
         self.translates
@@ -160,7 +161,7 @@ impl Fitting<'_> {
         removed
     }
 
-    /// Adds what becomes of a turn.
+    /// Adds the result of fitting a turn.
     fn turn(&self, turn: &Turn, index: &CallIndex<'_>, turns: &mut Vec<Turn>) -> Result<(), Unfit> {
         let mut said = Said { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
         for part in &turn.parts {
@@ -177,7 +178,7 @@ impl Fitting<'_> {
                     }
                     self.pieces(pieces, &url.as_str().into(), &mut said)?;
                 }
-                // Their results are in turns after this one, with nothing between.
+                // Calls come last, because their results are in the turns right after this one.
                 (Part::Call(_), _) => said.calls.push(part.clone()),
                 _ => said.parts.push(part.clone()),
             }
@@ -199,7 +200,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// Adds what a part of another API says.
+    /// Adds the contents of a part of another API.
     fn part(&self, value: &Value, index: &CallIndex<'_>, said: &mut Said<'_>) -> Result<(), Unfit> {
         let role = said.turn.role;
         match Shown::of(value).filter(|_| role != Role::Tool) {
@@ -264,7 +265,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// Adds the result of a call, as a turn of its own.
+    /// Adds the result of a call, as a separate turn.
     fn result(&self, id: &str, value: &Value, said: &mut Said<'_>) {
         let mut pieces = Vec::new();
         calls::output(value, &mut pieces);
@@ -290,7 +291,7 @@ impl Fitting<'_> {
                 let is_tool = said.turn.role == Role::Tool;
                 for piece in pieces {
                     match self.expressed(piece) {
-                        // A model shows no media.
+                        // A model's turn cannot contain media.
                         Ok(part @ (Part::Image { .. } | Part::Other(_))) if !is_tool => {
                             said.aside(vec![part])
                         }
@@ -321,7 +322,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// What a result says: its texts, and its media. What cannot be sent is named in a text.
+    /// The contents of a result: its texts and its media. Content that cannot be sent is named in a text.
     fn told(&self, pieces: Vec<Piece>) -> (Vec<String>, Vec<Part>) {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -334,7 +335,7 @@ impl Fitting<'_> {
         (texts, media)
     }
 
-    /// The part that a piece becomes, or what it is if it cannot be sent.
+    /// The part that a piece becomes, or a description of it if it cannot be sent.
     fn expressed(&self, piece: Piece) -> Result<Part, String> {
         match piece {
             Piece::Text(text) => Ok(Part::Text(text.into())),
@@ -353,17 +354,17 @@ fn is_instruction(role: Role) -> bool {
     matches!(role, Role::System | Role::Developer)
 }
 
-/// The text in place of what cannot be sent.
+/// The text that replaces content that cannot be sent.
 fn left_out(what: &str) -> String {
     format!("[{what}, was left out: this model's API does not take it in this form]")
 }
 
-/// An image in the form of Chat Completions, which is read as any other.
+/// An image in the form of Chat Completions, which is read like any other.
 fn image_part(url: &str, detail: Option<&str>) -> Value {
     serde_json::json!({"type": "image_url", "image_url": {"url": url, "detail": detail}})
 }
 
-/// The beginning of a text from outside, for a message.
+/// The beginning of a text from outside, short enough for a message.
 fn clip(text: &str) -> &str {
     const SHOWN: usize = 100;
     head(text, boundary_upto(text, SHOWN))

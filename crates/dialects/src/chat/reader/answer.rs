@@ -1,8 +1,9 @@
 //! One response: its frames, in order, decoded to events.
 //!
 //! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for
-//! the hundreds of frames that differ from the one before only in a string: they are recognised by comparison
-//! ([`FrameTemplate`]) and mean the same with another string. Tests check that both paths agree.
+//! the hundreds of frames that differ from the previous one only in a string: they are recognised by
+//! comparison ([`FrameTemplate`]) and have the same meaning with another string. Tests check that both paths
+//! agree.
 
 mod ends;
 mod merged;
@@ -44,11 +45,11 @@ pub struct AnswerState {
     /// The last chunk's finish reason was an empty string.
     blank_finish: bool,
     progress: Progress,
-    /// The response came as a message, not as deltas.
+    /// The response arrived as a message, not as deltas.
     is_whole: bool,
-    /// The client wants the response whole.
+    /// The client wants the response in one piece.
     wants_whole: bool,
-    /// The frame of a whole response is to be forwarded, for its members that are not events.
+    /// The frame of a complete response should be forwarded, for its members that are not events.
     keeps_frame: bool,
     /// The client asked for several choices, as far as is known.
     several: bool,
@@ -60,7 +61,7 @@ pub struct AnswerState {
     reasoning_field: Option<ReasoningField>,
 }
 
-/// What must stay the same in all frames of a stream, as the upstream wrote it.
+/// The values that must stay the same in all frames of a stream, as the upstream wrote them.
 #[derive(Debug)]
 struct Head {
     id: String,
@@ -72,7 +73,7 @@ struct Head {
 struct Plain {
     shape: FrameTemplate,
     channel: ChannelName,
-    /// It was in the canonical form.
+    /// The frame was in the canonical form.
     is_canonical: bool,
 }
 
@@ -80,7 +81,7 @@ struct Plain {
 enum ChannelName {
     Text,
     Reasoning,
-    /// The arguments of the call of that number.
+    /// The arguments of the call with this number.
     Arguments(u64),
 }
 
@@ -219,7 +220,7 @@ impl AnswerState {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// A chunk without the choice that is read: usage, a late notice, another choice.
+    /// Reads a chunk without the choice that is read: usage, a late notice, another choice.
     fn beside(
         &mut self,
         chunk: &Chunk<'_>,
@@ -280,7 +281,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Forwards what no stage knows, if the frame contains nothing else.
+    /// Forwards members that no stage knows, if the frame contains nothing else.
     fn forward_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         let has_more = choice.has_other_members || choice.delta.has_other_members;
         if let Some(frame) = canonical.filter(|_| has_more && choice.delta.things() == 0) {
@@ -288,7 +289,7 @@ impl AnswerState {
         }
     }
 
-    /// The response's head precedes everything else; with its frame, if that contains nothing else.
+    /// Emits the response's head before everything else, with its frame if that contains nothing else.
     fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
         if self.head.is_some() {
             return;

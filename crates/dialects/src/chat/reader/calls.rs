@@ -1,9 +1,9 @@
-//! The frames of native calls: which of them may be forwarded as they are, beside the events that
-//! [`CallDeltas`](crate::tool_calls::CallDeltas) makes of them.
+//! The frames of native calls: decides which of them may be forwarded unchanged, next to the events that
+//! [`CallDeltas`](crate::tool_calls::CallDeltas) makes from them.
 //!
-//! A call is announced when its name is certain, perhaps only with a later frame than its first. So the first
-//! frame of a call is kept until then and goes out with the call's start; each further frame goes out with
-//! its piece of arguments.
+//! A call is announced when its name is certain, which may only be the case with a later frame than its
+//! first. The first frame of a call is therefore kept until then and sent with the call's start; each further
+//! frame is sent with its piece of arguments.
 //!
 //! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
 //! frames keep their own form.
@@ -24,7 +24,7 @@ pub(super) struct Calls {
     /// A call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
-    /// The frame of a piece of arguments that is held, and its call's number.
+    /// The frame of a piece of arguments that is held, and the number of its call.
     held: Option<(String, u64)>,
     customs: Vec<Custom>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Calls {
 /// A call of a custom tool.
 #[derive(Debug)]
 struct Custom {
-    /// The upstream's index of it, and toolwire's.
+    /// The upstream's index of the call, and toolwire's.
     key: u64,
     index: u32,
     input: Channel,
@@ -54,8 +54,8 @@ impl Head {
 }
 
 impl Calls {
-    /// The sink for the events of one delta; `piece`: its frame, if that is a piece of the arguments of the
-    /// call of that number and nothing else.
+    /// The sink for the events of one delta. `piece`: its frame, if it contains only a piece of the arguments
+    /// of the call with this number.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
         piece: Option<(&'a str, u64)>,
@@ -64,7 +64,8 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// The same if the delta may be a call's first; `frame`: its frame, if that contains nothing else.
+    /// The same sink for a delta that may be a call's first. `frame`: its frame, if that contains nothing
+    /// else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,
         frame: Option<&'a str>,
@@ -76,12 +77,13 @@ impl Calls {
         Listening { calls: self, head, piece, out }
     }
 
-    /// Further pieces of the arguments of the call `index` have come: what is held is no longer what its frame says.
+    /// Handles further pieces of the arguments of the call `index`: the held arguments no longer match their
+    /// frame.
     pub(super) fn goes_on(&mut self, index: impl Fn(u64) -> bool) {
         self.held.take_if(|(_, held)| index(*held));
     }
 
-    /// Takes an element of a delta that belongs to a custom tool's call, with its position in the list.
+    /// Reads an element of a delta that belongs to a custom tool's call, with its position in the list.
     pub(super) fn custom(
         &mut self,
         (position, element): (u64, Json<'_>),
@@ -128,15 +130,16 @@ impl Calls {
 /// Notes the events of calls, and wraps those that have a frame.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
-    /// The call whose first frame this is.
+    /// The call whose first frame this may be.
     head: Option<Head>,
-    /// A frame that is a piece of the arguments of the call of that number, and nothing else.
+    /// A frame that contains only a piece of the arguments of the call with this number.
     piece: Option<(&'a str, u64)>,
     out: &'a mut S,
 }
 
 impl<S> Listening<'_, S> {
-    /// The delta has been read: keeps a first frame whose call is not announced yet, and that of arguments that are held.
+    /// Ends the delta: keeps a first frame whose call is not announced yet, and the frame of arguments that
+    /// are held.
     pub(super) fn keep(self, is_holding: bool) {
         if self.head.is_some() {
             self.calls.head = self.head;
@@ -158,7 +161,7 @@ impl<S: Sink> Sink for Listening<'_, S> {
                     return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
                 }
             }
-            // A piece that is not borrowed is not that of the frame any more.
+            // A piece that is not borrowed differs from the one in the frame.
             Event::CallArguments { index, piece: Cow::Borrowed(_) } => {
                 let wanted = u64::from(*index);
                 if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
@@ -180,7 +183,8 @@ fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
     elements.next().filter(|_| elements.next().is_none())
 }
 
-/// The delta as a call's first frame, if it is one in canonical form: all of the head, and no arguments yet.
+/// The delta as a call's first frame, if it is one in canonical form: it contains all of the head, and no
+/// arguments yet.
 fn head(frame: &str, tool_calls: Json<'_>) -> Option<Head> {
     let element = only(tool_calls)?;
     let function = element.get("function").filter(|function| function.kind() == Kind::Object)?;

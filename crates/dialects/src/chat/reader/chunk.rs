@@ -1,8 +1,8 @@
 //! A view of one frame's JSON: the chunk, its choice, and the choice's delta.
 //!
-//! Each level is read in one pass over its members; missing, null and of a wrong type are the same case. Each
-//! level also notes whether it is in the canonical form, the one that every client understands
-//! (docs/protocols/chat.md#stream): only such frames may be forwarded as they are.
+//! Each level is read in one pass over its members; a missing member, null and a wrong type are the same
+//! case. Each level also notes whether it is in the canonical form, which every client understands
+//! (docs/protocols/chat.md#stream): only such frames may be forwarded unchanged.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk, or whatever was sent in its place.
+/// A chunk, or whatever was sent instead of one.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
@@ -25,7 +25,7 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
-    /// Something is of a type that breaks clients: an element of `choices`, or `usage`.
+    /// Something has a type that breaks clients: an element of `choices`, or `usage`.
     is_broken: bool,
     /// Padding that hides the length of the frame's token; it differs from frame to frame.
     pub(super) padding: Option<Json<'a>>,
@@ -34,7 +34,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
+    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -67,7 +67,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// All members of `json` have been read.
+    /// Completes the chunk after all members of `json` have been read.
     fn complete(mut self, json: Json<'a>) -> Self {
         let mut choices = self.choices.unwrap_or_default().elements();
         (self.first, self.is_single) = (choices.next(), choices.next().is_none());
@@ -84,7 +84,7 @@ impl<'a> Chunk<'a> {
         self
     }
 
-    /// The choice that is read: number 0, or the first if they have no numbers.
+    /// The choice that is read: number 0, or the first if the choices have no numbers.
     pub(super) fn choice(&self) -> Option<Choice<'a>> {
         let read = |choice: Json<'a>| Some(Choice::read(choice)).filter(|choice| choice.number == 0);
         let further = || if self.is_single { None } else { self.elements().find_map(read) };
@@ -96,38 +96,38 @@ impl<'a> Chunk<'a> {
         self.elements().map(Choice::read)
     }
 
-    /// It has at most one choice.
+    /// Whether there is at most one choice.
     pub(super) fn is_single(&self) -> bool {
         self.is_single
     }
 
-    /// It has nothing that a chunk has.
+    /// Whether there is nothing that a chunk has.
     pub(super) fn is_no_chunk(&self) -> bool {
         self.choices.is_none() && self.usage.is_none()
     }
 
-    /// It has a choice, of any number.
+    /// Whether there is a choice, of any number.
     pub(super) fn has_choices(&self) -> bool {
         self.first.is_some()
     }
 
-    /// It has choices of other numbers than the one that is read.
+    /// Whether there are choices with numbers other than that of the choice that is read.
     pub(super) fn has_other_choices(&self) -> bool {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
-    /// It has choices that are messages, not deltas.
+    /// Whether there are choices that are messages, not deltas.
     pub(super) fn has_messages(&self) -> bool {
         self.elements().any(|choice| choice.get("message").is_some())
     }
 
-    /// Its list of choices is present and empty.
+    /// Whether the list of choices is present and empty.
     pub(super) fn is_bare(&self) -> bool {
         let is_list = self.choices.is_some_and(|choices| choices.kind() == Kind::Array);
         is_list && !self.has_choices() && !self.is_broken
     }
 
-    /// Everything around the choices is in the canonical form.
+    /// Whether everything around the choices is in the canonical form.
     pub(super) fn is_canonical(&self) -> bool {
         let is_text = |json: Option<Json<'_>>| {
             json.and_then(|json| json.string_body()).is_some_and(|text| !text.is_empty())
@@ -190,7 +190,7 @@ impl<'a> Choice<'a> {
                     choice.has_message = key == "message";
                     choice.delta = Delta::read(value);
                 }
-                // The text in a chunk of the older completions API, in place of a delta.
+                // The text in a chunk of the older completions API, instead of a delta.
                 "delta" | "message" | "text" if value.string_body().is_some_and(|text| !text.is_empty()) => {
                     choice.delta.content = choice.delta.content.or(Some(value));
                 }
@@ -207,12 +207,12 @@ impl<'a> Choice<'a> {
         self.finish?.as_str().filter(|word| !word.is_empty())
     }
 
-    /// The finish reason is an empty string.
+    /// Whether the finish reason is an empty string.
     pub(super) fn has_blank_finish(&self) -> bool {
         self.finish.and_then(|finish| finish.string_body()) == Some("")
     }
 
-    /// Its own members are in the canonical form, and it has at most one kind of content.
+    /// Whether the choice's own members are in the canonical form, with at most one kind of content.
     pub(super) fn is_canonical(&self) -> bool {
         let things = self.delta.things() + usize::from(self.finish_word().is_some());
         self.has_index
@@ -225,7 +225,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// What a choice adds to the response.
+/// The content that a choice adds to the response.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     pub(super) role: Option<Json<'a>>,
@@ -245,7 +245,7 @@ pub(super) struct Delta<'a> {
     pub(super) results: Option<Json<'a>>,
     /// Members that no stage knows: `audio`.
     pub(super) has_other_members: bool,
-    /// Some member is of a form that breaks a client.
+    /// Some member has a form that breaks a client.
     is_sloppy: bool,
 }
 
@@ -286,7 +286,7 @@ impl<'a> Delta<'a> {
         delta
     }
 
-    /// How many kinds of content it has.
+    /// Number of kinds of content in the delta.
     pub(super) fn things(&self) -> usize {
         let lists = [self.annotations, self.images, self.results];
         let listed: usize = lists.into_iter().flatten().map(|list| list.elements().count().max(1)).sum();
@@ -295,13 +295,13 @@ impl<'a> Delta<'a> {
         single.into_iter().flatten().count() + usize::from(reasons) + listed
     }
 
-    /// It has content that a client would miss.
+    /// Whether there is content that a client would miss.
     pub(super) fn has_content(&self) -> bool {
         let parts = [self.content, self.refusal, self.calls, self.legacy_call, self.images];
         parts.iter().any(Option::is_some)
     }
 
-    /// It begins the response in the canonical form, and contains nothing else.
+    /// Whether the delta begins the response in the canonical form, and contains nothing else.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
     }

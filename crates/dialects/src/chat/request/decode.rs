@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
-//! Every known field is taken out of the object and checked; the others are kept unchanged. All errors are
-//! the client's: they name the field by its path and describe a valid value.
+//! Every known field is taken out of the object and checked; all other fields are kept unchanged. All errors
+//! are the client's: they name the field by its path and describe a valid value.
 
 mod messages;
 mod own;
@@ -28,7 +28,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     Ok(conversation)
 }
 
-/// As [`decode`], but the choice among the tools is not checked.
+/// Like [`decode`], but does not check the choice among the tools.
 pub(crate) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
@@ -69,7 +69,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     })
 }
 
-/// `n`, which stays among the fields that are passed on.
+/// Reads `n`, which stays among the fields that are passed on.
 fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let Some(n) = fields.peek("n") else { return Ok(None) };
     match n.as_u64() {
@@ -82,8 +82,8 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// `max_completion_tokens` is the newer name and takes precedence. Under that name the limit also stays in
-/// the rest, since an upstream may know only the name that its clients use.
+/// Takes `max_completion_tokens`, which is newer and takes precedence, or `max_tokens`. The newer field also
+/// stays in the rest, since an upstream may know only the name that its clients use.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;

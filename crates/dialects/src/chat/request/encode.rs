@@ -84,7 +84,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
 /// The dialect from which fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Chat.name();
 
-/// Names of the fields that came from a client of another dialect: this one cannot express them.
+/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
@@ -97,7 +97,7 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
 
 /// The turns in the forms that the upstream accepts.
 fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
-    // Servers that know developers' messages have models that take several.
+    // Servers that know developers' messages have models that accept several.
     let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
     if !options.keep_result_images {
         arranged = then(arranged, media_behind_results);
@@ -125,7 +125,8 @@ fn is_put(key: &str) -> bool {
         || tools::owns(key)
 }
 
-/// Writes the limit of tokens in the field that the upstream knows, or else in those that the client used.
+/// Writes the limit of tokens in the field that the upstream knows, or else in the fields that the client
+/// used.
 fn put_max_tokens(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -148,14 +149,15 @@ fn put_max_tokens(
     }
 }
 
-/// `thinking` for servers that reject a required call beside thinking, and if a client of another dialect turns it off.
+/// The `thinking` member that turns thinking off: for servers that reject a required call together with
+/// thinking, and if a client of another dialect turns it off.
 fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
     let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
     let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
     (is_off || (options.exclusive_thinking && is_forced)).then(|| json!({"type": "disabled"}))
 }
 
-/// Writes the other sampling settings; not those that `constraint` replaces.
+/// Writes the other sampling settings, except those that `constraint` replaces.
 fn put_sampling(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -195,8 +197,8 @@ impl Optional<'_> {
     }
 }
 
-/// Keeps the client's other stream options. Token counts are requested even if the client does not want them:
-/// they are for the log, and the writer leaves them out.
+/// Writes the stream options and keeps those of the client. Token counts are requested even if the client
+/// does not want them: they are for the log, and the writer leaves them out.
 fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
     let others = rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {

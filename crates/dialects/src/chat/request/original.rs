@@ -1,9 +1,9 @@
-//! Originals: the client's own form of a list in a message, kept if the parts made of it contain less.
+//! Originals: the client's own form of a list in a message, kept if the parts made from it contain less.
 //!
 //! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one
-//! dialect. If an element has such fields, the whole list is kept in the turn's `rest` under its own key. The
-//! encoder then writes each part in its original form if that form still means the part; it writes a part
-//! that a stage changed or added in the plain form. So nothing outdated is sent.
+//! dialect. If an element has such fields, the complete list is kept in the turn's `rest` under its own key.
+//! The encoder then writes each part in its original form if that form still means the part; a part that a
+//! stage has changed or added is written in the plain form. Nothing outdated is sent.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,8 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
-/// Whether `element` of `content` means `part`, as [`part`] reads it. Nothing is copied: it is asked for many elements.
+/// Whether `element` of `content` means `part`, as [`part`] reads it. Nothing is copied, because this runs
+/// for many elements.
 pub(super) fn means(element: &Value, part: &Part) -> bool {
     let text = |value: Option<&Value>, said: &str| value.and_then(Value::as_str) == Some(said);
     match (element.get("type").and_then(Value::as_str), part) {
@@ -64,7 +65,7 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     }
 }
 
-/// What `part` plainly is, if its type is that of another API.
+/// The equivalent of `part` in this API, if its type belongs to another API.
 pub(super) fn adopted_part(part: Part) -> Part {
     match part {
         Part::Other(other) => adopted(Dialect::Chat, other.parts().1).unwrap_or(Part::Other(other)),
@@ -110,7 +111,7 @@ pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
 }
 
 /// The text of a tool message's `content`: the string itself, or its text parts joined by newlines. Parts
-/// with a type but no text are among its [`result_media`].
+/// with a type but without text are among its [`result_media`].
 pub(super) fn result_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -139,19 +140,19 @@ fn is_media(element: &Value) -> bool {
     is_text("type") && !is_text("text")
 }
 
-/// The originals of a message's parts that are still to be written, in their order.
+/// The originals of a message's parts that have not been written yet, in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Originals<'a>(&'a [Value]);
 
 impl<'a> Originals<'a> {
-    /// Those in `rest[key]`.
+    /// The originals in `rest[key]`.
     pub(super) fn of(rest: &'a Map<String, Value>, key: &str) -> Self {
         Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// The next one for which `means` is true. Those before it have no part any more.
+    /// The next original for which `means` is true. Originals before it no longer have a part.
     pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
-        /// Bounds the search for a part that has no original.
+        /// Limits the search for a part that has no original.
         const NEAR: usize = 16;
         let place = self.0.iter().take(NEAR).position(means)?;
         let (before, behind) = self.0.split_at_checked(place + 1)?;

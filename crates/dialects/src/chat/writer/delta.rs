@@ -8,7 +8,7 @@ use crate::{
     finish,
 };
 
-/// An element of a list with its index. Client libraries join the lists of deltas by `index`, and some fail
+/// Adds an index to an element of a list. Client libraries join the lists of deltas by `index`, and some fail
 /// if an element has none.
 pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     if let Some(object) = element.as_object_mut() {
@@ -44,7 +44,7 @@ pub(super) fn image(media: &Media<'_>) -> Option<Value> {
     Some(image)
 }
 
-/// The result of a call that the upstream or toolwire ran: toolwire's extension field `tool_results`.
+/// The result of a call that the upstream or toolwire ran, in toolwire's extension field `tool_results`.
 pub(super) fn result(result: &CallResult<'_>) -> Value {
     let mut object = Map::new();
     object.insert("index".to_owned(), result.index.into());
@@ -56,12 +56,12 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// Calls of hosted tools that run. A call is one element of the list, which has its result.
+/// Running calls of hosted tools. A call is one element of the list, which also contains its result.
 #[derive(Debug, Default)]
 pub(super) struct Running(Vec<ServerCall<'static>>);
 
 impl Running {
-    /// The whole call, unless `call` is the beginning of one.
+    /// The complete call, unless `call` is only its beginning.
     pub(super) fn whole<'c>(&mut self, call: &'c ServerCall<'_>) -> Option<ServerCall<'c>> {
         let is_own = call.runner == Runner::Toolwire;
         if is_own && call.content.is_none() {
@@ -104,7 +104,7 @@ pub(super) fn warning(warning: &Warning<'_>) -> Value {
     json!({"code": warning.code, "message": warning.message})
 }
 
-/// toolwire's extension field `toolwire`, beside `choices` in the last chunk or in the whole response.
+/// toolwire's extension field `toolwire`, next to `choices` in the last chunk or in the complete response.
 pub(super) fn notes(warnings: Vec<Value>) -> Value {
     json!({ "warnings": warnings })
 }

@@ -1,4 +1,4 @@
-//! The member that holds reasoning: servers and clients disagree about its name.
+//! The member that contains reasoning, about whose name servers and clients disagree.
 
 use crate::{event::Event, rules::Reasoning, wire::json::Json};
 

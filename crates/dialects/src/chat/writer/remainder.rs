@@ -1,8 +1,8 @@
-//! What an upstream sends beside events, for a client that wants the response whole: in frames that a stream
-//! would forward, or in a response that came whole.
+//! The content that an upstream sends in addition to events, for a client that wants the response in one
+//! piece: in frames that a stream would forward, or in a complete response.
 //!
-//! A stream passes such frames on as they are: log probabilities, fingerprints, further choices, reasoning
-//! details. A whole response has to put their pieces together, as client libraries do: strings are joined,
+//! A stream forwards such frames unchanged: log probabilities, fingerprints, further choices, reasoning
+//! details. A complete response has to put their pieces together, as client libraries do: strings are joined,
 //! lists are appended to, elements with an index are joined by it, everything else is replaced.
 
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use crate::{event::Event, rules::Reasoning, wire::json::Json};
 /// OpenRouter's member for reasoning in parts, with its state.
 const DETAILS: &str = "reasoning_details";
 
-/// The pieces put together.
+/// The joined pieces.
 #[derive(Debug)]
 pub(super) struct Remainder {
     /// Whether the client gets details of the reasoning.
@@ -36,7 +36,7 @@ struct Other {
 }
 
 impl Remainder {
-    /// For a response whose reasoning is passed on in this way.
+    /// The remainder of a response whose reasoning is passed on in this way.
     pub(super) fn new(reasoning: Reasoning) -> Self {
         Self {
             has_reasoning: reasoning.has_field(),
@@ -48,7 +48,7 @@ impl Remainder {
         }
     }
 
-    /// Takes what `frame` contains beside what it `means`.
+    /// Takes the content of `frame` that is not in the event that it `means`.
     pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
         let Ok(chunk) = Json::parse(frame) else { return };
         for (key, value) in chunk.members() {
@@ -148,7 +148,7 @@ fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     }
 }
 
-/// The part of a whole message's member that events do not carry.
+/// The part of a complete message's member that events do not carry.
 fn untold(key: &str, member: Json<'_>) -> Option<Value> {
     let is_event = |element: Json<'_>| match key {
         "annotations" => element.get("url_citation").is_some(),

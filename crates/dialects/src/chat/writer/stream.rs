@@ -1,7 +1,7 @@
 //! A response as a stream of chunks.
 //!
 //! All chunks of a response begin and end in the same way. The beginning is built once, with the first chunk;
-//! after that a piece of text costs three copies and the escaping of the piece, and allocates nothing.
+//! after that, a piece of text costs three copies and the escaping of the piece, and allocates nothing.
 
 use std::fmt::Write as _;
 
@@ -50,7 +50,7 @@ pub struct Stream {
     notes: Option<Box<Notes>>,
 }
 
-/// What the last chunk says in toolwire's extension field.
+/// The contents of toolwire's extension field in the last chunk.
 #[derive(Debug, Default)]
 struct Notes {
     warnings: Vec<Value>,
@@ -60,9 +60,9 @@ struct Notes {
 #[derive(Debug)]
 enum Counts {
     None,
-    /// To be written.
+    /// Counts that must be written.
     Told(Box<Usage>),
-    /// The upstream's own chunk of them.
+    /// The upstream's own chunk with the counts.
     Frame(Vec<u8>),
 }
 
@@ -181,7 +181,7 @@ impl StreamForm for Stream {
 }
 
 impl Stream {
-    /// Forwards a frame as it is, unless this client needs it in another form; notes its meaning.
+    /// Forwards a frame unchanged, unless this client needs it in another form; records its meaning.
     fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
         match means {
             None => {}
@@ -210,7 +210,7 @@ impl Stream {
         put_frame(frame.as_bytes(), out);
     }
 
-    /// Notes what a forwarded frame says about calls.
+    /// Records what a forwarded frame says about calls.
     fn note(&mut self, event: &Event<'_>) {
         match event {
             Event::CallStart(start) if self.customs.begin(start) => {}
@@ -250,7 +250,7 @@ impl Stream {
         self.text_prefix = [&self.prefix, b"{\"content\":\"".as_slice()].concat();
     }
 
-    /// A delta of one string.
+    /// Writes a delta of one string.
     fn string(&mut self, key: &str, text: &str, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -260,7 +260,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// A delta of a list of one object.
+    /// Writes a delta of a list with one object.
     fn list(&mut self, key: &str, element: Value, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -298,7 +298,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// A piece of a custom tool's input.
+    /// Writes a piece of a custom tool's input.
     fn input(&self, index: u32, piece: &str, out: &mut BytesMut) {
         if piece.is_empty() {
             return;
@@ -334,7 +334,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Joined arguments must be JSON: a whole call that brought none has an empty object.
+    /// Joined arguments must be JSON, so a complete call without arguments gets an empty object.
     fn call_end(&mut self, index: u32, end: CallEnd, out: &mut BytesMut) {
         if let Some(rest) = self.customs.get(index).map(|input| input.end(end)) {
             return self.input(index, &rest, out);
@@ -348,7 +348,7 @@ impl Stream {
         self.bare_calls.retain(|call| *call != index);
     }
 
-    /// The form from before November 2023 has room for one call.
+    /// Whether the call is not written, because the form from before November 2023 has room for only one.
     fn is_untold(&self, index: u32) -> bool {
         self.legacy_functions && index > 0
     }

@@ -51,7 +51,7 @@ struct Call {
     arguments: String,
     /// `extra_content`: the upstream's state of the call.
     extra: Option<Value>,
-    /// Of a custom tool: the arguments are its input, plain text.
+    /// Whether this is a custom tool's call, whose arguments are its plain-text input.
     is_custom: bool,
 }
 
@@ -214,7 +214,8 @@ impl Whole {
     }
 }
 
-/// Bytes that an event adds to what is kept. [`Remainder`] counts what a frame contains beside its event.
+/// Bytes that an event adds to what is kept. [`Remainder`] counts the content of a frame that is not in its
+/// event.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

@@ -1,7 +1,7 @@
 //! One response: its chunks, in order, decoded to events.
 //!
-//! A chunk that differs from an earlier one only in its text, its time and its counts is recognised by comparison
-//! ([`FrameTemplate`]) and means the same with another text.
+//! A chunk that differs from an earlier one only in its text, its time and its counts is recognised by
+//! comparison ([`FrameTemplate`]) and has the same meaning with another text.
 
 use super::chunk::{Choice, Chunk};
 use crate::{
@@ -25,7 +25,7 @@ pub struct AnswerState {
     scratch: String,
     /// The last usage object or counts, until they are passed on.
     usage: Option<Usage>,
-    /// The last chunk with counts that matched the template: they are newer than `usage`.
+    /// The last chunk with counts that matched the template: its counts are newer than `usage`.
     counted: String,
     plain: Learnt<Plain>,
     started: bool,
@@ -35,12 +35,12 @@ pub struct AnswerState {
     skipped: Skipped,
 }
 
-/// The template of a chunk with one piece of text and nothing else to be read but counts.
+/// The template of a chunk with one piece of text, and otherwise only counts that are read.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
     has_counts: bool,
-    /// As [`AnswerState::goes_on`].
+    /// Like [`AnswerState::goes_on`].
     goes_on: bool,
 }
 
@@ -58,7 +58,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Of a body that was one value, nothing is missing.
+    /// If the body was one value, nothing is missing.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -191,7 +191,7 @@ impl AnswerState {
         }
     }
 
-    /// A piece of text. The fast and the slow path both end here.
+    /// Emits a piece of text. The fast and the slow path both end here.
     fn say(&mut self, body: &str, out: &mut impl Sink) {
         self.progress.has_content |= !body.is_empty();
         let text = self.text.decode(body, &mut self.scratch);
@@ -200,7 +200,7 @@ impl AnswerState {
         }
     }
 
-    /// Learns the template of a chunk with one piece of text and nothing else to be read but counts.
+    /// Learns the template of a chunk with one piece of text, and otherwise only counts that are read.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
         if !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
             return;
@@ -241,7 +241,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish that `word` means; with llama.cpp's words. A completion has no calls.
+    /// The finish that `word` means, including llama.cpp's words. A completion has no calls.
     fn known_finish(&self, word: &str) -> Option<Finish> {
         match word {
             "limit" => Some(Finish::Length),
@@ -250,7 +250,7 @@ impl AnswerState {
         }
     }
 
-    /// If the text was cut off, half of a surrogate pair is an incomplete character.
+    /// Ends the text. If it was cut off, half of a surrogate pair is an incomplete character.
     fn end_text(&mut self, finish: Finish, out: &mut impl Sink) {
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         if let Some(half) = self.text.finish().filter(|_| !is_cut) {
@@ -258,7 +258,7 @@ impl AnswerState {
         }
     }
 
-    /// The response has ended.
+    /// Ends the response.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {

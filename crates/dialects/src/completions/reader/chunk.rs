@@ -5,7 +5,7 @@ use crate::{
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk, or a whole response, which has the same fields.
+/// A chunk, or a complete response, which has the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
@@ -24,26 +24,26 @@ pub(super) struct Chunk<'a> {
     done: Option<Json<'a>>,
     /// llama.cpp's `stop_type`, Ollama's `done_reason`.
     reason: Option<Json<'a>>,
-    /// Older versions of llama.cpp say by a flag that the limit was reached.
+    /// The flag with which older versions of llama.cpp report that the limit was reached.
     stopped_limit: bool,
     input: Option<Json<'a>>,
     output: Option<Json<'a>>,
-    /// llama.cpp's numbers of the piece's tokens.
+    /// Token ids of the piece (llama.cpp).
     tokens: Option<Json<'a>>,
     kind: Option<Json<'a>>,
     object: Option<Json<'a>>,
 }
 
-/// What a chunk says of the choice that is read.
+/// The contents of the choice that is read.
 #[derive(Debug, Default)]
 pub(super) struct Choice<'a> {
     pub(super) text: Option<Json<'a>>,
-    /// The finish reason; not of the text's form if the server sends none.
+    /// The finish reason, if the server sends one as a string.
     pub(super) finish: Option<Json<'a>>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
+    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -87,26 +87,26 @@ impl<'a> Chunk<'a> {
         if self.error.is_none() && (says(self.object) || says(self.kind)) {
             self.error = Some(json);
         }
-        // A server that reports no error may say so by `false`.
+        // A server without an error to report may send `false`.
         self.error = self.error.filter(|error| error.as_bool() != Some(false));
     }
 
-    /// Whether it is a part of a response at all.
+    /// Whether the chunk is part of a response at all.
     pub(super) fn is_part(&self) -> bool {
         self.choices.is_some() || self.content.is_some() || self.done.is_some() || self.usage.is_some()
     }
 
-    /// It says that the response has ended, in llama.cpp's or Ollama's form.
+    /// Whether the chunk reports the end of the response, in llama.cpp's or Ollama's form.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// It has such a flag, whatever its value.
+    /// Whether the chunk has such a flag, whatever its value.
     pub(super) fn has_done_flag(&self) -> bool {
         self.done.is_some()
     }
 
-    /// Why the response has ended, in llama.cpp's or Ollama's form. `None` says nothing of it.
+    /// Why the response has ended, in llama.cpp's or Ollama's form. `None` if the chunk does not say.
     pub(super) fn reason(&self) -> Option<Json<'a>> {
         self.reason
     }
@@ -120,18 +120,18 @@ impl<'a> Chunk<'a> {
         (self.input.and_then(count), self.output.and_then(count))
     }
 
-    /// Its time, which differs between chunks that are alike otherwise.
+    /// The chunk's time, which differs between otherwise equal chunks.
     pub(super) fn time(&self) -> Option<Json<'a>> {
         self.created_at.or(self.created)
     }
 
-    /// llama.cpp's numbers, which differ between chunks that are alike otherwise, in the order in which it sends them.
+    /// llama.cpp's numbers, which differ between otherwise equal chunks, in the order in which it sends them.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Json<'a>> {
         let tokens = self.tokens.into_iter().flat_map(|tokens| tokens.elements());
         tokens.chain(self.output)
     }
 
-    /// The first choice, and whether there are others.
+    /// The first choice, and whether there are more.
     pub(super) fn choice(&self) -> (Option<Choice<'a>>, bool) {
         let Some(choices) = self.choices else {
             let choice = self.content.map(|text| Choice { text: Some(text), finish: None });
@@ -148,7 +148,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// A choice has its text, or a message's or a delta's content where a server answers as for chat.
+/// Reads a choice: its text, or the content of a message or delta where a server responds as for chat.
 fn read_choice(choice: Json<'_>) -> Choice<'_> {
     let inner = |key: &str| choice.get(key).and_then(|message| message.get("content"));
     let text = choice.get("text").or_else(|| inner("delta")).or_else(|| inner("message"));

@@ -1,4 +1,4 @@
-//! How a response ends: the finish reason, the usage, the end mark or its absence.
+//! The end of a response: the finish reason, the usage, the end mark or its absence.
 
 use super::{AnswerState, said};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// A finish that has not been passed on: another choice may follow, with more of the response.
+/// A finish that has not been passed on, since another choice may follow with more of the response.
 #[derive(Debug)]
 pub(super) struct HeldFinish {
     pub(super) finish: Finish,
@@ -22,7 +22,7 @@ pub(super) struct HeldFinish {
 }
 
 impl AnswerState {
-    /// The response has ended. Without a finish reason, its content implies one.
+    /// Ends the response. Without a finish reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(finish) = self.merged_finish() {
             self.finish_merged(finish, out);
@@ -38,7 +38,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The body has ended without an end mark.
+    /// Ends a body that has no end mark.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let may_end =
             self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some();
@@ -76,7 +76,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// All choices of the response have ended.
+    /// Ends a response all of whose choices have ended.
     pub(super) fn finish_merged(&mut self, finish: Finish, out: &mut impl Sink) {
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         self.finish(finish, None, out);
@@ -109,15 +109,15 @@ impl AnswerState {
         self.held_finish = Some(HeldFinish { finish, frame: frame.map(str::to_owned) });
     }
 
-    /// Nothing of the response follows: passes on the finish, if it is held.
+    /// Passes on the finish, if it is held, because nothing of the response follows.
     pub(super) fn release_finish(&mut self, out: &mut impl Sink) {
         if let Some(HeldFinish { finish, frame }) = self.held_finish.take() {
             emit(out, frame.as_deref(), Event::Finish(finish));
         }
     }
 
-    /// Usage is passed on at the end: after the finish, or with the end itself. `frame` is its frame, if that
-    /// is in the canonical form and contains nothing else.
+    /// Keeps the usage, which is passed on at the end: after the finish, or with the end itself. `frame` is
+    /// its frame, if that is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

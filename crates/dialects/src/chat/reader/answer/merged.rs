@@ -1,5 +1,5 @@
-//! Several choices although the client asked for one: some servers put the text into one choice and the calls into another. All
-//! of them are parts of one response.
+//! Reads several choices although the client asked for one: some servers put the text into one choice and the
+//! calls into another. All of them are parts of one response.
 
 use super::AnswerState;
 use crate::{
@@ -11,10 +11,11 @@ use crate::{
     refusal::reported_json,
 };
 
-/// How far the choices of a response have come.
+/// The progress of a response's choices.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The choices that have begun and those that have finished, one bit for each number; all numbers above the last bit share it.
+    /// The choices that have begun and those that have finished, one bit for each number; all higher numbers
+    /// share the last bit.
     begun: u64,
     finished: u64,
     finish: Option<Finish>,
@@ -27,12 +28,13 @@ impl Merged {
         bit
     }
 
-    /// More of a choice follows its finish.
+    /// Handles more of a choice after its finish.
     fn reopen(&mut self, number: u64) {
         self.finished &= !self.note(number);
     }
 
-    /// Calls win over a stop, and what was cut off wins over both.
+    /// Handles the finish of a choice: calls take precedence over a stop, and truncation takes precedence
+    /// over both.
     fn end(&mut self, number: u64, finish: Finish) {
         self.finished |= self.note(number);
         self.finish = Some(match (self.finish, finish) {
@@ -45,12 +47,13 @@ impl Merged {
 }
 
 impl AnswerState {
-    /// Whether the choices of `chunk`, of which `choice` would be read alone, are parts of one response.
+    /// Whether the choices of `chunk` are parts of one response. `choice` is the one that would be read
+    /// alone.
     pub(super) fn merges(&self, chunk: &Chunk<'_>, choice: Option<&Choice<'_>>) -> bool {
         if self.several {
             return false;
         }
-        // Calls are announced and have not come: they may be in another choice.
+        // Calls were announced and have not arrived: they may be in another choice.
         let lacks_calls = || {
             let word = choice.and_then(|choice| choice.finish_word());
             word.is_some_and(|word| finish_of(&word) == Some(Finish::Calls)) && !self.calls.any
@@ -65,8 +68,8 @@ impl AnswerState {
             || (lacks_calls() && !has_calls() && !self.is_whole_message(choice))
     }
 
-    /// A chunk follows the finish, which is held. If it continues the response, the finish was that of one choice. If it has no
-    /// choice, it follows the response.
+    /// Handles a chunk after the finish, which is held. If the chunk continues the response, the finish was
+    /// that of one choice. If it has no choice, it follows the response.
     pub(super) fn follow_finish(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) {
         if chunk.choices().any(|choice| self.continues(&choice)) {
             let merged = self.merged.get_or_insert_default();
@@ -79,8 +82,8 @@ impl AnswerState {
         }
     }
 
-    /// Whether `choice` goes on behind the finish, under another number or with what the finish does not name. Text behind a stop and
-    /// whole messages behind calls are repetitions.
+    /// Whether `choice` continues the response after the finish, under another number or with content that
+    /// does not fit the finish. Text after a stop, and complete messages after calls, are repetitions.
     fn continues(&self, choice: &Choice<'_>) -> bool {
         let delta = &choice.delta;
         let has_calls = delta.calls.is_some() || delta.legacy_call.is_some();
@@ -91,7 +94,7 @@ impl AnswerState {
                 || (is_of_calls && !choice.has_message))
     }
 
-    /// A message has all of its choices beside it.
+    /// Whether this is a complete message, which contains all of its choices.
     fn is_whole_message(&self, choice: Option<&Choice<'_>>) -> bool {
         self.is_whole || choice.is_some_and(|choice| choice.has_message)
     }
@@ -154,7 +157,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish of those choices that have one, if it waits for others.
+    /// The finish of the choices that have one, if it waits for other choices.
     pub(super) fn merged_finish(&self) -> Option<Finish> {
         self.merged.as_ref()?.finish.filter(|_| !self.progress.is_finished)
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl AnswerState {
-    /// Emits the content of a delta, with `frame`, which is only given if there is at most one piece.
+    /// Emits the content of a delta, with `frame`, which is only passed if there is at most one piece.
     pub(super) fn say(
         &mut self,
         delta: &Delta<'_>,
@@ -79,8 +79,8 @@ impl AnswerState {
         }
     }
 
-    /// Content is a string; some servers send a list of parts, as in a message, or one part, or a bare
-    /// number.
+    /// Emits content, which is a string; some servers send a list of parts, as in a message, or one part, or
+    /// a bare number.
     fn say_content(
         &mut self,
         content: Json<'_>,
@@ -122,7 +122,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// A piece of text or reasoning. The fast and the slow path both end here.
+    /// Emits a piece of text or reasoning. The fast and the slow path both end here.
     pub(super) fn say_piece(
         &mut self,
         name: ChannelName,
@@ -155,7 +155,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// A piece of the arguments of the call number `index`, by the fast path.
+    /// Emits a piece of the arguments of the call number `index`, on the fast path.
     fn say_arguments(
         &mut self,
         index: u64,
@@ -171,7 +171,7 @@ impl AnswerState {
         read
     }
 
-    /// Emits each element of a list. One without an event is forwarded as it is, if its frame may be.
+    /// Emits each element of a list. An element without an event is forwarded unchanged if its frame may be.
     fn say_each<'a>(
         &mut self,
         list: Option<Json<'a>>,
@@ -188,8 +188,8 @@ impl AnswerState {
         }
     }
 
-    /// OpenRouter's list of reasoning parts, often beside the same text as a string. Each part with state ends a piece of
-    /// reasoning; text that only the string has is the first.
+    /// Reads OpenRouter's list of reasoning parts, which often comes with the same text as a string. Each
+    /// part with state ends a piece of reasoning; text that only the string contains is the first piece.
     fn say_details(
         &mut self,
         body: Option<&str>,
@@ -222,7 +222,7 @@ impl AnswerState {
             }
         }
         pieces.retain(|piece| !piece.text.is_empty() || piece.signature.is_some());
-        // The frame goes with the only text in it. State alone is nothing that a client of this API gets.
+        // The frame goes with the only text in it. A client of this API does not get state without text.
         let with_text = pieces.iter().filter(|piece| !piece.text.is_empty()).count();
         let shown = pieces.iter().position(|piece| !piece.text.is_empty()).unwrap_or(0);
         for (place, piece) in pieces.into_iter().enumerate() {
@@ -263,7 +263,7 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Media(Media { id: text(json, "id"), mime, data }))
 }
 
-/// A call's result as another toolwire writes it.
+/// A call's result in the form in which another toolwire writes it.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
     let given = |key| json.get(key).and_then(|value| value.as_str());
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);

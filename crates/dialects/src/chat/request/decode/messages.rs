@@ -1,4 +1,4 @@
-//! `messages`: the turns of the conversation.
+//! Decodes `messages`: the turns of the conversation.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
     let mut turns = Vec::new();
-    // The results that the upstream gave to calls of the last answer, and their places among the turns.
+    // The results that the upstream gave to calls of the last response, and their places among the turns.
     let mut given = HashMap::new();
     for (place, message) in messages.enumerate() {
         let mut message = Fields::new(Path::Element(&path, place), message)?;
@@ -34,7 +34,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
             continue;
         }
         let turn = turn(message)?;
-        // The client ran the call as well; it means its own result.
+        // The client ran the call as well, so its own result counts.
         if let [Part::Result(output), ..] = turn.parts.as_slice()
             && let Some(given) = given.remove(&output.id).and_then(|place| turns.get_mut(place))
         {
@@ -80,7 +80,7 @@ fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
 /// An assistant's turn: its reasoning, text and calls. Content may be null or absent.
 fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    // The second one stays: an upstream of this API gets it as it is.
+    // `reasoning` stays in the rest: an upstream of this API gets it unchanged.
     let reasoning = match message.peek("reasoning_content").and_then(|text| text.as_str()) {
         Some(text) => {
             message.any("reasoning_content");
@@ -161,7 +161,7 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     Ok(Call::new(id, name, ""))
 }
 
-/// A `tool` message: the result, and its parts that are not text.
+/// A `tool` message: the result, and those of its parts that are not text.
 fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
         return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));

@@ -13,16 +13,16 @@ use crate::{
 /// The name of the field.
 const FIELD: &str = "tool_results";
 
-/// What the field says.
+/// The contents of the field.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// The calls that toolwire ran, and their results. They stand before the message's text.
+    /// The calls that toolwire ran, and their results. They come before the message's text.
     pub(super) before: Vec<Turn>,
     /// The results of the message's own calls, which the upstream ran.
     pub(super) results: Vec<CallOutput>,
 }
 
-/// Takes those calls and results out of `message`. Other elements of the field stay.
+/// Takes these calls and results out of `message`. Other elements of the field stay.
 pub(super) fn take(message: &mut Fields<'_, '_>) -> Taken {
     let Some(list) = message.peek(FIELD) else { return Taken::default() };
     let text = |element: &Json<'_>, key: &str| Some(element.get(key)?.as_str()?.into_owned());
@@ -56,7 +56,7 @@ pub(super) fn take(message: &mut Fields<'_, '_>) -> Taken {
     Taken { before: call.into_iter().chain(answers).collect(), results }
 }
 
-/// The turn of a result.
+/// The turn that contains a result.
 pub(super) fn answer(output: CallOutput) -> Turn {
     Turn::of(Role::Tool, vec![Part::Result(output)])
 }

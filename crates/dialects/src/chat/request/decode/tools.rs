@@ -1,5 +1,5 @@
-//! `tools`, `tool_choice`, `parallel_tool_calls`, and their forms from before November 2023, `functions` and
-//! `function_call`.
+//! Decodes `tools`, `tool_choice`, `parallel_tool_calls`, and their forms from before November 2023,
+//! `functions` and `function_call`.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: HashSet<String>,
-    /// Those of unknown types.
+    /// The tools of unknown types.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
@@ -25,8 +25,9 @@ pub(super) struct Toolbox {
 
 /// Takes all fields about tools out of the request.
 ///
-/// Tools of an unknown type (such as an upstream's own search) have no name to be called by. They are kept in
-/// `rest` under `tools`, as are choices that only repeat the default, for an upstream of this dialect.
+/// Tools of an unknown type (such as an upstream's own search) have no name by which they could be called.
+/// For an upstream of this dialect, they are kept in `rest` under `tools`, as are choices that only repeat
+/// the default.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut custom, mut server, mut unknown) =
         (Vec::new(), HashSet::new(), Vec::new(), Vec::new());
@@ -66,7 +67,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 enum Declared {
     Function(Tool),
     Custom(Tool),
-    /// Of an unknown type.
+    /// A tool of an unknown type.
     Unknown(ServerTool),
 }
 
@@ -85,7 +86,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// A tool whose input is plain text, as a function with one argument for it.
+/// A tool whose input is plain text, as a function with one argument for the input.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let parameters = input_schema(body.any("format"));
     Ok(Tool { parameters, ..tool(body, declared)? })

@@ -15,19 +15,19 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// What writing a message depends on beside its turn.
+/// The context that a message depends on in addition to its turn.
 pub(super) struct Context<'a> {
     options: &'a Options,
     /// The past calls, if results need the names of their tools.
     calls: Option<CallsById<'a>>,
-    /// Past calls need a reasoning beside them.
+    /// Past calls must come with a reasoning.
     needs_reasoning: bool,
-    /// The place from which on the first call of a turn needs a signature.
+    /// The place of the turn from which on the first call of a turn needs a signature.
     signed_from: Option<usize>,
 }
 
 impl<'a> Context<'a> {
-    /// For the turns of a request to `model` whose other fields are `rest`.
+    /// The context of the turns of a request to `model` whose other fields are `rest`.
     pub(super) fn new(
         turns: &'a [Turn],
         rest: &Map<String, Value>,
@@ -45,7 +45,7 @@ impl<'a> Context<'a> {
         Self { options, calls, needs_reasoning, signed_from }
     }
 
-    /// The hints for caches in a turn of a client of Messages, if the upstream takes them.
+    /// The cache hints in a turn from a client of Messages, if the upstream accepts them.
     fn hints<'t>(&self, turn: &'t Turn) -> CacheHints<'t> {
         match self.options.takes_cache_hints() {
             true => CacheHints::of(turn, Dialect::Messages.name()),
@@ -59,7 +59,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The place from which on the upstream checks the signatures of calls.
+/// The place of the turn from which on the upstream checks the signatures of calls.
 fn signed_from(turns: &[Turn]) -> usize {
     let is_spoken = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
     let (places, spoken): (Vec<_>, Vec<_>) =
@@ -67,7 +67,7 @@ fn signed_from(turns: &[Turn]) -> usize {
     places.get(begin_of_turn(&spoken)).copied().unwrap_or_default()
 }
 
-/// The messages of a turn: one, or one for each result and one for the rest of it.
+/// Writes the messages of a turn: one, or one for each result and one for the rest of the turn.
 pub(super) fn put<'a>(
     body: &mut Encoder,
     (place, turn): (usize, &'a Turn),
@@ -95,7 +95,7 @@ pub(super) fn put<'a>(
     }
 }
 
-/// A result and its media; in the form from before November 2023 if it has no id.
+/// Writes a result and its media; in the form from before November 2023 if it has no id.
 fn result(
     body: &mut Encoder,
     (output, name): (&CallOutput, &str),
@@ -136,7 +136,7 @@ fn message(
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
-        // A result as text is a user message: servers reject a `tool` message without an id.
+        // A result in a text becomes a user message: servers reject a `tool` message without an id.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
@@ -215,8 +215,8 @@ fn element(body: &mut Encoder, part: &Part, originals: &mut Originals<'_>, hint:
     }
 }
 
-/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without it, and accepts an empty one.
-/// The client's own `reasoning_details` are among the other fields of its message.
+/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without it, and
+/// accepts an empty one. The client's own `reasoning_details` are among the other fields of its message.
 fn put_reasoning(
     body: &mut Encoder,
     (parts, rest): (&[Part], &Map<String, Value>),
@@ -330,8 +330,8 @@ fn call_element(
     body.value(&original);
 }
 
-/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may have got
-/// another id.
+/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may
+/// have a new id by now.
 fn original_call<'r>(call: &Call, originals: &mut Originals<'r>, options: &Options) -> Option<&'r Value> {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);

@@ -1,4 +1,4 @@
-//! The tools of a request, and the choice among them.
+//! Encodes the tools of a request, and the choice among them.
 
 use serde_json::{Map, Value};
 
@@ -17,8 +17,8 @@ pub(super) fn owns(key: &str) -> bool {
     matches!(key, "tools" | "tool_choice" | "function_call" | "parallel_tool_calls")
 }
 
-/// Writes tools and choice. A conversation without tools, or whose tools are taught in the prompt, has no
-/// choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the choice. A conversation that has no tools, or whose tools are taught in the
+/// prompt, has no choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -83,14 +83,15 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
     }
 }
 
-/// The schema that the upstream gets in place of one that it refuses.
+/// The schema that the upstream gets instead of one that it rejects.
 fn other_schema(schema: Json<'_>, options: &Options) -> Option<Value> {
     let is_strict = matches!(options.profile, Profile::OpenAi | Profile::Azure)
         || matches!(options.server, Server::OpenAi | Server::LmStudio);
     if is_strict { for_openai(schema) } else { None }
 }
 
-/// The declaration that the client wrote, with another schema if the upstream refuses that. No server takes one that is null.
+/// The client's declaration, with another schema if the upstream rejects the client's. No server accepts a
+/// null schema.
 fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     let schema = match &tool.parameters {
         Some(parameters) => other_schema(parameters.view(), options)?,
@@ -106,7 +107,7 @@ fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     Some(mended)
 }
 
-/// The choice under `key`. `written` is what the client wrote there, if that only repeats the default.
+/// Writes the choice under `key`. `written` is the client's value there, if it only repeats the default.
 fn choice(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -136,7 +137,7 @@ fn choice(
     }
 }
 
-/// A reference to a declared tool, in the form of its type.
+/// Writes a reference to a declared tool, in the form of its type.
 fn reference(body: &mut Encoder, conversation: &Conversation, name: &str, options: &Options) {
     let is_custom = options.keep_custom_tools && conversation.is_custom(name);
     let kind = if is_custom { "custom" } else { "function" };
