@@ -18,10 +18,10 @@ pub(super) struct JsonArray {
 enum Place {
     /// The opening bracket has not arrived.
     Before,
-    /// Between elements. Commas are not checked: a server that forgets one loses nothing.
+    /// Between elements. Commas are not checked: a missing comma costs nothing.
     Between,
     Inside,
-    /// The closing bracket has arrived. What follows is ignored.
+    /// The closing bracket has arrived. Further input is ignored.
     Closed,
 }
 
@@ -39,8 +39,8 @@ impl Default for JsonArray {
 }
 
 impl JsonArray {
-    /// Reads the next bytes, and passes each element that they complete to `on`, until it breaks. An element may have `limit`
-    /// bytes.
+    /// Reads the next bytes, and passes each element that they complete to `on`, until it breaks. An element
+    /// may have up to `limit` bytes.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -93,7 +93,7 @@ impl JsonArray {
         self.place == Place::Inside
     }
 
-    /// The element ends with `piece`.
+    /// Completes the element with `piece`.
     fn complete(&mut self, piece: &[u8], on: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         if self.partial.is_empty() {
             return on(piece);
@@ -109,7 +109,7 @@ impl JsonArray {
 mod tests {
     use super::*;
 
-    /// The elements of a text that arrives in pieces of `size`, and how it ended.
+    /// The elements of a text that arrives in pieces of `size`, and the result of reading it.
     fn elements(text: &str, size: usize, limit: usize) -> (Vec<String>, Result<bool, ElementError>) {
         let mut array = JsonArray::default();
         let mut found = Vec::new();

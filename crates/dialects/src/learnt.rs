@@ -1,14 +1,15 @@
 //! [`Learnt`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
 
-/// What a reader has learnt from the last frame that was worth it: how such frames are recognised, and what they mean (`P`).
+/// The template of the last frame that was worth learning: how such frames are recognised, and their meaning
+/// (`P`).
 #[derive(Debug)]
 pub(super) struct Learnt<P> {
     plain: Option<P>,
-    /// Templates learnt since one last matched a frame.
+    /// Number of templates learnt since a template last matched a frame.
     unused: u32,
 }
 
-/// The number of unused templates after which learning stops: each costs copies of a frame.
+/// Number of unused templates after which learning stops, because each costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl<P> Default for Learnt<P> {
@@ -18,7 +19,8 @@ impl<P> Default for Learnt<P> {
 }
 
 impl<P> Learnt<P> {
-    /// What `recognise` finds in a frame, with what such a frame means. `None`: nothing is known, or the frame is another.
+    /// The result of `recognise` for a frame, with the meaning of such a frame. `None` if nothing is known,
+    /// or the frame is different.
     pub(super) fn find<'f>(
         &mut self,
         recognise: impl FnOnce(&P) -> Option<&'f str>,
@@ -34,13 +36,13 @@ impl<P> Learnt<P> {
         self.unused <= FUTILE
     }
 
-    /// Takes the template of the frame that was just read. `None`: it has none.
+    /// Takes the template of the frame that was just read. `None` if it has no template.
     pub(super) fn learn(&mut self, plain: Option<P>) {
         self.unused += 1;
         self.plain = plain;
     }
 
-    /// Such frames may mean something else from now on.
+    /// Drops the template, because such frames may have another meaning from now on.
     pub(super) fn forget(&mut self) {
         self.plain = None;
     }

@@ -1,10 +1,10 @@
 //! The HTTP APIs, one folder each.
 //!
 //! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
-//! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a response.
-//! The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. Other crates hold a
-//! [`ClientDialect`], which a request's route gives, and an [`UpstreamDialect`], which the configuration gives, and do not
-//! import a dialect's module. No dialect imports another; what they share is next to them.
+//! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a
+//! response. The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The
+//! rest of the program holds a [`ClientDialect`], which a request's route determines, and an
+//! [`UpstreamDialect`], which the configuration determines, and never asks which dialect it is.
 //!
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`crates/gateway/src/routes.rs`).
@@ -159,7 +159,7 @@ impl UpstreamDialect {
     /// Completes its settings, see [`UpstreamSide::prepare`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`UpstreamSide::prepare`].
     pub fn prepare(
         &mut self,
         read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
@@ -168,26 +168,27 @@ impl UpstreamDialect {
         self.side_mut().prepare(read, now)
     }
 
-    /// Sets the defaults that are known of the server at `host`, see [`UpstreamSide::adapt_to_host`].
+    /// Sets the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
     }
 
-    /// The same with the server that the answer `body` to `probe` shows, and the server's name. `None`: it does not show one.
+    /// The same side adapted to the server that the response `body` to `probe` identifies, and the server's
+    /// name. `None` if it does not identify one.
     pub fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
         let mut identified = self.clone();
         let name = identified.side_mut().identify(probe, body)?;
         Some((identified, name))
     }
 
-    /// The same, for a server of which this was seen.
+    /// The same side, for a server that was observed to behave in this way.
     #[must_use]
     pub fn observing(mut self, observed: Observed) -> Self {
         self.side_mut().observe(observed);
         self
     }
 
-    /// The same, for a server whose deltas repeat all of the text before them if `cumulative` says so.
+    /// The same side, for a server whose deltas repeat all earlier text if `cumulative` is set.
     #[must_use]
     pub fn with_cumulative(mut self, cumulative: bool) -> Self {
         self.side_mut().set_cumulative(cumulative);
@@ -196,7 +197,7 @@ impl UpstreamDialect {
 }
 
 impl Reader {
-    /// The field in which reasoning came, in the dialect that has several.
+    /// The field in which reasoning arrived, in the dialect that has several such fields.
     pub fn reasoning_field(&self) -> Option<ReasoningField> {
         match self {
             Self::Chat(reader) => reader.reasoning_field(),
@@ -204,8 +205,8 @@ impl Reader {
         }
     }
 
-    /// The key of the request, with which the response is encrypted, if there is one. Call it before the first bytes.
-    pub fn decrypt(&mut self, key: Option<RequestKey>) {
+    /// Sets the key of the request, with which the response is encrypted. Call it before the first bytes.
+    pub fn decrypt(&mut self, key: RequestKey) {
         if let Self::Lumo(reader) = self {
             reader.decrypt(key);
         }

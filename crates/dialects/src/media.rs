@@ -1,4 +1,4 @@
-//! Images and files as dialects carry them: `data:` URLs, and base64 with or without a type.
+//! Images and files in the forms of the dialects: `data:` URLs, and base64 with or without a type.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
     Some((mime.split(';').next().unwrap_or(mime), data))
 }
 
-/// A type in the form in which all APIs know it: in lower case, without parameters, and `image/jpeg` for what some call `image/jpg`.
+/// A type in the form that all APIs know: in lower case, without parameters, and `image/jpeg` instead of the
+/// variant `image/jpg`.
 pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     let plain = mime.split(';').next().unwrap_or(mime).trim();
     let is = |name: &str| plain.eq_ignore_ascii_case(name);
@@ -25,7 +26,7 @@ pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text in base64, of either alphabet. `None`: it is no base64, or no text.
+/// The text in base64, of either alphabet. `None` if `data` is not base64, or not a text.
 pub(super) fn decoded_text(data: &str) -> Option<String> {
     let digits = data.trim_ascii().trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace());
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
@@ -49,7 +50,8 @@ pub(super) fn decoded_text(data: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a URL names something that no server can load: a file of the client's machine, or data without base64.
+/// Whether a URL names something that a server cannot load: a file on the client's machine, or data without
+/// base64.
 pub(super) fn is_local(url: &str) -> bool {
     let scheme = url.split(':').next().unwrap_or_default();
     scheme.eq_ignore_ascii_case("file") || (scheme.eq_ignore_ascii_case("data") && data_url(url).is_none())

@@ -1,4 +1,4 @@
-//! What a part of a request says, whatever API it is of.
+//! Reads the contents of a request's part, whichever API the part belongs to.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     media::{data_url, decoded_text, mime_of_base64, mime_of_name, mime_of_url, plain_mime},
 };
 
-/// What a part says, or one thing of several.
+/// The contents of a part, or one of several.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
     Text(String),
@@ -27,7 +27,7 @@ pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key)?.as_str()
 }
 
-/// Adds what a part says. `false`: its form is not known, and nothing is added.
+/// Adds the contents of a part. Returns `false`, and adds nothing, if its form is not known.
 pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     if let Some(text) = value.as_str() {
         out.push(Piece::Text(text.to_owned()));
@@ -39,11 +39,11 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
         "refusal" => text(value, "refusal").map(|text| Piece::Text(text.to_owned())),
         "thinking" | "reasoning" => Some(Piece::Reasoning(texts(value.get(kind)))),
         "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded(name))),
-        // What they do is done with the declared tools.
+        // Their effect is applied to the declared tools.
         "tool_addition" | "tool_removal" => return true,
         "compaction" => match value.get("content") {
             Some(Value::String(summary)) => Some(Piece::Text(summary.clone())),
-            // One that failed.
+            // A result that failed.
             Some(Value::Null) if value.get("encrypted_content").is_none() => return true,
             _ => None,
         },
@@ -69,7 +69,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     is_known
 }
 
-/// Adds what content says: a text, one part or several. What has no known form is shown as it is.
+/// Adds content: a text, one part or several. Content of unknown form is shown unchanged.
 pub(super) fn read_all(content: &Value, out: &mut Vec<Piece>) {
     match content {
         Value::Null => {}
@@ -82,17 +82,17 @@ pub(super) fn read_all(content: &Value, out: &mut Vec<Piece>) {
     }
 }
 
-/// A part as JSON, without what only servers can read.
+/// A part as JSON, without the members that only servers can read.
 pub(super) fn shown(value: &Value) -> String {
     readable(value).to_string()
 }
 
-/// Whether a member is only for the server that wrote it.
+/// Whether a member is meant only for the server that wrote it.
 fn is_sealed(key: &str) -> bool {
     key.starts_with("encrypted_") || matches!(key, "signature" | "fingerprint")
 }
 
-/// `value` without what only servers can read.
+/// `value` without the members that only servers can read.
 pub(super) fn readable(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(readable).collect(),
@@ -104,7 +104,7 @@ pub(super) fn readable(value: &Value) -> Value {
     }
 }
 
-/// What a model is told of a tool that was loaded.
+/// The text with which a model is told about a tool that was loaded.
 pub(super) fn loaded(name: &str) -> String {
     format!("Loaded: {name}")
 }
@@ -129,7 +129,7 @@ fn texts(content: Option<&Value>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The title of a part, and where it is from.
+/// The title of a part, and its origin.
 fn heading(value: &Value) -> Option<String> {
     let title =
         ["title", "filename", "name"].into_iter().find_map(|key| text(value, key)).unwrap_or_default();
@@ -149,7 +149,7 @@ fn heading(value: &Value) -> Option<String> {
     }
 }
 
-/// Adds what `content` says, after the title of the part that it is in.
+/// Adds `content`, after the title of the part that contains it.
 fn titled(value: &Value, content: &Value, out: &mut Vec<Piece>) -> bool {
     let place = out.len();
     read_all(content, out);
@@ -162,7 +162,8 @@ fn titled(value: &Value, content: &Value, out: &mut Vec<Piece>) -> bool {
     true
 }
 
-/// An image, a recording or a file, by what its part says of it. `family`: what it is where no type says so.
+/// An image, a recording or a file, identified by the members of its part. `family`: its kind if no type is
+/// given.
 fn located(value: &Value, family: &'static str) -> Option<Piece> {
     let kind = kind_of(value);
     let inner = |key: &str| value.get(key).filter(|inner| inner.is_object());
@@ -202,7 +203,7 @@ fn located(value: &Value, family: &'static str) -> Option<Piece> {
     Some(Piece::File(File { name: name.to_owned(), mime, source }))
 }
 
-/// By its URL, which may hold the data, or by the data alone.
+/// A file given by its URL, which may contain the data, or by the data alone.
 fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Option<Piece> {
     if let Some((mime, data)) = data_url(url) {
         return Some(by_data(mime, data, (name, family), value));
@@ -225,7 +226,7 @@ fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Opt
     Some(Piece::File(File { name: name.to_owned(), mime, source: Source::Url(url.to_owned()) }))
 }
 
-/// By its base64. A type that is not given is that of the data or of the name.
+/// A file given by its base64. If no type is given, the data or the name determines it.
 fn by_data(mime: &str, data: &str, (name, family): (&str, &'static str), value: &Value) -> Piece {
     let known = Some(plain_mime(mime)).filter(|mime| !mime.is_empty());
     let guessed = || Some(mime_of_base64(data)).filter(|mime| !mime.is_empty());

@@ -4,10 +4,10 @@ use std::mem;
 
 use crate::conversation::{Part, Role, Turn};
 
-/// What becomes of a turn.
+/// The turns that a turn becomes.
 pub(super) struct Said<'t> {
     pub(super) turn: &'t Turn,
-    /// The number of turns before it.
+    /// Number of turns before it.
     pub(super) first: usize,
     pub(super) parts: Vec<Part>,
     /// Calls that the client runs, which come last.
@@ -30,13 +30,13 @@ impl Said<'_> {
         }
     }
 
-    /// Adds a turn of another author.
+    /// Adds a turn of a different author.
     pub(super) fn apart(&mut self, turn: Turn) {
         self.flush();
         self.turns.push(turn);
     }
 
-    /// Adds what a turn of the assistant cannot hold, as the user's.
+    /// Adds parts that a turn of the assistant cannot contain, in a turn of the user.
     pub(super) fn aside(&mut self, parts: Vec<Part>) {
         if self.turn.role == Role::User {
             return self.parts.extend(parts);
@@ -51,7 +51,7 @@ impl Said<'_> {
     }
 }
 
-/// Adds the texts behind a result to it.
+/// Adds the texts after a result to the result.
 fn join_result(parts: &mut Vec<Part>) {
     let Some(Part::Result(_)) = parts.first() else { return };
     let (texts, mut others): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! [`Unfit`]: what cannot be sent to an upstream, and how a client is told.
+//! [`Unfit`]: a part that cannot be sent to an upstream, and how this is reported to the client.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// What cannot be sent to an upstream.
+/// A part that cannot be sent to an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unfit {
-    /// The part, as the client wrote it, or the URL of an image; null if it is no part.
+    /// The part, as the client wrote it, or the URL of an image; null if it is not a part.
     pub(super) value: Value,
-    /// Continues a sentence after the part's place.
+    /// The reason. It continues a sentence that begins with the part's place.
     pub(super) why: String,
-    /// The member of the request, if it is no part.
+    /// The member of the request, if it is not a part.
     pub(super) member: Option<&'static str>,
 }
 
@@ -64,7 +64,8 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     }
 }
 
-/// Members of a Messages request that say that a part of the conversation, or of what it works with, is on Anthropic's servers.
+/// Members of a Messages request which mean that a part of the conversation, or of the data it works with, is
+/// on Anthropic's servers.
 const ELSEWHERE: [(&str, &str); 3] = [
     (
         "thread",
@@ -77,7 +78,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Refuses a request of which a part is elsewhere: leaving that out would change what the model sees.
+/// Rejects a request if a part of it is elsewhere: leaving that part out would change what the model sees.
 pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
     let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
     let is_given = |key: &str| match rest.get(key) {
@@ -91,7 +92,7 @@ pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit>
     }
 }
 
-/// A part that is at fault; `why` continues a sentence after its place.
+/// The error for a part; `why` continues a sentence that begins with the part's place.
 pub(super) fn unfit(value: &Value, why: &str) -> Unfit {
     Unfit { value: value.clone(), why: why.to_owned(), member: None }
 }

@@ -1,7 +1,7 @@
 //! Google Gemini's `generateContent`, as an upstream (docs/protocols/gemini.md).
 //!
-//! Every frame of a stream is a whole response with the next parts. Calls come whole. Some parts carry a signature, which
-//! must come back with the next request at the place where it was.
+//! Every frame of a stream is a complete response with the next parts. Calls arrive complete. Some parts
+//! carry a signature, which must be sent back with the next request at the place where it was.
 
 mod reader;
 mod refusal;

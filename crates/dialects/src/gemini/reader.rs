@@ -1,7 +1,7 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! A stream is an event stream, or without `alt=sse` one JSON array; a response that is not streamed is one object.
-//! [`BodyReader`] finds the data; [`answer`] reads it; [`chunk`] is the view of one response.
+//! A stream is an event stream, or one JSON array without `alt=sse`; a response that is not streamed is one
+//! object. [`BodyReader`] finds the data; [`answer`] reads it; [`chunk`] is the view of one response.
 
 mod answer;
 mod chunk;
@@ -16,11 +16,11 @@ use answer::AnswerState;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one frame, of an element of an array, and of a response that is one JSON object.
+    /// Maximum bytes of one frame, of an element of an array, and of a response that is one JSON object.
     pub max_frame: usize,
-    /// A body that ends without a finish reason is complete.
+    /// Whether a body that ends without a finish reason counts as complete.
     pub tolerate_truncation: bool,
-    /// The upstream may search, so that its citations need places in the text.
+    /// Whether the upstream may search, so that citations need their places in the text.
     pub cites: bool,
 }
 

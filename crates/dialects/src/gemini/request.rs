@@ -28,7 +28,7 @@ const SAMPLING: [(&str, &str); 5] = [
     ("top_logprobs", "logprobs"),
 ];
 
-/// Fields that other places handle.
+/// Fields that are handled elsewhere.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -76,7 +76,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     }
 }
 
-/// The path of a request. A model's name may come with the path of its kind, as the API lists it.
+/// The path of a request. A model's name may include the path of its kind, as in the API's own list.
 fn path(model: &str, stream: bool) -> String {
     let (kind, name) = match model.split_once('/') {
         Some((kind @ (MODELS | "tunedModels"), name)) => (kind, name),
@@ -94,7 +94,7 @@ fn path(model: &str, stream: bool) -> String {
     path
 }
 
-/// Sampling, limits, the form of the response, and reasoning.
+/// Writes sampling, limits, the form of the response, and reasoning.
 fn generation_config(
     conversation: &Conversation,
     rest: &Map<String, Value>,
@@ -137,7 +137,7 @@ fn generation_config(
     config
 }
 
-/// The schema that the response has to fit; null for any JSON; `None` if it is free.
+/// The schema that the response must fit; null for any JSON; `None` if any text is allowed.
 ///
 /// # Errors
 /// The name of a field that cannot be expressed.
@@ -157,7 +157,7 @@ fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static 
     }
 }
 
-/// What an effort means, by the table of Google's own layer for OpenAI's API.
+/// The settings for an effort, by the table of Google's own layer for OpenAI's API.
 fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<String, Value>> {
     let effort = effort.to_ascii_lowercase();
     let (level, budget) = match effort.as_str() {
@@ -179,7 +179,7 @@ fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<S
     Some(config)
 }
 
-/// Names of the fields that the API has no place for.
+/// Names of the fields for which the API has no place.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -1,20 +1,20 @@
-//! [`reduced`]: a JSON Schema in the API's own form, which has a part of OpenAPI's.
+//! [`reduced`]: a JSON Schema in the API's own form, which covers a part of OpenAPI's.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-/// References and containers that are followed: schemas may refer to themselves.
+/// Maximum depth of references and containers that are followed, because schemas may refer to themselves.
 const MAX_DEPTH: usize = 24;
 
-/// Schemas that one schema may grow to: references are replaced by what they mean.
+/// Maximum number of schemas that one schema may grow to, because references are replaced by their targets.
 const MAX_VALUES: usize = 10_000;
 
-/// What the schemas of a request may grow to, about in bytes, beyond what they had without references. Behind further
-/// references, any value is allowed.
+/// Approximate maximum of bytes by which the schemas of a request may grow when references are replaced.
+/// Beyond it, a reference allows any value.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
-/// Members whose values are kept as they are.
+/// Members whose values are kept unchanged.
 const KEPT: [&str; 11] = [
     "description",
     "title",
@@ -29,23 +29,23 @@ const KEPT: [&str; 11] = [
     "default",
 ];
 
-/// Formats of the API.
+/// Formats that the API knows.
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
-/// `schema` in the API's form. What that cannot express is left out, so it accepts more. `follows` is what is left of
-/// [`MAX_FOLLOWED`].
+/// `schema` in the API's form. Keywords that this form cannot express are left out, so it accepts more.
+/// `follows` is the rest of [`MAX_FOLLOWED`].
 pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
     Reduction { root: schema, left: MAX_VALUES, follows, references: 0 }.schema(schema, 0)
 }
 
 struct Reduction<'s, 'f> {
-    /// What references refer to.
+    /// The schema within which references are resolved.
     root: &'s Value,
     /// Schemas that may still be written.
     left: usize,
-    /// What may still be written behind references.
+    /// Bytes that may still be written for the targets of references.
     follows: &'f mut usize,
-    /// References that are being followed.
+    /// Number of references that are being followed.
     references: usize,
 }
 
@@ -89,18 +89,18 @@ impl<'s> Reduction<'s, '_> {
         self.all(members, depth, &mut reduced);
         self.choices(members, depth, &mut reduced);
         if matches!(members.get("type"), Some(Value::String(kind)) if kind == "array") {
-            // An array without items is refused.
+            // An array without items is rejected.
             reduced.entry("items").or_insert_with(|| json!({"type": "string"}));
         }
         with_lone_choices(reduced).into()
     }
 
-    /// `#/$defs/name`, or any other place in the schema itself.
+    /// The target of `#/$defs/name`, or of any other place in the schema itself.
     fn referred(&self, name: &str) -> Option<&'s Value> {
         self.root.pointer(name.strip_prefix('#')?)
     }
 
-    /// `enum` and `const`: only texts can be listed.
+    /// Reduces `enum` and `const`: only texts can be listed.
     fn values(&self, members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
         let single = members.get("const").map(std::slice::from_ref);
         let listed = members.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -109,7 +109,7 @@ impl<'s> Reduction<'s, '_> {
             && values.iter().all(Value::is_string)
         {
             reduced.insert("type".to_owned(), "string".into());
-            // The empty text is refused.
+            // An empty text is rejected.
             let values: Vec<Value> = values.iter().filter(|value| *value != "").cloned().collect();
             if !values.is_empty() {
                 reduced.insert("enum".to_owned(), values.into());
@@ -130,7 +130,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// `allOf`: what all of them say.
+    /// Reduces `allOf`: the keywords of all its schemas apply.
     fn all(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             if let Value::Object(part) = self.schema(part, depth + 1) {
@@ -139,7 +139,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// `anyOf` and `oneOf`. A choice that is only `null` makes the value nullable.
+    /// Reduces `anyOf` and `oneOf`. A choice that is only `null` makes the value nullable.
     fn choices(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         let choices = members.get("anyOf").or_else(|| members.get("oneOf")).and_then(Value::as_array);
         let Some(choices) = choices else { return };
@@ -162,7 +162,7 @@ impl<'s> Reduction<'s, '_> {
     }
 }
 
-/// Adds what `part` says beside `reduced`. Properties and what is required are joined.
+/// Adds the keywords of `part` to `reduced`. Properties and required names are joined.
 fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     for (key, value) in part {
         match (reduced.get_mut(&key), value) {
@@ -182,15 +182,15 @@ fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// The same with nothing beside `anyOf`: the API refuses anything else there. An object has the properties of all its choices, and
-/// other choices say what stood beside them.
+/// The same schema with `anyOf` as its only keyword, since the API rejects anything next to it. An object
+/// takes over the properties of all its choices; other choices take over the keywords that were next to them.
 fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     if reduced.len() < 2 {
         return reduced;
     }
     let Some(Value::Array(choices)) = reduced.remove("anyOf") else { return reduced };
     let choices = choices.into_iter().filter_map(|choice| match choice {
-        // It says only what the API has no words for.
+        // This choice says only what the API cannot express.
         Value::Object(choice) if choice.is_empty() => None,
         Value::Object(choice) => Some(choice),
         _ => None,
@@ -202,7 +202,7 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
         }
         return reduced;
     }
-    // Only the first choice gets what is long, so that many choices do not multiply it.
+    // Only the first choice gets long keywords, so that many choices do not multiply them.
     let is_short = |value: &Value| {
         value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object()
     };
@@ -219,7 +219,7 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     Map::from_iter([("anyOf".to_owned(), choices.into())])
 }
 
-/// About how many bytes are written and looked at for a schema itself, without the schemas in it.
+/// Approximate number of bytes that are written and visited for a schema itself, without the schemas in it.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -234,7 +234,7 @@ fn cost(members: &Map<String, Value>) -> usize {
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// `type`: one word. Several become one with `nullable`, or a choice.
+/// Reduces `type` to one word. Several types become one with `nullable`, or a choice.
 fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
     let words: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(reduced(&endless, &mut { MAX_FOLLOWED }), json!({}));
     }
 
-    /// A schema costs a client a few bytes for each time that it is referred to.
+    /// A client pays only a few bytes for each reference to a schema.
     #[test]
     fn references_to_a_large_schema_are_followed_up_to_a_limit() {
         let large = json!({"type": "string", "description": "d".repeat(1000)});

@@ -10,23 +10,23 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How one upstream is asked.
+/// How requests to one upstream are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// The upstream's own tools that are enabled, by their names in the API: `googleSearch`, `urlContext`, …
     pub native_tools: Vec<String>,
     /// How schemas are sent.
     pub schemas: Schemas,
-    /// How the effort that a client asks for is sent.
+    /// How the reasoning effort that a client asks for is sent.
     pub thinking: Thinking,
-    /// Where reasoning is asked for, its summary is requested.
+    /// Whether a summary of the reasoning is requested where reasoning is.
     pub include_thoughts: bool,
 }
 
 /// How the schemas of tools and of responses are sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Schemas {
-    /// As they are, as JSON Schema.
+    /// Unchanged, as JSON Schema.
     #[default]
     JsonSchema,
     /// Reduced to the API's own `Schema`, for servers without the newer fields.
@@ -48,7 +48,7 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// The same for a model, which decides `Auto`.
+    /// The setting for a model, which decides `Auto`.
     pub(super) fn for_model(self, model: &str) -> Self {
         let has_budget = ["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name));
         match self {
@@ -122,7 +122,7 @@ impl UpstreamSide for Options {
         request::MODELS
     }
 
-    /// The API has one form for all files, which is that of images, too.
+    /// The API has one form for all files, including images.
     fn file_part(&self, file: &File) -> Option<Part> {
         let url = match &file.source {
             Source::Data(_) => file.data_url()?,
@@ -144,7 +144,7 @@ impl UpstreamSide for Options {
         KeyHeader::Named("x-goog-api-key")
     }
 
-    /// One page has all models, see docs/protocols/gemini.md#models.
+    /// One page contains all models, see docs/protocols/gemini.md#models.
     fn models_path(&self) -> Option<&'static str> {
         Some("models?pageSize=1000")
     }

@@ -1,4 +1,4 @@
-//! [`AccountSettings`]: which Proton account requests are sent with.
+//! [`AccountSettings`]: the Proton account with which requests are sent.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 use super::session::{Form, Session, is_usable};
 use crate::settings::{Field, Key, OneOf, Settings};
 
-/// Proton's own API, and where sessions in the form of tokens are refreshed (docs/protocols/lumo.md#refresh).
+/// The host of Proton's own API, where sessions in the form of tokens are refreshed
+/// (docs/protocols/lumo.md#refresh).
 const HOST: &str = "lumo.proton.me";
 const ACCOUNT_URL: &str = "https://account.proton.me/api";
 
-/// Whose credentials requests are sent with.
+/// Whose credentials are sent with requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Credentials {
     /// Those of the configuration: an account, or the upstream's `api_key`.
@@ -33,11 +34,11 @@ pub struct AccountSettings {
     pub uid: Option<String>,
     /// The token that requests carry.
     pub access_token: Option<SecretString>,
-    /// The token for the next access token. It can be used once.
+    /// The token that is exchanged for the next access token; single use.
     pub refresh_token: Option<SecretString>,
-    /// How the session was begun.
+    /// How the session was started.
     pub form: Form,
-    /// What requests call the client.
+    /// The name of the client in requests.
     pub app_version: String,
     /// Where tokens are refreshed and revoked, if not below the upstream's base URL.
     pub account_url: Option<Uri>,
@@ -131,7 +132,7 @@ impl AccountSettings {
         );
     }
 
-    /// Sets what is known of the server at `host`.
+    /// Sets the known facts about the server at `host`.
     pub(super) fn adapt_to_host(&mut self, host: &str) {
         if host == HOST {
             self.account_url = Some(Uri::from_static(ACCOUNT_URL));
@@ -161,7 +162,8 @@ impl AccountSettings {
         self.access_token.iter().chain(&self.refresh_token)
     }
 
-    /// What is wrong with the settings as a whole; `has_key`: the upstream has an `api_key`, too.
+    /// The problem with the combination of settings, if there is one; `has_key`: the upstream also has an
+    /// `api_key`.
     pub fn problem(&self, has_key: bool) -> Option<&'static str> {
         let is_own = self.credentials == Credentials::Own;
         let has_tokens = self.uid.is_some() || self.refresh_token.is_some() || self.has_session();

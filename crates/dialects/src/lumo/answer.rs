@@ -1,8 +1,9 @@
 //! [`AnswerState`]: the state of a response, for frames of both versions.
 //!
-//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be cut between
-//! two pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that are still
-//! changing. Everything goes out as soon as it is certain; [`AnswerState::finish`] releases the rest.
+//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be split
+//! between two pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that
+//! are still changing. Everything is sent as soon as it is certain; [`AnswerState::finish`] releases the
+//! rest.
 
 use std::borrow::Cow;
 
@@ -31,7 +32,7 @@ pub(super) const MAX_PARTS: usize = 5;
 /// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Only keep-alive frames.
+    /// Only keep-alive frames have arrived.
     Waiting,
     Open,
     /// The finish reason is known; usage may follow.
@@ -78,22 +79,22 @@ impl AnswerState {
         }
     }
 
-    /// Something has been emitted, at least the head of the response.
+    /// Whether something has been emitted, at least the head of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.stage > Stage::Waiting
     }
 
-    /// The response has content.
+    /// Whether the response has content.
     pub(super) fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// The finish reason is known.
+    /// Whether the finish reason is known.
     pub(super) fn is_finished(&self) -> bool {
         self.stage >= Stage::Finished
     }
 
-    /// The end mark has been read.
+    /// Whether the end mark has been read.
     pub(super) fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
@@ -103,12 +104,12 @@ impl AnswerState {
         self.requested
     }
 
-    /// Counts something that is left out.
+    /// Counts a part that is left out.
     pub(super) fn skip(&mut self, why: Skip) {
         self.skipped.add(why);
     }
 
-    /// What was left out so far.
+    /// The parts that were left out so far.
     pub(super) fn skipped(&self) -> Skipped {
         let mut skipped = self.skipped.clone();
         skipped.add_all(self.calls.skipped());
@@ -125,7 +126,7 @@ impl AnswerState {
         self.server_calls.expect(limits);
     }
 
-    /// The head of the response; only the first one counts.
+    /// Emits the head of the response; only the first one counts.
     pub(super) fn start(&mut self, start: Start<'_>, out: &mut impl Sink) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
@@ -133,7 +134,7 @@ impl AnswerState {
         }
     }
 
-    /// Whether content may still come. Content after the finish reason is too late, and is counted.
+    /// Whether content is still allowed. Content after the finish reason is too late, and is counted.
     fn opens(&mut self, out: &mut impl Sink) -> bool {
         if self.is_finished() {
             self.skip(Skip::LateContent);
@@ -144,9 +145,9 @@ impl AnswerState {
         true
     }
 
-    /// A piece of content for `target`: the body of a JSON string.
+    /// Reads a piece of content for `target`: the body of a JSON string.
     ///
-    /// A tool payload is larger than allowed.
+    /// # Errors
     /// A tool payload is larger than allowed.
     pub(super) fn content(&mut self, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if target == Target::Unknown && !body.is_empty() {
@@ -168,11 +169,11 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Content for `target` that is not a string: on the tool channels its JSON, otherwise the texts in it,
-    /// which may be nested `depth` containers deep.
+    /// Reads content for `target` that is not a string: on the tool channels its JSON, otherwise the texts in
+    /// it, which may be nested `depth` containers deep.
     ///
     /// # Errors
-    /// It is encrypted, or a tool payload is larger than allowed.
+    /// The content is encrypted, or a tool payload is larger than allowed.
     pub(super) fn parts(
         &mut self,
         target: Target,
@@ -208,7 +209,7 @@ impl AnswerState {
         }
     }
 
-    /// An object in place of a text: `{"type":"text","text":…}` and similar forms.
+    /// Reads an object instead of a text: `{"type":"text","text":…}` and similar forms.
     fn part(
         &mut self,
         target: Target,
@@ -241,7 +242,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// An image in a `data:` URL; for any other image only the URL is known.
+    /// Reads an image in a `data:` URL; for any other image only the URL is known.
     fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
         let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match found {
@@ -252,7 +253,7 @@ impl AnswerState {
         }
     }
 
-    /// Calls of server tools as JSON: one, or a list.
+    /// Reads calls of server tools as JSON: one call, or a list.
     fn call_values(&mut self, calls: Json<'_>, is_sealed: bool, out: &mut impl Sink) -> Result<(), Failure> {
         self.end_segments(out);
         if calls.kind() == JsonKind::Array {
@@ -261,14 +262,14 @@ impl AnswerState {
         self.server_call(calls, is_sealed, out)
     }
 
-    /// A new segment begins: the one before has ended, unless its JSON is incomplete.
+    /// Begins a new segment: the previous one has ended, unless its JSON is incomplete.
     pub(super) fn segment(&mut self, out: &mut impl Sink) {
         if self.result_texts.is_prose() {
             self.end_segments(out);
         }
     }
 
-    /// A delta of calls of the client's tools, in today's form.
+    /// Reads a delta of calls of the client's tools, in the current form.
     ///
     /// # Errors
     /// A call is larger than allowed, or there are too many.
@@ -276,10 +277,10 @@ impl AnswerState {
         if self.opens(out) { self.calls.delta(tool_calls, out) } else { Ok(()) }
     }
 
-    /// The same in the form from before November 2023.
+    /// Reads a delta in the form from before November 2023.
     ///
     /// # Errors
-    /// As [`AnswerState::call_deltas`].
+    /// Those of [`AnswerState::call_deltas`].
     pub(super) fn legacy_call(
         &mut self,
         function_call: Json<'_>,
@@ -288,10 +289,10 @@ impl AnswerState {
         if self.opens(out) { self.calls.legacy(function_call, out) } else { Ok(()) }
     }
 
-    /// One announcement of a server tool's call.
+    /// Reads one announcement of a server tool's call.
     ///
     /// # Errors
-    /// Its arguments are encrypted, or a limit is passed.
+    /// The arguments are encrypted, or a limit is exceeded.
     pub(super) fn server_call(
         &mut self,
         call: Json<'_>,
@@ -305,14 +306,14 @@ impl AnswerState {
         Ok(())
     }
 
-    /// A server tool's result.
+    /// Reads a server tool's result.
     pub(super) fn server_result(&mut self, id: &str, content: &str, out: &mut impl Sink) {
         if self.opens(out) {
             self.server_calls.result(id, content, &mut self.calls, out);
         }
     }
 
-    /// An image, or the last state of one.
+    /// Emits an image, or the final state of one.
     pub(super) fn media(&mut self, media: Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.forget(&media.id);
@@ -320,20 +321,20 @@ impl AnswerState {
         }
     }
 
-    /// A state of an image that may change.
+    /// Keeps a state of an image that may change.
     pub(super) fn unfinished_image(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.keep(media, out);
         }
     }
 
-    /// Token counts: also after the finish reason.
+    /// Reads token counts, which may also arrive after the finish reason.
     pub(super) fn usage(&mut self, usage: Json<'_>, out: &mut impl Sink) {
         self.start(Start::default(), out);
         out.event(Event::Usage(usage_of(usage)));
     }
 
-    /// Why the response ended; only the first reason counts.
+    /// Sets the finish reason; only the first one counts.
     pub(super) fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let ending = if matches!(finish, Finish::Stop | Finish::Calls) { Ending::Well } else { Ending::Cut };
         self.finish_by(finish, ending, out);
@@ -351,7 +352,7 @@ impl AnswerState {
         out.event(Event::Finish(finish));
     }
 
-    /// The end mark. Without a finish reason before it, a response with content is complete.
+    /// Handles the end mark. Without a finish reason before it, a response with content is complete.
     ///
     /// # Errors
     /// [`Kind::Truncated`]: there was neither a finish reason nor content.
@@ -365,11 +366,11 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The body has ended without an end mark, which is accepted as complete. What is unfinished is still
+    /// Ends a body without an end mark, which is accepted as complete. Unfinished content still counts as
     /// truncated.
     ///
     /// # Errors
-    /// As [`AnswerState::end`].
+    /// Those of [`AnswerState::end`].
     pub(super) fn end_tolerated(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.has_content {
             self.finish_by(Finish::Stop, Ending::Cut, out);
@@ -377,7 +378,7 @@ impl AnswerState {
         self.end(out)
     }
 
-    /// The response has failed: nothing more will come. What is not complete is dropped.
+    /// Fails the response: nothing more will come. Incomplete content is dropped.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
             self.release(Ending::Cut, out);
@@ -452,10 +453,10 @@ impl AnswerState {
         );
     }
 
-    /// Releases everything held back: halves of characters, and calls. A second call does nothing.
+    /// Releases everything that is held back: halves of characters, and calls. A second call does nothing.
     ///
-    /// Half of a surrogate pair is an invalid character if the model had finished; if it was interrupted, it
-    /// is an incomplete one.
+    /// Half of a surrogate pair is an invalid character if the model finished; if the model was interrupted,
+    /// it is an incomplete one.
     fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
         let (thought, said) = (self.reasoning.finish(), self.text.finish());
@@ -471,7 +472,7 @@ impl AnswerState {
     }
 }
 
-/// The payloads of v1's tool channels have ended.
+/// Ends the payloads of v1's tool channels.
 fn end_segments(
     call_texts: &mut Values,
     result_texts: &mut Values,

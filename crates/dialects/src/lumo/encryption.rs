@@ -1,4 +1,5 @@
-//! [`Encryption`]: whether requests are encrypted, and for whom (docs/protocols/lumo.md#encryption).
+//! [`Encryption`]: whether requests are encrypted, and for which recipient
+//! (docs/protocols/lumo.md#encryption).
 
 use std::{
     io,
@@ -13,17 +14,19 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// How long before the key's end there is a warning, in seconds: 90 days.
-pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
+/// Time before the key's expiry at which warnings start, in seconds: 90 days.
+#[cfg(feature = "lumo-u2l")]
+const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// The encryption of requests and their responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
-    /// Requests are encrypted.
+    /// Whether requests are encrypted.
     pub is_on: bool,
-    /// The certificate of the server, in place of Lumo's.
+    /// The certificate of the server, instead of Lumo's.
     pub key_file: Option<PathBuf>,
-    /// Who can decrypt requests.
+    /// The recipient that can decrypt requests.
+    #[cfg(feature = "lumo-u2l")]
     pub recipient: Option<Arc<Recipient>>,
 }
 
@@ -46,10 +49,11 @@ impl Encryption {
         );
     }
 
-    /// Reads the server's key with `read`. Gives a warning if it expires soon after `now`, in seconds of Unix time.
+    /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
+    /// Unix time.
     ///
     /// # Errors
-    /// There is no such key, or no encryption in this program.
+    /// There is no such key, or this program was built without encryption.
     pub(super) fn prepare(
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<String>,
@@ -75,7 +79,8 @@ impl Encryption {
     /// Encrypts a request, if requests are encrypted.
     ///
     /// # Errors
-    /// It cannot be encrypted. It is never sent as plain text instead.
+    /// The request cannot be encrypted. It is never sent as plain text instead.
+    #[cfg_attr(not(feature = "lumo-u2l"), expect(unused_variables, reason = "as with the feature"))]
     pub(super) fn encrypt(
         &self,
         request: UpstreamRequest,

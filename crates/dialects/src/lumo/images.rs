@@ -1,14 +1,14 @@
-//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of
-//! one counts.
+//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of an
+//! image counts.
 
 use crate::event::{Event, Media, Sink};
 
 /// Images whose final state has not arrived.
 #[derive(Debug)]
 pub(super) struct Images {
-    /// The last state of each.
+    /// The last state of each image.
     unfinished: Vec<Media<'static>>,
-    /// Bytes that may be kept.
+    /// Maximum bytes that may be kept.
     max_kept: usize,
 }
 
@@ -18,8 +18,8 @@ impl Images {
         Self { unfinished: Vec::new(), max_kept }
     }
 
-    /// Keeps a state in place of the one before it. If that exceeds the limit, the oldest image is released
-    /// as it is.
+    /// Keeps a state instead of the previous one. If that exceeds the limit, the oldest image is released
+    /// unchanged.
     pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         self.forget(&media.id);
         let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };
@@ -29,12 +29,12 @@ impl Images {
         }
     }
 
-    /// The image with this id has arrived in its final state.
+    /// Drops the image with this id, because its final state has arrived.
     pub(super) fn forget(&mut self, id: &str) {
         self.unfinished.retain(|media| media.id != id);
     }
 
-    /// No final states will come: releases the last ones.
+    /// Releases the last states, because no final ones will come.
     pub(super) fn flush(&mut self, out: &mut impl Sink) {
         self.unfinished.drain(..).for_each(|media| out.event(Event::Media(media)));
     }

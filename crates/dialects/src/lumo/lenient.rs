@@ -1,4 +1,4 @@
-//! Bytes around and inside JSON that are not valid there: byte order marks, and control characters.
+//! Handles bytes around and inside JSON that are not valid there: byte order marks, and control characters.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -13,9 +13,9 @@ pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// The frame in `text`, which is not valid JSON: without byte order marks before it, control characters in
-/// strings escaped, and others replaced by white space. A string cannot contain a line end, so a line begins
-/// outside of one.
+/// The frame in `text`, which is not valid JSON. Byte order marks before it are removed, control characters
+/// in strings are escaped, and other control characters become white space. A string cannot contain a line
+/// end, so a line begins outside of a string.
 pub(super) fn mended(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches(['\u{feff}', '\0']);
     if !text.bytes().any(|byte| byte.is_ascii_control()) {

@@ -5,16 +5,16 @@ use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 /// Whether a text is a JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// It is one.
+    /// A JSON object.
     Whole,
-    /// It may become one.
+    /// A prefix of one.
     Open,
-    /// It is something else.
+    /// Anything else.
     Foreign,
 }
 
 impl Extent {
-    /// The extent of `text`, with white space around it or not.
+    /// The extent of `text`, ignoring white space around it.
     pub(super) fn of(text: &str) -> Self {
         match Json::parse(text) {
             Ok(json) if json.kind() == Kind::Object => Self::Whole,
@@ -32,11 +32,11 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Takes the next piece, the contents of a JSON string. `quoted` is that string, which is used if the
+    /// Adds the next piece, the contents of a JSON string. `quoted` is that string, which is used if the
     /// contents are not part of an object.
     ///
-    /// A piece that repeats everything before it and continues replaces it: some servers send the whole text
-    /// each time.
+    /// A piece that repeats everything before it and continues it replaces it, because some servers send the
+    /// complete text each time.
     pub(super) fn push(&mut self, piece: &str, quoted: &str) {
         if !self.is_blank() && Extent::of(piece) == Extent::Whole {
             let mut joined = self.progress.clone();
@@ -50,19 +50,19 @@ impl Partial {
         self.text.push_str(piece);
     }
 
-    /// Replaces everything by `text`.
+    /// Replaces everything with `text`.
     pub(super) fn replace(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.progress = Progressing::default();
         self.progress.push(text);
     }
 
-    /// Nothing has arrived.
+    /// Whether nothing has arrived.
     pub(super) fn is_blank(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Nothing more can come: it is an object, or cannot become one.
+    /// Whether nothing more can come, because it is an object or cannot become one.
     pub(super) fn is_complete(&self) -> bool {
         !self.is_blank() && self.progress.extent != Extent::Open
     }

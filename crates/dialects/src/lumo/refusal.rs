@@ -1,4 +1,4 @@
-//! The meaning of the upstream's errors, before the stream ([`refusal`],
+//! Interprets the upstream's errors, before the stream ([`refusal`],
 //! docs/protocols/lumo.md#errors-before-the-stream) and in it.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The failure that a response with an error `status` means. `retry_after` is the value of that header,
-/// `body` as much of the body as was read.
+/// `body` is as much of the body as was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
     let failure = json.and_then(|body| described(body, status)).unwrap_or_else(|| {
@@ -22,8 +22,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// The failure in a JSON body that is not a stream, also with status 200: Proton's `{Code, Error}` or
-/// OpenAI's `{error}`. `None`: neither of them.
+/// The failure in a JSON body that is not a stream, even with status 200: Proton's `{Code, Error}` or
+/// OpenAI's `{error}`. `None` for anything else.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));
@@ -33,7 +33,7 @@ pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     Some(proton(status, code, &text))
 }
 
-/// An error object in a stream.
+/// The failure that an error object in a stream means.
 pub(super) fn error_object(error: Json<'_>) -> Failure {
     let code = code(error);
     let message = message(error);
@@ -52,8 +52,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
         }
         "401" => Failure::new(Kind::Unauthorized, message.unwrap_or("the upstream refuses the session")),
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
-        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the message keeps it for its
-        // reader.
+        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the message quotes the code
+        // for the reader.
         code => {
             let text = message.unwrap_or("the upstream reports an error");
             reported("error", Some(&format!("{text} ({code})")))
@@ -72,7 +72,7 @@ pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     Failure::new(kind, message).with_code(code)
 }
 
-/// An error object in a body: the status counts if the object is less specific.
+/// An error object in a body. The status is used if the object is less specific.
 fn openai(error: Json<'_>, status: u16) -> Failure {
     let code = code(error);
     match code.as_ref() {
@@ -116,7 +116,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
     }
 }
 
-/// The failure that the status alone means. It differs from other upstreams where
+/// The failure that the status alone means. It differs from that of other upstreams where
 /// docs/protocols/lumo.md#errors-before-the-stream says so.
 fn bare(status: u16, message: &str) -> Failure {
     if status == 404 {
@@ -136,7 +136,7 @@ fn status_message(status: u16) -> String {
     format!("the upstream responded with status {status}")
 }
 
-/// The message for a body without one.
+/// The message for a body that has none.
 fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     match body.trim_ascii_start().first() {
         None => "",

@@ -14,12 +14,12 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Which of Lumo's two protocols an upstream speaks.
+/// The protocol of Lumo's two that an upstream speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// `ai/v1/chat`: a `Prompt` of turns, typed objects back. No tools but Lumo's own.
+    /// `ai/v1/chat`: a `Prompt` of turns, with typed objects in the response. No tools other than Lumo's own.
     V1,
-    /// `ai/v1/chat/completions`: close to OpenAI's, client tools included.
+    /// `ai/v1/chat/completions`: similar to OpenAI's API, including client tools.
     #[default]
     V2,
 }
@@ -41,11 +41,11 @@ pub struct Options {
     pub version: Version,
     /// Server tools that Lumo may use, by name: `proton_info`, `web_search`, …
     pub native_tools: Vec<String>,
-    /// What is requested: `message`, `title` or `suggested_questions`.
+    /// The requested target: `message`, `title` or `suggested_questions`.
     pub target: String,
-    /// The account that requests are sent with.
+    /// The account with which requests are sent.
     pub account: Box<super::AccountSettings>,
-    /// Whether and for whom requests are encrypted.
+    /// Whether requests are encrypted, and for which recipient.
     pub encryption: super::Encryption,
 }
 

@@ -1,8 +1,8 @@
-//! Every payload that U2L, Lumo's end-to-end encryption, may have encrypted passes through this module
-//! (docs/protocols/lumo.md#encryption).
+//! Every payload that may have been encrypted by U2L, Lumo's end-to-end encryption, passes through this
+//! module (docs/protocols/lumo.md#encryption).
 //!
-//! If the request was encrypted, `u2l` has decrypted the frame before, and its marks are gone. What is still marked here cannot be
-//! read.
+//! If the request was encrypted, `u2l` has already decrypted the frame and removed its marks. A payload that
+//! is still marked here cannot be read.
 
 use crate::{
     failure::{Failure, Kind},
@@ -14,8 +14,8 @@ use crate::{
 /// An empty payload is readable in both cases.
 ///
 /// # Errors
-/// It is sealed, and there is no key. Passing ciphertext on as text would be a false success, and leaving it
-/// out would be a silent loss.
+/// The payload is sealed, and there is no key. Passing ciphertext on as text would be a false success, and
+/// leaving it out would be a silent loss.
 pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     if payload.is_empty() || !is_sealed {
         return Ok(payload);
@@ -28,7 +28,7 @@ pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
 /// report of a server call. `is_sealed` is the flag of the object that contains the call.
 ///
 /// # Errors
-/// As [`opened`].
+/// Those of [`opened`].
 pub(super) fn check_call(call: Json<'_>, is_sealed: bool) -> Result<(), Failure> {
     let function = call.get("function").unwrap_or_default();
     if !is_sealed && !self::is_sealed(call) && !self::is_sealed(function) {

@@ -2,8 +2,8 @@
 //!
 //! One call may be reported several times: v2 announces it without arguments and then dispatches it with
 //! them; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
-//! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports are one
-//! call.
+//! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports belong to
+//! one call.
 //!
 //! A call is emitted when it is dispatched: when its arguments are complete, when its result arrives, when
 //! another call takes its id, or when the response has ended successfully. Until then it waits, without
@@ -37,14 +37,14 @@ pub(super) struct ServerCalls {
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// Empty until it is reported.
+    /// Empty until the name is reported.
     name: String,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Not dispatched yet; holds the arguments received so far.
+    /// Not dispatched yet; contains the arguments received so far.
     Waiting(Partial),
     /// Emitted under this index. Only a digest of its arguments is kept, to recognise repetitions.
     Sent { index: u32, arguments: Digest },
@@ -56,7 +56,7 @@ enum Given<'a> {
     Nothing,
     /// A string: the arguments' JSON text, or a piece of it.
     Text(Json<'a>),
-    /// JSON that is not a string: it is the arguments themselves.
+    /// JSON that is not a string: the arguments themselves.
     Value(Json<'a>),
 }
 
@@ -126,7 +126,7 @@ impl ServerCalls {
         }));
     }
 
-    /// The response has ended.
+    /// Ends the response.
     pub(super) fn finish(&mut self, ending: Ending, numbers: &mut CallDeltas, out: &mut impl Sink) {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get(at) else { break };
@@ -142,18 +142,18 @@ impl ServerCalls {
         self.calls.clear();
     }
 
-    /// The number of results without a call.
+    /// Number of results without a call.
     pub(super) fn orphans(&self) -> u64 {
         self.orphans
     }
 
-    /// The number of calls that were announced and never dispatched, or never named. They are left out.
+    /// Number of calls that were announced and never dispatched, or never named. They are left out.
     pub(super) fn undispatched(&self) -> u64 {
         self.undispatched
     }
 
-    /// Dispatches a call that waits under `id`: another call has that id now, so no more arguments can arrive
-    /// for it.
+    /// Dispatches a call that waits under `id`, because another call now has that id, so no more arguments
+    /// can arrive for it.
     fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
         if let Some(at) = self.calls.iter().position(same) {
@@ -299,7 +299,7 @@ fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
 
 /// Lumo sometimes wraps the arguments in a call that contains nothing else:
 /// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). An object with
-/// further members is not such a wrapper.
+/// other members is not such a wrapper.
 fn unwrapped(object: Json<'_>) -> Json<'_> {
     let mut inner = None;
     let mut empty = 0;

@@ -1,5 +1,5 @@
-//! [`Session`]: the session of a Proton account, how requests carry it, how it is refreshed, ended, and kept in a file
-//! (docs/protocols/lumo.md#accounts).
+//! [`Session`]: the session of a Proton account: how requests carry it, and how it is refreshed, ended, and
+//! kept in a file (docs/protocols/lumo.md#accounts).
 
 mod cookie;
 mod file;
@@ -19,22 +19,22 @@ use crate::failure::{Failure, Kind};
 pub const UID_HEADER: &str = "x-pm-uid";
 const APP_VERSION_HEADER: &str = "x-pm-appversion";
 
-/// The beginning of the names of all headers of a session, but for `Authorization`.
+/// The beginning of the names of all headers of a session, except `Authorization`.
 const HEADER_PREFIX: &str = "x-pm-";
 
-/// Seconds that an access token lives if the server does not say so.
+/// Lifetime of an access token in seconds, if the server does not specify it.
 const LIFETIME: u64 = 43_200;
 
-/// The most seconds that are believed.
+/// Maximum lifetime that is believed, in seconds.
 const MAX_LIFETIME: u64 = 31 * 86_400;
 
-/// How a session was begun, which decides how it is refreshed.
+/// How a session was started, which decides how it is refreshed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// With tokens in JSON, as programs do it.
+    /// With tokens in JSON, as programs start it.
     #[default]
     Token,
-    /// With cookies, as browsers do it.
+    /// With cookies, as browsers start it.
     Cookie,
 }
 
@@ -46,15 +46,15 @@ impl Form {
 /// The session of an account. Its `Debug` output has no secrets.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Its id. Each login has another one.
+    /// Session id, new with each login.
     pub uid: String,
-    /// What requests carry.
+    /// The token that requests carry.
     pub access_token: SecretString,
-    /// What the next access token is had for, once.
+    /// Exchanged for the next access token; single use.
     pub refresh_token: Option<SecretString>,
     /// How it is refreshed.
     pub form: Form,
-    /// What requests call the client, if not what the configuration says.
+    /// Overrides the configured `app_version`.
     pub app_version: Option<String>,
     /// When the access token expires, in seconds of Unix time.
     pub expires_at: Option<u64>,
@@ -75,7 +75,7 @@ impl Session {
     /// The headers of every request of the session.
     ///
     /// # Errors
-    /// A token, the id or the app version has characters that no header may have.
+    /// A token, the id or the app version has characters that are not allowed in a header.
     pub fn headers(&self, settings: &AccountSettings) -> Result<HeaderMap, InvalidHeaderValue> {
         let mut headers = HeaderMap::new();
         headers.insert(UID_HEADER, HeaderValue::try_from(&self.uid)?);
@@ -89,10 +89,10 @@ impl Session {
         Ok(headers)
     }
 
-    /// The request for new tokens to an upstream at `base_url`. `None`: the session has no refresh token.
+    /// The request for new tokens to an upstream at `base_url`. `None` if the session has no refresh token.
     ///
     /// # Errors
-    /// As [`Session::headers`].
+    /// Those of [`Session::headers`].
     pub fn refresh(
         &self,
         settings: &AccountSettings,
@@ -124,10 +124,11 @@ impl Session {
         request(Method::POST, base, "auth/refresh", (headers, body)).map(Some)
     }
 
-    /// The session with the tokens of `answer` to [`Session::refresh`], which came at the time `now`, in seconds of Unix time.
+    /// The session with the tokens of `answer` to [`Session::refresh`], which arrived at the time `now`, in
+    /// seconds of Unix time.
     ///
     /// # Errors
-    /// The answer has none.
+    /// The answer contains no tokens.
     pub fn refreshed(&self, answer: &Response<Bytes>, now: u64) -> Result<Self, RefreshError> {
         let body: Option<Value> = serde_json::from_slice(answer.body()).ok();
         if !answer.status().is_success() {
@@ -159,7 +160,7 @@ impl Session {
     /// The request that ends the session.
     ///
     /// # Errors
-    /// As [`Session::headers`].
+    /// Those of [`Session::headers`].
     pub fn revoke(&self, settings: &AccountSettings, base_url: &Uri) -> Result<Request<Bytes>, http::Error> {
         let base = match self.form {
             Form::Token => settings.account_url.as_ref().unwrap_or(base_url),
@@ -168,7 +169,7 @@ impl Session {
         request(Method::DELETE, base, "core/v4/auth", (self.headers(settings)?, Bytes::new()))
     }
 
-    /// Its tokens.
+    /// The session's tokens.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         [Some(&self.access_token), self.refresh_token.as_ref()]
             .into_iter()
@@ -182,7 +183,7 @@ impl Session {
     }
 }
 
-/// The headers with which a client sends the session of its own account. `None`: it sends none.
+/// The headers with which a client sends the session of its own account. `None` if it sends none.
 pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     headers.get(UID_HEADER).filter(|uid| !uid.is_empty())?;
     headers.get(header::AUTHORIZATION).filter(|token| !token.is_empty())?;
@@ -194,7 +195,8 @@ pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     Some(brought)
 }
 
-/// Whether a text can be part of a header, and of a cookie (RFC 6265, section 4.1.1). No token is longer than a few hundred bytes.
+/// Whether a text can be part of a header and of a cookie (RFC 6265, section 4.1.1). No token is longer than
+/// a few hundred bytes.
 pub(super) fn is_usable(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
     (1..=8 << 10).contains(&text.len()) && text.bytes().all(is_plain)
@@ -220,7 +222,7 @@ fn request(
     Ok(request)
 }
 
-/// What a refusal of new tokens means (docs/protocols/lumo.md#refresh).
+/// The meaning of a response that refuses new tokens (docs/protocols/lumo.md#refresh).
 fn refused(answer: &Response<Bytes>, body: Option<&Value>) -> RefreshError {
     let status = answer.status();
     let retry_after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());

@@ -3,7 +3,7 @@
 use super::target::Target;
 use crate::wire::json::{FrameTemplate, Json};
 
-/// The place of a token in a frame that contains nothing else.
+/// The position of a token in a frame that contains nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) target: Target,
@@ -15,20 +15,20 @@ pub(super) struct Token<'a> {
 
 /// The fast path: recognises frames that equal an earlier one except for the token.
 ///
-/// A shape is learnt from a frame that contained only a token, so a frame of that shape contains only a token
-/// too.
+/// A shape is learnt from a frame that contained only a token, so any frame of that shape contains only a
+/// token too.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    /// One each, since text and reasoning may alternate.
+    /// One for text and one for reasoning, since the two may alternate.
     known: [Option<(FrameTemplate, Target)>; 2],
     next: usize,
-    /// Shapes learnt since one was last used.
+    /// Number of shapes learnt since a shape was last used.
     idle: u32,
 }
 
 impl Shapes {
-    /// After this many unused shapes no more are learnt: learning would slow a stream whose frames are all
-    /// different.
+    /// Number of unused shapes after which learning stops, because it would slow a stream whose frames are
+    /// all different.
     const MAX_IDLE: u32 = 16;
 
     /// The token of a frame of a known shape, and its channel.

@@ -1,6 +1,6 @@
-//! [`Target`]: the channel of a stream that a piece of content belongs to.
+//! [`Target`]: the channel of a stream to which a piece of content belongs.
 
-/// What a piece of content is for (docs/protocols/lumo.md#v1-stream).
+/// The purpose of a piece of content (docs/protocols/lumo.md#v1-stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// The response's text.
@@ -11,12 +11,12 @@ pub(super) enum Target {
     ToolCall,
     /// Results of server tools.
     ToolResult,
-    /// Arguments of a client tool's call with this number. No target name means it: v2 carries calls in
+    /// Arguments of the client tool's call with this number. No target has this name: v2 carries calls in
     /// separate deltas.
     Arguments(u64),
-    /// Content that Lumo's own client shows beside the response; it is never part of it.
+    /// Content that Lumo's own client shows next to the response; it is never part of the response.
     Aside,
-    /// An unknown target: left out, as Lumo's own client does.
+    /// An unknown target, whose content is left out, as in Lumo's own client.
     Unknown,
 }
 

@@ -6,7 +6,7 @@ use crate::{
     wire::json::{Encoder, Raw},
 };
 
-/// The draft of JSON Schema that Lumo's own client adds to a tool that names none.
+/// The draft of JSON Schema that Lumo's own client adds to a tool that does not name one.
 const SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Writes the tools of `conversation` and the tool choice into the request, if there are any.

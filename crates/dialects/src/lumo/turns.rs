@@ -1,7 +1,7 @@
 //! [`turns`]: messages as Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
 //!
-//! System texts become one turn; a call becomes a turn of its own after the text that the assistant wrote
-//! before it; every call has a result, since Lumo may reject a call without one. No text is lost.
+//! System texts become one turn. A call becomes a separate turn after the text that the assistant wrote
+//! before it. Every call gets a result, since Lumo may reject a call without one. No text is lost.
 
 use std::{borrow::Cow, collections::HashSet, mem};
 
@@ -93,8 +93,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of a conversation in which the client has `tools`, and Lumo `native` ones of its own. Parts and fields that Lumo cannot
-/// express are named in `dropped`.
+/// The turns of a conversation in which the client has `tools`, and Lumo has `native` tools. Parts and fields
+/// that Lumo cannot express are named in `dropped`.
 pub(super) fn turns<'a>(
     conversation: &'a [conversation::Turn],
     (tools, native): (&'a [Tool], &'a [String]),
@@ -129,7 +129,7 @@ pub(super) fn turns<'a>(
     turns
 }
 
-/// What a call in the history may be known by.
+/// An id or name that identifies a call in the history.
 #[derive(PartialEq, Eq, Hash)]
 enum Known<'a> {
     /// The id of a call that has a result.
@@ -141,7 +141,7 @@ enum Known<'a> {
 /// The turns so far.
 struct History<'a, 'd> {
     turns: Vec<Turn<'a>>,
-    /// Ids of calls whose result has not come.
+    /// Ids of calls whose result has not arrived.
     unanswered: Vec<&'a str>,
     known: HashSet<Known<'a>>,
     native: &'a [String],
@@ -159,7 +159,7 @@ impl<'a> History<'a, '_> {
         turn.text()
     }
 
-    /// A message: its text as turns of `role`, its calls and results as turns of their own, in order.
+    /// Adds a message: its text as turns of `role`, its calls and results as separate turns, in order.
     fn turn(&mut self, role: Role, turn: &'a conversation::Turn) {
         let mut said = Vec::new();
         let before = self.turns.len();
@@ -194,7 +194,7 @@ impl<'a> History<'a, '_> {
 
     fn call(&mut self, call: &'a Call) {
         let is_lumos = NATIVE.contains(&&*call.name) || self.native.contains(&call.name);
-        // Lumo ran it, and the client has not kept its result. To say that there is none would be wrong.
+        // Lumo ran it, and the client has not kept its result. It would be wrong to say that there is none.
         if is_lumos
             && !self.known.contains(&Known::Answered(&call.id))
             && !self.known.contains(&Known::Tool(&call.name))
@@ -222,7 +222,8 @@ impl<'a> History<'a, '_> {
             self.unanswered.remove(at);
             self.turns.push(Turn::result(&output.id, &output.content));
         } else {
-            // The upstream may reject a result without its call; as a user's text it still reaches the model.
+            // The upstream may reject a result without its call; as the user's text it still reaches the
+            // model.
             self.say(Role::User, vec![Content::Text(named(&output.id, &output.content).into())]);
         }
     }
@@ -234,7 +235,7 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// A part's content for the model. What cannot be expressed is added to `dropped`.
+    /// A part's content for the model. Content that cannot be expressed is added to `dropped`.
     fn content(&mut self, part: &'a Part) -> Option<Content<'a>> {
         match part {
             Part::Text(text) => return Some(Content::Text(Cow::Borrowed(text))),
@@ -265,8 +266,8 @@ impl<'a> History<'a, '_> {
     }
 }
 
-/// Results are matched to calls by their order while each stands alone. Of adjacent results each names its
-/// call (docs/protocols/lumo.md#turns).
+/// A result between other turns is matched to its call by order. Adjacent results each name their call
+/// (docs/protocols/lumo.md#turns).
 fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);

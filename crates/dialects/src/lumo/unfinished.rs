@@ -13,16 +13,16 @@ pub(super) struct Unfinished {
 
 /// The state of an [`Unfinished`] frame after a line.
 pub(super) enum Joined<'l> {
-    /// It is incomplete.
+    /// The frame is incomplete.
     More,
-    /// It is complete; the second field is the rest of the line.
+    /// The frame is complete; the second field is the rest of the line.
     Value(String, &'l str),
-    /// It is not a JSON object.
+    /// The text is not a JSON object.
     Broken,
 }
 
 impl Unfinished {
-    /// Without a frame.
+    /// Begins without a frame.
     pub(super) fn new() -> Self {
         Self { text: String::new(), scanner: Scanner::new(MAX_DEPTH) }
     }
@@ -52,7 +52,7 @@ impl Unfinished {
             }
             line
         } else {
-            // The line end between the two, which cannot be inside a string.
+            // The line end between the two lines, which cannot be inside a string.
             self.text.push('\n');
             if self.scanner.push(b"\n").1 == Progress::Invalid {
                 self.clear();

@@ -50,7 +50,8 @@ impl UpstreamSide for Options {
         self.version.path()
     }
 
-    /// That of the API with keys (docs/protocols/lumo.md#endpoints). Sessions are not known to have one, so clients get no list.
+    /// The path of the API with keys (docs/protocols/lumo.md#endpoints). Sessions are not known to have such
+    /// a path, so their clients get no list.
     fn check_path(&self) -> Option<&'static str> {
         Some("ai/v1/models")
     }
@@ -116,7 +117,7 @@ impl UpstreamSide for Options {
         false
     }
 
-    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits 60 s
+    /// Lumo's scheduler holds headers back while it looks for a model; Proton's own client waits for 60 s
     /// (docs/protocols/lumo.md#errors-before-the-stream).
     fn slow_headers(&self) -> Option<Duration> {
         Some(Duration::from_secs(60))

@@ -1,5 +1,4 @@
-//! The meaning of v1's typed objects (docs/protocols/lumo.md#v1-stream). They are accepted in a v2 stream
-//! too.
+//! Interprets v1's typed objects (docs/protocols/lumo.md#v1-stream). They are accepted in a v2 stream too.
 
 use std::borrow::Cow;
 
@@ -17,7 +16,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The outcome of reading an object: whether it belongs to this version, and the place of its token if it
+/// The outcome of reading an object: whether it belongs to this version, and the position of its token if it
 /// contains nothing else.
 pub(super) enum Read<'a> {
     /// Not an object of this version.
@@ -31,7 +30,7 @@ pub(super) enum Read<'a> {
 /// Reads `object`, whose `type` is `kind`.
 ///
 /// # Errors
-/// The upstream reports one, or a piece is encrypted.
+/// The upstream reports an error, or a piece is encrypted.
 pub(super) fn read<'a>(
     kind: &str,
     object: Json<'a>,
@@ -81,7 +80,7 @@ pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     ))
 }
 
-/// A piece of text for one of the channels; without a target it is for the one that was requested. `count` is
+/// Emits a piece of text for one of the channels; without a target it is for the requested one. `count` is
 /// ignored: nothing needs it, and it is often missing.
 fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
@@ -112,7 +111,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
 }
 
-/// An image. Only the last state of a progressive image counts.
+/// Handles an image. Only the last state of a progressive image counts.
 fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);

@@ -1,4 +1,4 @@
-//! The meaning of v2's objects (docs/protocols/lumo.md#v2-stream): OpenAI's completion chunks, and Lumo's own
+//! Interprets v2's objects (docs/protocols/lumo.md#v2-stream): OpenAI's completion chunks, and Lumo's own
 //! objects.
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use crate::{
 /// Reads an object, whose members are `frame`.
 ///
 /// # Errors
-/// The upstream reports one, or sent an encrypted piece, or a whole response in place of a stream.
+/// The upstream reports an error, or sent an encrypted piece, or a complete response instead of a stream.
 pub(super) fn read<'a>(
     frame: &Frame<'a>,
     answer: &mut AnswerState,
@@ -67,7 +67,7 @@ pub(super) struct Frame<'a> {
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
-    /// It names a model: a hash or a tier, which is useless to clients. They get the name that they
+    /// Whether it names a model: a hash or a tier, which is useless to clients. They get the name that they
     /// requested.
     has_model: bool,
     created: Option<Json<'a>>,
@@ -75,7 +75,7 @@ pub(super) struct Frame<'a> {
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
     error: Option<Json<'a>>,
-    /// Its payload is marked as encrypted.
+    /// Whether the payload is marked as encrypted.
     is_sealed: bool,
     /// `tool_call`, `tool_result` or `image`.
     payload: Option<Json<'a>>,
@@ -114,7 +114,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// It describes the response as a whole.
+    /// Whether it describes the response as a whole.
     fn is_head(&self) -> bool {
         self.has_model || self.start != Start::default()
     }
@@ -176,7 +176,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     Ok(token.filter(|_| !has_more).map_or(Read::Taken, Read::Token))
 }
 
-/// Ends the response with the upstream's finish reason. An unknown one counts as `stop`.
+/// Ends the response with the upstream's finish reason. An unknown reason counts as `stop`.
 fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     let finish = finish_of(reason);
     if let (None, Some(failure)) = (finish, failure_of(reason)) {
@@ -189,7 +189,7 @@ fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// The members of a delta that are used; `null` and empty ones count as missing.
+/// The members of a delta that are used; `null` and empty values count as missing.
 #[derive(Default)]
 struct Delta<'a> {
     is_sealed: bool,
@@ -206,7 +206,7 @@ struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Reads a delta: an object, or content in place of one.
+    /// Reads a delta: an object, or content instead of one.
     fn read(json: Json<'a>) -> Self {
         let (mut delta, mut reasoning) = (Self::default(), "");
         if json.kind() != JsonKind::Object {
@@ -250,7 +250,7 @@ impl<'a> Delta<'a> {
             || self.function_call.is_some()
     }
 
-    /// Passes everything on to the response. `Some`: it contained only a token.
+    /// Passes everything on to the response. Returns `Some` if the delta contained only a token.
     fn apply(
         &self,
         target: Target,
@@ -305,7 +305,7 @@ fn tool_result(
     let content = match result.get("content") {
         None => Cow::Borrowed(""),
         Some(content) if content.is_null() => Cow::Borrowed(""),
-        // Documented as a string, observed as an object: then its JSON text is the result.
+        // Documented as a string but observed as an object: its JSON text is then the result.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
     let content = sealed::opened(is_sealed || sealed::is_sealed(result), &content)?;

@@ -9,7 +9,7 @@ use crate::{
     wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper},
 };
 
-/// What text outside of JSON means in a channel.
+/// The meaning of text outside of JSON in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
     /// Nothing: quotes, commas and brackets around calls are dropped.
@@ -36,8 +36,8 @@ enum State {
     Between,
     Json(Scanner),
     Prose,
-    /// Inside a call that is not valid JSON, until its brackets close: an object in it is not a call of its
-    /// own.
+    /// Inside a call that is not valid JSON, until its brackets close: an object in it is not a separate
+    /// call.
     Broken(Nesting),
 }
 
@@ -102,8 +102,8 @@ impl Values {
         Ok(())
     }
 
-    /// The segment has ended, which also ends a payload that has no end of its own. An incomplete call is
-    /// dropped and counted.
+    /// Ends the segment, which also ends a payload without an end of its own. An incomplete call is dropped
+    /// and counted.
     pub(super) fn end(&mut self, mut on: impl FnMut(&str)) {
         if let Some(half) = self.unescaper.finish() {
             self.text.push(half);
@@ -117,12 +117,12 @@ impl Values {
         self.text.clear();
     }
 
-    /// The payload that is being read lasts to the end of the segment.
+    /// Whether the payload that is being read lasts to the end of the segment.
     pub(super) fn is_prose(&self) -> bool {
         matches!(self.state, State::Prose)
     }
 
-    /// The number of payloads that were not JSON in a channel where only JSON is valid.
+    /// Number of payloads that were not JSON in a channel where only JSON is valid.
     pub(super) fn broken(&self) -> u64 {
         self.broken
     }
@@ -166,7 +166,7 @@ impl Values {
         }
     }
 
-    /// Looks for the beginning of a payload; returns the text from there on.
+    /// Searches for the beginning of a payload; returns the text from there on.
     fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
         let rest = match self.outside {
             Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),

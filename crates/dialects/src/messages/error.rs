@@ -16,7 +16,8 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     };
     let mut error = json!({"type": error_type(failure.kind()), "message": message});
     if let (Some(member), Some(error)) = (failure.unsupported(), error.as_object_mut()) {
-        // SDKs read this, and send the whole conversation instead (docs/protocols/messages.md#errors).
+        // SDKs read this member, and send the complete conversation instead
+        // (docs/protocols/messages.md#errors).
         let details = json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]});
         error.insert("details".to_owned(), details);
     }
@@ -41,8 +42,9 @@ fn error_type(kind: Kind) -> &'static str {
     }
 }
 
-/// A message that a prompt is too long, in the words of this API: clients have no code, and shorten the conversation by the
-/// sentence. The numbers are those in `message`, if they can be told apart.
+/// The message that a prompt is too long, in the words of this API: clients have no code for it, and use the
+/// sentence to decide how to shorten the conversation. The numbers come from `message`, if they can be
+/// distinguished.
 fn too_long(message: &str) -> Cow<'_, str> {
     let lower = message.to_ascii_lowercase();
     if ["prompt is too long", "exceed context limit"].iter().any(|words| lower.contains(words)) {
@@ -58,7 +60,7 @@ fn too_long(message: &str) -> Cow<'_, str> {
 
 /// The number of tokens and the limit that a sentence in lower case names.
 fn counts(sentence: &str) -> Option<(u64, u64)> {
-    /// Smaller numbers are no limit of a context.
+    /// Smaller numbers are not the limit of a context.
     const LEAST: u64 = 256;
     const LIMITS: [&str; 8] =
         ["max", "limit", "only", "<=", "less than", "cannot exceed", "context size", "context length"];

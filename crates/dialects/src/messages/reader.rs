@@ -1,7 +1,7 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of one of them. A response that is
-//! not streamed is read as if each of its blocks had been streamed whole.
+//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of a single frame. A
+//! response that is not streamed is read as if each of its blocks had been streamed in one piece.
 
 mod citations;
 mod counts;
@@ -15,12 +15,12 @@ use response::ResponseReader;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
     pub max_frame: usize,
-    /// The client speaks this dialect too: frames that need no change are forwarded as
+    /// Whether the client speaks this dialect too: frames that need no change are forwarded as
     /// [`Event::Verbatim`](crate::event::Event::Verbatim).
     pub verbatim: bool,
-    /// A body that ends without an end mark is complete.
+    /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
 }
 

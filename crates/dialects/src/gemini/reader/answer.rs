@@ -1,10 +1,10 @@
 //! One response: its frames, in order, decoded to events.
 //!
-//! There is no end mark. Older models give every frame the finish reason `STOP`, so a finish reason is the response's only if
-//! no content follows it, and is passed on at the end of the body.
+//! There is no end mark. Older models send the finish reason `STOP` with every frame, so a finish reason is
+//! that of the response only if no content follows it. It is passed on at the end of the body.
 //!
 //! A frame that differs from an earlier one only in its text and its token counts is recognised by comparison
-//! ([`FrameTemplate`]) and means the same with another text.
+//! ([`FrameTemplate`]) and has the same meaning with another text.
 
 use super::{
     ReaderSettings,
@@ -39,7 +39,7 @@ pub struct AnswerState {
     pub(super) calls: WholeCalls,
     /// A call whose arguments arrive in pieces.
     pub(super) streamed: Option<StreamedCall>,
-    /// Calls that the upstream ran itself.
+    /// Number of calls that the upstream ran itself.
     pub(super) server_calls: u32,
     /// The client asked for one candidate.
     merges: bool,
@@ -47,14 +47,14 @@ pub struct AnswerState {
     plain: Learnt<Plain>,
     /// The last frame with token counts, or the counts alone.
     usage: String,
-    /// The finish reason, until content follows it.
+    /// The finish reason, which is dropped if content follows it.
     finish: Option<Finish>,
     started: bool,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
 
-/// The template of a frame with one piece of text or thought and token counts.
+/// The template of a frame with one piece of text or thought, and token counts.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
@@ -62,7 +62,7 @@ struct Plain {
     has_usage: bool,
 }
 
-/// Where a text belongs.
+/// The channel to which a text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Text,
@@ -86,7 +86,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Of a body that was one value, nothing is missing.
+    /// If the body was one value, nothing is missing.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -119,7 +119,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// No part of this API, but some gateways send it.
+    /// Handles an end mark, which is not part of this API, but some gateways send it.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -169,7 +169,7 @@ impl AnswerState {
         }
         let (candidate, others) = chunk.candidate();
         if others > 0 && self.merges {
-            // Only one was asked for: together they are the response.
+            // Only one candidate was requested: together they are the response.
             return chunk
                 .all_candidates()
                 .try_for_each(|candidate| self.candidate(chunk, &candidate, frame, out));
@@ -192,7 +192,8 @@ impl AnswerState {
         out.event(Event::Start(Start { id, model, created: None }));
     }
 
-    /// The prompt was blocked. Without a response that is the request's fault; behind content it is a filter.
+    /// Handles a blocked prompt. Without a response it is the fault of the request; after content it counts
+    /// as a filter.
     fn blocked(&mut self, reason: Json<'_>) -> Result<(), Failure> {
         if self.progress.has_content {
             self.end_with(Some(Finish::Filter));
@@ -235,7 +236,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads a part. Returns its text as it was written, if it is nothing but text.
+    /// Reads a part. Returns its text as it was written, if it contains nothing else.
     fn part<'a>(
         &mut self,
         part: Json<'a>,
@@ -243,20 +244,20 @@ impl AnswerState {
     ) -> Result<Option<(Channel, &'a str)>, Failure> {
         let part = PartKind::read(part);
         if part.is_content() {
-            // What came before was not the end.
+            // The earlier finish reason did not end the response.
             self.end_with(None);
             self.progress.has_content |= !part.is_thought();
         }
         self.part_of_kind(part, out)
     }
 
-    /// The response ends as `finish` says, unless content follows.
+    /// Ends the response with `finish`, unless content follows.
     fn end_with(&mut self, finish: Option<Finish>) {
         self.finish = finish;
         self.progress.is_finished = finish.is_some();
     }
 
-    /// A piece of text or thought. The fast and the slow path both end here.
+    /// Emits a piece of text or thought. The fast and the slow path both end here.
     pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let Self { text, thought, scratch, grounding, calls, .. } = self;
         match channel {
@@ -278,7 +279,7 @@ impl AnswerState {
         }
     }
 
-    /// The response has ended. Without a finish reason, its content implies one.
+    /// Ends the response. Without a finish reason, its content implies one.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         let finish = self.finish.unwrap_or(Finish::Stop);
@@ -327,7 +328,7 @@ fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
     }
 }
 
-/// The counts of a `usageMetadata`. The candidates' tokens do not include those of the thoughts.
+/// The counts of a `usageMetadata`. The tokens of the candidates do not include those of the thoughts.
 fn usage_of(usage: Json<'_>) -> Usage {
     let count = |key: &str| usage::count(usage.get(key)?);
     let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {

@@ -2,7 +2,7 @@
 
 use crate::wire::json::{Invalid, Json, Kind};
 
-/// A `GenerateContentResponse`, or whatever was sent in its place.
+/// A `GenerateContentResponse`, or whatever was sent instead of one.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) error: Option<Json<'a>>,
@@ -14,7 +14,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
+    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -34,12 +34,12 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Whether it is a part of a response at all.
+    /// Whether the chunk is part of a response at all.
     pub(super) fn is_part(&self) -> bool {
         self.candidates.is_some() || self.feedback.is_some() || self.usage.is_some()
     }
 
-    /// The candidate that is read, number 0, and how many others there are.
+    /// The candidate that is read, number 0, and the number of other candidates.
     pub(super) fn candidate(&self) -> (Option<Candidate<'a>>, u64) {
         let (mut first, mut others) = (None, 0);
         for candidate in self.candidates.into_iter().flat_map(|candidates| candidates.elements()) {
@@ -65,7 +65,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// What a chunk says of the candidate that is read.
+/// The contents of the candidate that is read.
 #[derive(Debug, Default)]
 pub(super) struct Candidate<'a> {
     parts: Option<Json<'a>>,
@@ -94,7 +94,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Whether a value of an enumeration says something.
+/// Whether a value of an enumeration is specified.
 fn is_word(value: Json<'_>) -> bool {
     value.string_body().is_some_and(|word| !word.is_empty() && !word.ends_with("_UNSPECIFIED"))
 }

@@ -1,4 +1,4 @@
-//! What `finishReason` means (docs/protocols/gemini.md#stream).
+//! The meaning of `finishReason` (docs/protocols/gemini.md#stream).
 
 use crate::{
     event::Finish,
@@ -10,8 +10,8 @@ use crate::{
 /// The finish that `word` means; `None` for an unknown word.
 ///
 /// # Errors
-/// The response is not what the model was to write, and nothing that a client knows says so. `message` is the upstream's
-/// sentence about it.
+/// The response is not what the model should have written, and no finish reason that a client knows expresses
+/// that. `message` is the upstream's explanation.
 pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>, Failure> {
     if let Some(finish) = finish_of(word) {
         return Ok(Some(finish));
@@ -23,7 +23,7 @@ pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => Finish::Filter,
-        // The limit of a request; another request could go on.
+        // The limit of one request; another request could continue the response.
         "CONTINUATION" => Finish::Length,
         "OTHER"
         | "IMAGE_OTHER"

@@ -1,7 +1,7 @@
 //! [`Grounding`]: the web pages on which a response is based, as citations.
 //!
-//! `groundingMetadata` gives places in bytes of the text, and citations need characters. So the widths of the text's
-//! characters are kept, in runs: one run for any length of ASCII.
+//! `groundingMetadata` gives places in bytes of the text, but citations need characters. The widths of the
+//! text's characters are therefore kept, in runs: ASCII text of any length is one run.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use crate::{
     wire::json::Json,
 };
 
-/// What is known of a response's citations.
+/// The data for a response's citations.
 #[derive(Debug, Default)]
 pub(super) struct Grounding {
-    /// The text is counted.
+    /// Whether the text is counted.
     counts: bool,
     runs: Vec<Run>,
     /// The last `groundingMetadata`, which repeats earlier ones.
@@ -31,7 +31,7 @@ struct Run {
 }
 
 impl Grounding {
-    /// `counts`: citations are expected.
+    /// `counts`: whether citations are expected.
     pub(super) fn new(counts: bool) -> Self {
         Self { counts, ..Self::default() }
     }
@@ -62,7 +62,8 @@ impl Grounding {
         self.metadata.push_str(metadata.raw());
     }
 
-    /// Emits the citations: each page at each place that rests on it, or at the end of the text if no places are given.
+    /// Emits the citations: each page at each place that rests on it, or at the end of the text if no places
+    /// are given.
     pub(super) fn cite(&self, out: &mut impl Sink) {
         let Ok(metadata) = Json::parse(&self.metadata) else { return };
         let list = |key: &str| metadata.get(key).into_iter().flat_map(|list| list.elements());

@@ -14,7 +14,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// A part: what it contains, and what it says about that.
+/// A part: its content, and the members that describe the content.
 #[derive(Debug, Default)]
 pub(super) struct PartKind<'a> {
     content: Content<'a>,
@@ -61,7 +61,7 @@ impl<'a> PartKind<'a> {
                 ("codeExecutionResult", Some(result)) => read.content = Content::CodeResult(result),
                 ("toolCall", Some(call)) => read.content = Content::ServerCall(call),
                 ("toolResponse", Some(result)) => read.content = Content::ServerResult(result),
-                // How a video was sampled, and the like: it describes what is beside it.
+                // Metadata of the part's content, such as a video's sampling.
                 ("videoMetadata" | "mediaResolution" | "partMetadata", _) => {}
                 _ => read.has_others = true,
             }
@@ -72,7 +72,7 @@ impl<'a> PartKind<'a> {
         read
     }
 
-    /// It has content that is a part of the response.
+    /// Whether the part has content that belongs to the response.
     pub(super) fn is_content(&self) -> bool {
         !matches!(self.content, Content::Nothing | Content::Unknown | Content::Text(""))
     }
@@ -88,7 +88,7 @@ impl<'a> PartKind<'a> {
 }
 
 impl AnswerState {
-    /// Emits a part. Returns its text as it was written, if it is nothing but text.
+    /// Emits a part. Returns its text as it was written, if it contains nothing else.
     pub(super) fn part_of_kind<'a>(
         &mut self,
         part: PartKind<'a>,
@@ -156,8 +156,8 @@ impl AnswerState {
         }
     }
 
-    /// A call that the upstream ran itself, or its result. Without an id, a result belongs to the call before it; clients
-    /// need one to match the two.
+    /// Emits a call that the upstream ran itself, or its result. A result without an id belongs to the
+    /// previous call; clients need an id to match the two.
     fn ran(&mut self, part: Json<'_>, mut ran: ServerCall<'_>, out: &mut impl Sink) {
         self.server_calls += u32::from(ran.arguments.is_some());
         ran.id = text(part, "id").into_owned().into();
@@ -167,7 +167,7 @@ impl AnswerState {
         out.event(Event::ServerCall(ran));
     }
 
-    /// A call for the client. It comes whole, or its arguments in pieces.
+    /// Emits a call for the client. It arrives complete, or with its arguments in pieces.
     fn call(
         &mut self,
         call: Json<'_>,
@@ -210,10 +210,10 @@ impl AnswerState {
     }
 }
 
-/// The name of the tool that runs code. The API gives it none.
+/// The name for the tool that runs code, which has no name in the API.
 const CODE_EXECUTION: &str = "code_execution";
 
-/// State without a text of its own.
+/// Emits state without a text of its own.
 fn sign(signature: Option<Opaque<'_>>, out: &mut impl Sink) {
     if signature.is_some() {
         out.event(Event::Reasoning(Reasoning { signature, ..Reasoning::default() }));
@@ -230,7 +230,7 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
     is_error: false,
 };
 
-/// The name of a tool that the upstream ran: `GOOGLE_SEARCH_WEB` as `google_search_web`.
+/// The name of a tool that the upstream ran: `google_search_web` for `GOOGLE_SEARCH_WEB`.
 fn tool(call: Json<'_>) -> Cow<'_, str> {
     let name = [text(call, "name"), text(call, "toolName"), text(call, "toolType")].into_iter();
     let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or(Cow::Borrowed("server_tool"));

@@ -1,6 +1,7 @@
 //! The turns of a conversation as `contents` and `systemInstruction`.
 //!
-//! There are two roles. Adjacent turns of one role are one content, so that the results of parallel calls are together.
+//! There are two roles. Adjacent turns of one role form one content, so the results of parallel calls are
+//! together.
 
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
     dropped.extend(turns.iter().flat_map(foreign).filter(originals));
     let media = media_behind_results(turns);
     let turns = results_in_call_order(&media);
-    // A request needs contents, so a conversation of instructions alone is the user's.
+    // A request needs contents, so a conversation that consists only of instructions is sent as the user's.
     let has_contents = turns.iter().any(|turn| side_of(turn.role).is_some());
     let instructions = || turns.iter().filter(|turn| has_contents && side_of(turn.role).is_none());
     if instructions().next().is_some() {
@@ -49,7 +50,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
                         calls.add(turn);
                         parts.put(&turn.parts, &calls);
                     }
-                    // A content without parts is refused.
+                    // A content without parts is rejected.
                     if parts.count == 0 {
                         parts.text("", None);
                     }
@@ -86,13 +87,14 @@ struct Parts<'b> {
     body: &'b mut Encoder,
     count: usize,
     dropped: &'b mut Vec<String>,
-    /// The next call needs a signature: the first one of a step.
+    /// Whether the next call needs a signature, because it is the first one of a step.
     needs_signature: bool,
 }
 
 impl Parts<'_> {
     fn put(&mut self, parts: &[Part], calls: &CallsById<'_>) {
-        // A signature belongs to the part that follows it. What it signed has no place of its own in other APIs.
+        // A signature of reasoning belongs to the part after the reasoning, to which other APIs cannot attach
+        // it.
         let mut signature: Option<&str> = None;
         for part in parts {
             match part {
@@ -132,7 +134,7 @@ impl Parts<'_> {
         self.body.object(members);
     }
 
-    /// A signature that no part follows.
+    /// Writes a signature that is not followed by a part.
     fn flush(&mut self, signature: &mut Option<&str>) {
         if signature.is_some() {
             self.text("", signature.take());
@@ -168,7 +170,7 @@ impl Parts<'_> {
         });
     }
 
-    /// A result: an object as it is, anything else as the member `output` or `error` of one.
+    /// Writes a result: an object unchanged, anything else as the member `output` or `error` of an object.
     fn result(&mut self, output: &CallOutput, calls: &CallsById<'_>) {
         let name = Some(calls.tool_of(output)).filter(|name| !name.is_empty()).unwrap_or(UNKNOWN_TOOL);
         self.part(|body| {
@@ -213,7 +215,7 @@ impl Parts<'_> {
     }
 }
 
-/// The name of the tool in a result whose call is not in the conversation: the API requires one.
+/// The name of the tool in a result whose call is not in the conversation, since the API requires a name.
 const UNKNOWN_TOOL: &str = "unknown";
 
 fn own_state<'s>(state: &'s Opaque<'_>) -> Option<&'s str> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::is_usable;
 
-/// The cookie that asks for new tokens.
+/// The cookie with which new tokens are requested.
 pub(super) fn refresh(uid: &str, token: &str) -> String {
     let asked = json!({
         "ResponseType": "token",
@@ -15,7 +15,7 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
         "UID": uid,
     });
     let encoded: String = form_urlencoded::byte_serialize(asked.to_string().as_bytes()).collect();
-    // A form writes a space so, a cookie does not.
+    // `+` stands for a space in a form, but not in a cookie.
     format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
 }
 

@@ -1,4 +1,4 @@
-//! A session as a file keeps it: one JSON object.
+//! The form of a session in a file: one JSON object.
 
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ impl Session {
     /// The session in `text`.
     ///
     /// # Errors
-    /// What is wrong with it, in words that repeat nothing of it.
+    /// A description of the fault, which quotes nothing from the text.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let Ok(Value::Object(members)) = serde_json::from_slice(text) else {
             return Err("it is not a JSON object".to_owned());
@@ -44,7 +44,8 @@ impl Session {
         })
     }
 
-    /// The text of a file with the session. It keeps the members of the `earlier` text that are not a session's.
+    /// The text of a file with the session. It keeps those members of the `earlier` text that do not belong
+    /// to a session.
     pub fn to_file(&self, earlier: &[u8]) -> Vec<u8> {
         let earlier: Option<Map<String, Value>> = serde_json::from_slice(earlier).ok();
         let mut members = earlier.unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Kind};
 /// The bytes of an AES-256 key.
 pub(super) const KEY_LENGTH: usize = 32;
 
-/// The key of a request, and the id that binds pieces to it.
+/// The key of a request, and the id that binds pieces to the request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestKey {
     key: [u8; KEY_LENGTH],
@@ -25,7 +25,7 @@ impl fmt::Debug for RequestKey {
 }
 
 impl RequestKey {
-    /// This key, and a UUID as the id.
+    /// A key with these bytes, and with a UUID as its id.
     pub fn new(key: [u8; KEY_LENGTH], id: impl Into<String>) -> Self {
         Self { key, id: id.into() }
     }
@@ -51,7 +51,8 @@ impl RequestKey {
         &self.key
     }
 
-    /// A turn's content, or an image's bytes, encrypted with this nonce, which must never be used again with this key.
+    /// Encrypts a turn's content, or an image's bytes, with this nonce, which must never be used again with
+    /// this key.
     ///
     /// # Errors
     /// The text is too long for AES-GCM.
@@ -67,10 +68,10 @@ impl RequestKey {
         Ok(STANDARD.encode(sealed))
     }
 
-    /// The bytes of an encrypted piece of the response.
+    /// Decrypts a piece of the response.
     ///
     /// # Errors
-    /// It is not base64, shorter than a nonce and a tag, or encrypted for something else.
+    /// The piece is not base64, is shorter than a nonce and a tag, or is encrypted for something else.
     pub fn open(&self, sealed: &str) -> Result<Vec<u8>, Failure> {
         let bytes = STANDARD.decode(sealed).map_err(|_| undecryptable("it is not base64"))?;
         let (nonce, content) = bytes

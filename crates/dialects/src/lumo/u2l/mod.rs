@@ -5,7 +5,7 @@
 //! a frame of the response ─[`Unsealer`]─▶ the same frame in plain text ─▶ the rest of this dialect
 //! ```
 //!
-//! Nothing else of the dialect knows of it. Randomness is passed in.
+//! Nothing else in the dialect knows about it. Randomness is passed in.
 
 mod key;
 mod recipient;
@@ -20,7 +20,7 @@ pub(super) use response::Unsealer;
 
 use crate::failure::{Failure, Kind};
 
-/// Fills bytes with randomness that nobody can guess.
+/// Fills bytes with cryptographically secure randomness.
 pub type Random<'r> = &'r mut dyn FnMut(&mut [u8]);
 
 /// A piece cannot be decrypted.

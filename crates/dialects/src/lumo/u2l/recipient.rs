@@ -28,7 +28,7 @@ const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
 pub struct Recipient {
     key: SignedPublicSubKey,
     fingerprint: String,
-    /// In seconds of Unix time.
+    /// When the key expires, in seconds of Unix time.
     expires_at: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Recipient {
     /// Lumo's own key.
     ///
     /// # Errors
-    /// It is not the one with the known fingerprint.
+    /// The built-in key does not have the known fingerprint.
     pub fn lumo() -> Result<Self, String> {
         let lumo = Self::read(LUMO)?;
         if lumo.fingerprint == FINGERPRINT { Ok(lumo) } else { Err("Lumo's key is another one".to_owned()) }
@@ -59,7 +59,7 @@ impl Recipient {
     /// The key in an armored certificate.
     ///
     /// # Errors
-    /// It is not a certificate, its signatures are wrong, or it has no subkey for encryption.
+    /// The text is not a certificate, its signatures are wrong, or it has no subkey for encryption.
     pub fn read(armored: &str) -> Result<Self, String> {
         let (certificate, _) = SignedPublicKey::from_armor_single(Cursor::new(armored.as_bytes()))
             .map_err(|_| "it is not an armored OpenPGP certificate".to_owned())?;
@@ -101,7 +101,7 @@ impl Recipient {
         self.expires_at
     }
 
-    /// The key of a request as only the recipient can read it: SEIPD version 1, as openpgp.js writes it.
+    /// The key of a request, encrypted for the recipient: SEIPD version 1, as openpgp.js writes it.
     ///
     /// # Errors
     /// The recipient's key cannot encrypt.
@@ -119,7 +119,7 @@ impl Recipient {
     }
 }
 
-/// Randomness as pgp wants it.
+/// Adapts randomness to the trait that pgp requires.
 struct Source<'r>(Random<'r>);
 
 impl RngCore for Source<'_> {

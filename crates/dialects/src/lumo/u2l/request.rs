@@ -8,10 +8,11 @@ use super::{Random, Recipient, RequestKey};
 use crate::failure::{Failure, Kind};
 
 impl Recipient {
-    /// The request `body` of either version with the content of its turns encrypted, and the key for the response.
+    /// The request `body` of either version with the contents of its turns encrypted, and the key for the
+    /// response.
     ///
     /// # Errors
-    /// It cannot be encrypted.
+    /// The request cannot be encrypted.
     pub fn seal(&self, body: &[u8], random: Random<'_>) -> Result<(Bytes, RequestKey), Failure> {
         let key = RequestKey::random(random);
         let wrapped = self.wrap(&key, random)?;
@@ -33,7 +34,7 @@ impl Recipient {
     }
 }
 
-/// Encrypts the content of a turn, and its images. A turn without content has an empty one.
+/// Encrypts the content of a turn, and its images. A turn without content gets an empty one.
 fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>) -> Result<(), Failure> {
     let mut seal = |plain: &[u8]| {
         let mut nonce = [0; 12];
@@ -64,8 +65,8 @@ fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>
     Ok(())
 }
 
-/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL, which is then one of any bytes. Each has a mark of
-/// its own (docs/protocols/lumo.md#encryption).
+/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL, whose type is then that
+/// of arbitrary bytes. Each part has its own mark (docs/protocols/lumo.md#encryption).
 fn seal_part(
     part: &mut Map<String, Value>,
     seal: &mut impl FnMut(&[u8]) -> Result<String, Failure>,

@@ -11,34 +11,36 @@ use crate::{
     wire::json::Json,
 };
 
-/// Members that are texts when they are encrypted. One text may be cut into pieces anywhere, also inside a character.
+/// Members that are texts when they are encrypted. One text may be cut into pieces anywhere, even inside a
+/// character.
 const PIECES: [&str; 4] = ["content", "reasoning_content", "reasoning", "text"];
 
-/// Members that are whole texts.
+/// Members that are complete texts.
 const WHOLE: [&str; 2] = ["arguments", "parameters"];
 
 /// Decrypts the frames of one response.
 ///
-/// The arguments of a client tool's call are one ciphertext in several pieces, without a mark, so they are held until the calls
-/// are complete.
+/// The arguments of a client tool's call are one ciphertext in several pieces, without a mark, so they are
+/// held until the calls are complete.
 #[derive(Debug)]
 pub(in super::super) struct Unsealer {
     key: RequestKey,
-    /// Bytes of characters that are not complete, by the text they belong to.
+    /// Bytes of incomplete characters, by the text to which they belong.
     begun: BTreeMap<String, Vec<u8>>,
     /// The arguments of calls so far, by their index.
     arguments: BTreeMap<u64, String>,
-    /// Bytes of all arguments. Beyond: the response fails.
+    /// Maximum bytes of all arguments. Beyond it the response fails.
     room: usize,
 }
 
 impl Unsealer {
-    /// For a response to the request of `key`, whose calls have at most `room` bytes of arguments.
+    /// An unsealer for the response to the request of `key`, whose calls have at most `room` bytes of
+    /// arguments.
     pub(in super::super) fn new(key: RequestKey, room: usize) -> Self {
         Self { key, begun: BTreeMap::new(), arguments: BTreeMap::new(), room }
     }
 
-    /// What the frame says in plain text, as frames.
+    /// Decrypts a frame, into frames in plain text.
     ///
     /// # Errors
     /// A piece cannot be decrypted.
@@ -103,7 +105,8 @@ impl Unsealer {
         Ok(())
     }
 
-    /// Decrypts what is marked in an object, or in one that contains it, and removes the marks. `target` is the text's channel.
+    /// Decrypts the marked members of an object, or of one that contains it, and removes the marks. `target`
+    /// is the text's channel.
     fn object(
         &mut self,
         object: &mut Map<String, Value>,
@@ -116,7 +119,7 @@ impl Unsealer {
         let target = object.get("target").and_then(Value::as_str).unwrap_or(target).to_owned();
         for (name, value) in object.iter_mut() {
             match value {
-                // A result is a text of its own.
+                // A result is a separate text.
                 Value::Object(inner) => {
                     let target = if name == "tool_result" { name } else { &target };
                     self.object(inner, is_sealed, target)?;

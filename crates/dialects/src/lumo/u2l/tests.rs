@@ -14,7 +14,7 @@ fn key() -> RequestKey {
     RequestKey::new([7; 32], ID)
 }
 
-/// Randomness that is not random.
+/// A counter instead of a random source.
 fn counter() -> impl FnMut(&mut [u8]) {
     let mut next = 0u8;
     move |bytes| {
@@ -25,7 +25,7 @@ fn counter() -> impl FnMut(&mut [u8]) {
     }
 }
 
-/// Fixed vectors, which WebCrypto gives, too.
+/// Fixed vectors, which WebCrypto produces too.
 const REQUESTS: [(&str, &str); 3] = [
     ("Hello", "CQkJCQkJCQkJCQkJb+Do+NHmzjvPbPiWZ/z58OCaF3zd"),
     ("", "CQkJCQkJCQkJCQkJ90zONYM2o4wYxHtdRwib6g=="),
@@ -119,7 +119,7 @@ fn every_turn_of_a_request_is_encrypted() {
     assert_eq!(messages[2]["content"][0]["type"], "text");
     let url = messages[2]["content"][1]["image_url"]["url"].as_str().unwrap();
     assert_eq!(url.strip_prefix("data:application/octet-stream;base64,").unwrap().len(), 48);
-    // Beside the turn's mark, as in Proton's own client.
+    // In addition to the turn's mark, as in Proton's own client.
     let marks = [&messages[2]["content"][0], &messages[2]["content"][1]["image_url"]];
     assert!(marks.iter().all(|holder| holder["encrypted"] == true), "{sealed}");
     let text = sealed.to_string();

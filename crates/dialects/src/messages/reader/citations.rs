@@ -1,4 +1,4 @@
-//! [`Citations`]: the citations of a text block, which have their range when the block ends.
+//! [`Citations`]: the citations of a text block, which get their range when the block ends.
 
 use super::event::text;
 use crate::{
@@ -9,24 +9,24 @@ use crate::{
 /// The citations of the open block, and the position in the response's text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    /// Characters of the text so far.
+    /// Number of characters of the text so far.
     at: u64,
-    /// Where the block begins.
+    /// The position at which the block begins.
     from: u64,
     /// Address and title of each page.
     pages: Vec<(String, String)>,
-    /// Bytes of these.
+    /// Bytes of these addresses and titles.
     kept: usize,
 }
 
 impl Citations {
-    /// A piece of text has been passed on.
+    /// Advances past a piece of text that has been passed on.
     pub(super) fn advance(&mut self, piece: &str) {
         self.at = self.at.saturating_add(u64::try_from(piece.chars().count()).unwrap_or(u64::MAX));
     }
 
-    /// Keeps a citation of a web page. Returns `false` for one of something else. Beyond `limit` bytes, citations do not
-    /// wait for the end of their block.
+    /// Keeps a citation of a web page. Returns `false` for a citation of anything else. Beyond `limit` bytes,
+    /// citations do not wait for the end of their block.
     pub(super) fn take(&mut self, citation: Json<'_>, limit: usize, out: &mut impl Sink) -> bool {
         let url = text(citation, "url");
         if url.is_empty() {
@@ -41,7 +41,7 @@ impl Citations {
         true
     }
 
-    /// A citation that does not wait; `frame` is its frame.
+    /// Emits a citation that does not wait; `frame` is its frame.
     pub(super) fn pass(&self, citation: Json<'_>, frame: &str, out: &mut impl Sink) {
         let (url, title) = (text(citation, "url"), text(citation, "title"));
         let annotation = Event::Annotation(Annotation { url, title, span: (self.from, self.at) });
@@ -49,7 +49,7 @@ impl Citations {
         out.event(Event::Verbatim { frame, means });
     }
 
-    /// The block has ended: the citations are for all of its text.
+    /// Ends the block: its citations apply to all of its text.
     pub(super) fn end_block(&mut self, out: &mut impl Sink) {
         self.tell(out);
         self.from = self.at;

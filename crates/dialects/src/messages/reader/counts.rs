@@ -1,4 +1,4 @@
-//! [`Counts`]: the token counts of a stream, which come at its beginning and again, cumulative, at its end.
+//! [`Counts`]: the token counts of a stream, which arrive at its beginning and again, cumulative, at its end.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes a usage object: its members replace those of the one before it, except by `null`.
+    /// Takes a usage object: its members replace those of the previous one, except if they are `null`.
     pub(super) fn take(&mut self, usage: Json<'_>) {
         let Value::Object(usage) = usage.to_value() else { return };
         for (key, value) in usage {
@@ -28,7 +28,7 @@ impl Counts {
         }
     }
 
-    /// The counts, if there are new ones since the last time.
+    /// The counts, if there are new ones since the last call.
     pub(super) fn news(&mut self) -> Option<Usage> {
         std::mem::take(&mut self.is_new).then(|| self.usage())
     }

@@ -1,10 +1,10 @@
-//! [`StreamEvent`]: the view of one event of a stream, or of a whole message.
+//! [`StreamEvent`]: the view of one event of a stream, or of a complete message.
 
 use std::borrow::Cow;
 
 use crate::wire::json::{Invalid, Json};
 
-/// The members of an event that are read. Each is its first occurrence.
+/// The members of an event that are read. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
     /// `type`
@@ -15,9 +15,9 @@ pub(super) struct StreamEvent<'a> {
     pub(super) message: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
-    /// The blocks of a whole message.
+    /// The blocks of a complete message.
     pub(super) content: Option<Json<'a>>,
-    /// A known member occurs twice, so that readers may disagree about its value.
+    /// Whether a known member occurs twice, so that readers may disagree about its value.
     pub(super) is_ambiguous: bool,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Piece<'a> {
     pub(super) kind: PieceKind,
     /// The body of the string.
     pub(super) body: &'a str,
-    /// There is nothing else in the delta.
+    /// Whether the delta contains nothing else.
     pub(super) is_alone: bool,
 }
 
-/// What a delta adds to.
+/// The kind of string to which a delta is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     Text,
@@ -40,7 +40,7 @@ pub(super) enum PieceKind {
 }
 
 impl<'a> StreamEvent<'a> {
-    /// Parses a frame. The second value is the whole JSON, which need not be an object.
+    /// Parses a frame. The second value is the complete JSON, which need not be an object.
     pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| event.take(&key, value))?;
@@ -74,7 +74,7 @@ impl<'a> StreamEvent<'a> {
         self.index.and_then(|index| index.as_u64())
     }
 
-    /// The delta, if it adds to one string.
+    /// The delta, if it adds to a single string.
     pub(super) fn piece(&self) -> Option<Piece<'a>> {
         let delta = self.delta?;
         let (kind, key) = match &*delta.get("type")?.as_str()? {

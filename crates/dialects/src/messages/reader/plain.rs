@@ -1,4 +1,4 @@
-//! [`Plain`]: recognises the delta that differs from the one before it only in its string.
+//! [`Plain`]: recognises a delta that differs from the previous one only in its string.
 
 use super::event::PieceKind;
 use crate::wire::json::FrameTemplate;
@@ -7,12 +7,12 @@ use crate::wire::json::FrameTemplate;
 #[derive(Debug)]
 pub(super) struct Plain {
     template: FrameTemplate,
-    /// How many braces close the frame. The API hides the length of a token by spaces between them.
+    /// Number of braces that close the frame. The API hides the length of a token with spaces between them.
     braces: usize,
     pub(super) kind: PieceKind,
     /// The number of the block.
     pub(super) index: Option<u64>,
-    /// The frame may be forwarded.
+    /// Whether the frame may be forwarded.
     pub(super) is_canonical: bool,
 }
 

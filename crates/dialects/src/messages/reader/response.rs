@@ -1,8 +1,8 @@
 //! One response: its events, in order, decoded.
 //!
-//! A delta takes one of two paths, as in the reader of Chat Completions: the fast path recognises it by comparison
-//! ([`Plain`]), the slow path parses it. Text and thinking count whatever block they are addressed to; only calls need
-//! their block.
+//! A delta takes one of two paths, as in the reader of Chat Completions: the fast path recognises it by
+//! comparison ([`Plain`]), the slow path parses it. Text and thinking count whatever block they are addressed
+//! to; only calls need their block.
 
 mod blocks;
 mod ends;
@@ -35,10 +35,10 @@ use blocks::{HostedCall, OpenBlock};
 pub struct ResponseReader {
     settings: ReaderSettings,
     limits: Limits,
-    /// The client wants the response whole.
+    /// The client wants the response in one piece.
     wants_whole: bool,
     has_started: bool,
-    /// The response came whole.
+    /// The response arrived in one piece.
     is_whole: bool,
     text: Channel,
     thinking: Channel,
@@ -49,7 +49,7 @@ pub struct ResponseReader {
     calls: NamedCalls,
     /// Calls that the upstream runs.
     hosted: Vec<HostedCall>,
-    /// Blocks without a number so far.
+    /// Number of blocks without a number so far.
     unnumbered: u64,
     counts: Counts,
     plain: Learnt<Plain>,
@@ -193,9 +193,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The response's head precedes everything else.
+    /// Emits the response's head before everything else.
     fn message_start(&mut self, message: Json<'_>, out: &mut impl Sink) {
-        // After content it comes too late.
+        // After content, the head is too late.
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
             let (id, model) = (text(message, "id"), text(message, "model"));
@@ -203,7 +203,7 @@ impl ResponseReader {
         }
         if let Some(usage) = message.get("usage") {
             self.counts.take(usage);
-            // Clients of this API expect counts at the beginning, too; the others get them at the end.
+            // Clients of this API expect counts at the beginning, too; other clients get them at the end.
             if self.settings.verbatim && !self.progress.is_finished {
                 self.tell_usage(out);
             }
@@ -231,8 +231,8 @@ impl ResponseReader {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// A piece of text, thinking or arguments. The fast and the slow path both end here. `frame` is its frame, if that
-    /// may be forwarded.
+    /// Emits a piece of text, thinking or arguments. The fast and the slow path both end here. `frame` is its
+    /// frame, if that may be forwarded.
     fn say(
         &mut self,
         kind: PieceKind,
@@ -261,7 +261,7 @@ impl ResponseReader {
             }
             PieceKind::Arguments => {
                 let frame = frame.filter(|_| !cuts_pair(body));
-                // A piece without a number belongs to the call that is open.
+                // A piece without a number belongs to the open call.
                 let key = index.or_else(|| self.calls.open_key()).unwrap_or_default();
                 self.calls.piece(key, body, frame, out);
             }

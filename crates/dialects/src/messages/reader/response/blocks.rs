@@ -1,4 +1,5 @@
-//! Content blocks: what their beginnings and ends mean, and the deltas that are not pieces of one string.
+//! Content blocks: the meaning of their beginnings and ends, and the deltas that are not pieces of one
+//! string.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ use crate::{
 /// A block that has not ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenBlock {
-    /// The upstream's number of it.
+    /// The upstream's number of the block.
     index: u64,
     kind: BlockKind,
 }
@@ -24,9 +25,9 @@ pub(super) struct OpenBlock {
 #[derive(Debug)]
 pub(super) struct HostedCall {
     id: String,
-    /// The upstream's number of its block.
+    /// The upstream's number of the call's block.
     block: u64,
-    /// Its number, see [`CallStart::index`].
+    /// The call's number, see [`CallStart::index`].
     number: u32,
 }
 
@@ -36,7 +37,7 @@ enum BlockKind {
     Thinking,
     Call,
     Other,
-    /// Of a kind that no event has.
+    /// A block of a kind that has no event.
     Unknown,
 }
 
@@ -59,8 +60,8 @@ impl ResponseReader {
         self.begin_block(index, block, frame, out)
     }
 
-    /// Begins the block `index`. One that is open under the same number has ended. `frame` is the event, if it may be
-    /// forwarded.
+    /// Begins the block `index`. A block that is open under the same number has ended. `frame` is the event,
+    /// if it may be forwarded.
     pub(super) fn begin_block(
         &mut self,
         index: u64,
@@ -70,7 +71,7 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         let repeats = || self.calls.repeats(index, &text(block, "id"), &text(block, "name"));
         if self.blocks.iter().any(|open| open.index == index && open.kind == BlockKind::Call) && repeats() {
-            // The same call again, perhaps with more of its arguments.
+            // The same call again, possibly with more of its arguments.
             return self.give_input(index, block);
         }
         if self.blocks.iter().any(|open| open.index == index) {
@@ -101,7 +102,7 @@ impl ResponseReader {
                 BlockKind::Other
             }
             "tool_use" => self.call(index, block, Runner::Client, out)?,
-            // `server_tool_use`, `mcp_tool_use` and those to come: clients of this API get them as they are.
+            // `server_tool_use`, `mcp_tool_use` and future kinds: clients of this API get them unchanged.
             kind if kind.ends_with("tool_use") => {
                 let has_input = block.get("input").is_some_and(|input| input.kind() == JsonKind::Object);
                 let mut out = WithFrame { frame: frame.filter(|_| has_input), out };
@@ -117,7 +118,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Ends the block `index`, or without a number the last one that is open.
+    /// Ends the block `index`, or without a number the last open block.
     pub(super) fn block_stop(&mut self, index: Option<u64>, frame: Option<&str>, out: &mut impl Sink) {
         let place = match index {
             Some(index) => self.blocks.iter().rposition(|open| open.index == index),
@@ -137,7 +138,7 @@ impl ResponseReader {
         }
     }
 
-    /// A delta that is not a piece of one string.
+    /// Reads a delta that is not a piece of one string.
     pub(super) fn other_delta(&mut self, delta: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         match (&*text(delta, "type"), frame) {
             ("signature_delta", _) => self.sign(delta),
@@ -154,7 +155,7 @@ impl ResponseReader {
         }
     }
 
-    /// Something that is not an event: it is forwarded if it may be, otherwise left out.
+    /// Handles something that is not an event: forwards it if that is allowed, and otherwise leaves it out.
     fn unknown(&mut self, frame: Option<&str>, out: &mut impl Sink) {
         match frame {
             Some(frame) => out.event(Event::Verbatim { frame, means: None }),
@@ -162,7 +163,7 @@ impl ResponseReader {
         }
     }
 
-    /// Text that is in the beginning of a block.
+    /// Emits text that is in the beginning of a block.
     fn given(&mut self, kind: PieceKind, block: Json<'_>, key: &str, out: &mut impl Sink) {
         if let Some(body) = block.get(key).and_then(|text| text.string_body()) {
             self.say(kind, None, body, None, out);
@@ -213,7 +214,7 @@ impl ResponseReader {
         Ok(BlockKind::Call)
     }
 
-    /// The arguments that the beginning of a call has.
+    /// Reads the arguments in the beginning of a call.
     fn give_input(&mut self, index: u64, block: Json<'_>) -> Result<(), Failure> {
         // In a stream the API writes an empty object here, and the arguments as deltas.
         match block.get("input") {
@@ -228,7 +229,7 @@ impl ResponseReader {
         }
     }
 
-    /// The result of a call that the upstream ran.
+    /// Reads the result of a call that the upstream ran.
     fn result(&mut self, block: Json<'_>, frame: Option<&str>, out: &mut impl Sink) -> BlockKind {
         let id = text(block, "tool_use_id");
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
@@ -266,10 +267,10 @@ impl<S: Sink> Sink for WithFrame<'_, S> {
     }
 }
 
-/// Blocks that may be open at once. The API never has more than one.
+/// Maximum number of blocks that may be open at once. The API never has more than one.
 const MAX_OPEN: usize = 64;
 
-/// A result's content: a string, the texts of its blocks if it has only such, or its JSON.
+/// A result's content: a string, the texts of its blocks if it has no other blocks, or its JSON.
 fn result_text(content: Json<'_>) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return text;
