@@ -1,4 +1,4 @@
-//! [`ReadObjects`]: data that should be one JSON object, and what servers send instead.
+//! [`ReadObjects`]: reads data that should be one JSON object, and the other forms that servers send.
 
 use super::{Progress, Skip, Skipped, not_json};
 use crate::{
@@ -7,40 +7,41 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// What a text turned out to be.
+/// The kind of value that a text contained.
 #[derive(Debug)]
 pub(super) enum Found<'t> {
     /// An object, which has been read.
     Object,
     /// Another JSON value.
     Other(Json<'t>),
-    /// No JSON.
+    /// Not JSON.
     NotJson,
 }
 
-/// Reads the objects that a dialect's responses consist of.
+/// Reads the objects of which a dialect's responses consist.
 pub(super) trait ReadObjects {
-    /// Reads `text` if it is an object. There may be white space around it.
+    /// Reads `text` if it is an object, possibly surrounded by white space.
     ///
     /// # Errors
-    /// What the upstream reported, or how the object violates the dialect.
+    /// The upstream's error, or the way in which the object violates the dialect.
     fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure>;
 
-    /// `[DONE]` has come. After a finish reason it ends the response; without one, the body must end properly as well.
+    /// Handles `[DONE]`. After a finish reason it ends the response; without one, the body must also end
+    /// properly.
     ///
     /// # Errors
     /// The response is not complete.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// How far the response has come, and what was left out.
+    /// The progress of the response, and the parts that were left out.
     fn notes(&mut self) -> (&Progress, &mut Skipped);
 
-    /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` where the API has no end mark.
-    /// `is_value`: it is a whole body that was to be one value, so its lines are not read one by one. `is_last`: the end of the body
-    /// may have truncated it.
+    /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` although
+    /// the API has no end mark. `is_value`: the data is a complete body that should be one value, so its
+    /// lines are not read one by one. `is_last`: the end of the body may have truncated it.
     ///
     /// # Errors
-    /// As [`ReadObjects::object`]; or inside a response, data that is not JSON.
+    /// Those of [`ReadObjects::object`]; inside a response, also data that is not JSON.
     fn read(
         &mut self,
         text: &str,
@@ -64,7 +65,7 @@ pub(super) trait ReadObjects {
                 json.elements().try_for_each(|element| self.element(element, out))?;
             }
             Found::Other(json) => self.other(json),
-            // The server forgets the blank line between events.
+            // The server leaves out the blank line between events.
             Found::NotJson if !is_value && trimmed.contains(['\n', '\r']) => {
                 trimmed.split(['\n', '\r']).try_for_each(|line| self.read(line, false, is_last, out))?;
             }
@@ -77,10 +78,10 @@ pub(super) trait ReadObjects {
         Ok(())
     }
 
-    /// Reads an element of an array. Arrays in it are not looked into: each level would be parsed again.
+    /// Reads an element of an array. Arrays inside it are not read, because each level would be parsed again.
     ///
     /// # Errors
-    /// As [`ReadObjects::object`].
+    /// Those of [`ReadObjects::object`].
     fn element(&mut self, element: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let (progress, _) = self.notes();
         if progress.is_marked || progress.is_done {
@@ -92,7 +93,7 @@ pub(super) trait ReadObjects {
         Ok(())
     }
 
-    /// A value that is no part of a response.
+    /// Handles a value that is not part of a response.
     fn other(&mut self, json: Json<'_>) {
         if json.kind() != Kind::Null {
             self.notes().1.add(Skip::NotAChunk);

@@ -1,15 +1,16 @@
-//! [`Observed`]: properties of a server that its responses reveal and its settings leave open.
+//! [`Observed`]: properties of a server that its responses reveal where its settings leave them open.
 
 /// Properties of a server and one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observed {
     /// The field in which it sends reasoning.
     pub reasoning: Option<ReasoningField>,
-    /// It refuses roles that do not alternate, and system messages other than one at the beginning.
+    /// It rejects roles that do not alternate, and system messages other than one at the beginning.
     pub strict_roles: bool,
 }
 
-/// The name of the field for reasoning in messages of Chat Completions. Where both come, the greater one counts.
+/// The name of the field for reasoning in messages of Chat Completions. If both occur, the greater one
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasoningField {
     /// `reasoning` alone.
@@ -18,8 +19,9 @@ pub enum ReasoningField {
     ReasoningContent,
 }
 
-/// Whether an error says that a chat template accepts only one system message, at the beginning, or only alternating roles
-/// (docs/protocols/chat.md#requests). Servers give most of these errors the status 400, llama.cpp and LM Studio also 500.
+/// Whether an error means that a chat template accepts only one system message, at the beginning, or only
+/// alternating roles (docs/protocols/chat.md#requests). Servers send most of these errors with status 400,
+/// llama.cpp and LM Studio also with 500.
 pub fn refuses_roles(status: u16, body: &[u8]) -> bool {
     const PLACES: [&str; 9] = [
         "beginning",

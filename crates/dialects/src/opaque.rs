@@ -1,7 +1,7 @@
-//! How clients carry an upstream's opaque state: a signature, encrypted reasoning.
+//! The form in which clients carry an upstream's opaque state: a signature, or encrypted reasoning.
 //!
-//! A client's API has a place for state of its own dialect, and that is carried as it is. State of another dialect is
-//! marked with the dialect's name, so that it goes back to an upstream of that dialect only.
+//! A client's API has a place for state of its own dialect, which is carried unchanged. State of another
+//! dialect is marked with the dialect's name, so that it goes back only to an upstream of that dialect.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Stands between the dialect's name and the state. Not in base64, of which such state consists.
+/// Separates the dialect's name from the state. Does not occur in base64, of which such state consists.
 const MARK: char = ':';
 
-/// `state` as a client of `dialect` carries it.
+/// `state` in the form in which a client of `dialect` carries it.
 pub(crate) fn carried<'a>(state: &'a Opaque<'_>, dialect: Dialect) -> Cow<'a, str> {
     if state.dialect == dialect.name() && foreign(&state.text).is_none() {
         return Cow::Borrowed(&state.text);
@@ -28,7 +28,7 @@ pub(crate) fn carried_back(text: &str, dialect: Dialect) -> Opaque<'static> {
     Opaque::new(dialect.name(), text.to_owned())
 }
 
-/// The dialect that marks `text`, and what follows the mark.
+/// The dialect that marks `text`, and the text after the mark.
 fn foreign(text: &str) -> Option<(Dialect, &str)> {
     let (name, text) = text.split_once(MARK)?;
     Some((name.parse().ok()?, text))
@@ -43,7 +43,7 @@ pub(crate) fn call_state(extra: Json<'_>) -> Option<Opaque<'static>> {
     let google = members.next().filter(|(key, _)| key == "google" && members.next().is_none());
     let signature = google.and_then(|(_, google)| google.get("thought_signature")?.as_str());
     let state = match signature {
-        // It is Gemini's own, whichever of its APIs it came by.
+        // The state is Gemini's own, whichever of its APIs it came through.
         Some(signature) => Opaque::new(Dialect::Gemini.name(), signature.into_owned()),
         None => Opaque::new(Dialect::Chat.name(), extra.raw().to_owned()),
     };

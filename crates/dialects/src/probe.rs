@@ -1,25 +1,26 @@
-//! [`Probe`]: a small request whose answer shows which software an upstream runs.
+//! [`Probe`]: a small request whose response shows which software an upstream runs.
 
 use super::server::Server;
 use crate::wire::json::Json;
 
-/// A request without a body, for something that only one kind of server has, or that each describes in its own way.
+/// A request without a body for a path that only one kind of server has, or that each server answers in its
+/// own way.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     /// The path, without a leading slash.
     pub path: &'static str,
-    /// Below what the path is.
+    /// The base of the path.
     pub root: Root,
-    /// Which server gives such an answer.
+    /// Returns the server that gives such a response.
     recognise: fn(&Json<'_>) -> Option<Server>,
 }
 
-/// Below what a path is.
+/// The base of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
     /// The upstream's base URL.
     Base,
-    /// The same without `/v1` at its end.
+    /// The base URL without `/v1` at its end.
     Server,
 }
 
@@ -34,7 +35,7 @@ pub(super) static PROBES: [Probe; 6] = [
 ];
 
 impl Probe {
-    /// The server that gives the answer `body`. `None`: it does not show.
+    /// The server whose response is `body`. `None` if the response does not show this.
     pub(super) fn server(&self, body: &[u8]) -> Option<Server> {
         (self.recognise)(&Json::parse_bytes(body).ok()?)
     }
@@ -62,7 +63,7 @@ fn llama_cpp(props: &Json<'_>) -> Option<Server> {
         .then_some(Server::LlamaCpp)
 }
 
-/// The answer has nothing but the version.
+/// The response contains only the version.
 fn ollama(version: &Json<'_>) -> Option<Server> {
     (is_text(version, "version") && version.members().count() == 1).then_some(Server::Ollama)
 }

@@ -38,13 +38,13 @@ pub(crate) fn reported(error: &Value) -> Failure {
     words.failure(status)
 }
 
-/// The same, for an error that has only been viewed.
+/// Like [`reported`], for an error that has not been copied into a tree.
 pub(crate) fn reported_json(error: Json<'_>) -> Failure {
     reported(&serde_json::from_str(error.raw()).unwrap_or_default())
 }
 
 /// The failure that a server-sent event of the type `error` means: its data may be the error object, contain
-/// it, or be plain text.
+/// the object, or be plain text.
 pub(crate) fn reported_event(data: &[u8]) -> Failure {
     match serde_json::from_slice::<Value>(data) {
         Ok(value) => reported(value.get("error").unwrap_or(&value)),
@@ -52,8 +52,8 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
     }
 }
 
-/// The failure that an object in a stream reports which is no part of a response: an error, or a message beside something that
-/// says that it is one. `None`: it reports none.
+/// The failure that an object in a stream reports although it is not part of a response: an error, or a
+/// message together with a member which says that it is an error. `None` if it reports none.
 pub(crate) fn told(frame: &str) -> Option<Failure> {
     let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
     let words = Words::of_response(&object);
@@ -72,13 +72,13 @@ pub(crate) fn told(frame: &str) -> Option<Failure> {
     })
 }
 
-/// The object in which MiniMax, Spark and Tencent say how a request went.
+/// The object in which MiniMax, Spark and Tencent report the outcome of a request.
 fn nested(object: &Value) -> Option<&Value> {
     let has_message = |inner: &&Value| MESSAGE_KEYS.iter().any(|key| says_something(inner.get(key)));
     ["base_resp", "header", "Error"].iter().find_map(|key| object.get(key)).filter(has_message)
 }
 
-/// The names under which a message is told.
+/// The names of members that contain a message.
 const MESSAGE_KEYS: [&str; 10] = [
     "message",
     "Error",
@@ -92,7 +92,7 @@ const MESSAGE_KEYS: [&str; 10] = [
     "err",
 ];
 
-/// Whether a member has a value that says something.
+/// Whether a member has a meaningful value.
 fn says_something(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -103,7 +103,8 @@ fn says_something(value: Option<&Value>) -> bool {
     }
 }
 
-/// Whether an object says by a code, a status or a flag that something failed; `None` if it says nothing of it.
+/// Whether an object reports a failure by a code, a status or a flag; `None` if it does not report an
+/// outcome.
 fn outcome(object: &Value) -> Option<bool> {
     let of_word = |word: &str| match word.to_ascii_lowercase().as_str() {
         "" => None,
@@ -133,7 +134,7 @@ fn outcome(object: &Value) -> Option<bool> {
     keys.into_iter().chain(["type", "object"]).find_map(of)
 }
 
-/// Whether an object is a message and what may stand beside one in an error, and nothing else.
+/// Whether an object contains only a message and members that may come with one in an error.
 fn is_bare_message(object: &Value) -> bool {
     let beside = |key: &str| {
         let key = key.to_ascii_lowercase().replace(['_', '-'], "");
@@ -144,8 +145,8 @@ fn is_bare_message(object: &Value) -> bool {
         .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
 }
 
-/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's, Z.ai's, llama.cpp's,
-/// Copilot's, and words that gateways use.
+/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's,
+/// Z.ai's, llama.cpp's, Copilot's, and words that gateways use.
 const TOO_LONG_CODES: [&str; 7] = [
     "context_length_exceeded",
     "model_context_window_exceeded",
@@ -156,7 +157,7 @@ const TOO_LONG_CODES: [&str; 7] = [
     "input_too_long",
 ];
 
-/// What servers without such codes say, in lower case: all parts of one entry.
+/// The messages of servers without such codes, in lower case: all parts of one entry must occur.
 const TOO_LONG: [&[&str]; 28] = [
     // OpenAI, vLLM, Mistral, OpenRouter, DeepSeek
     &["maximum context length"],
@@ -208,10 +209,10 @@ const TOO_LONG: [&[&str]; 28] = [
     &["tokens exceed", "context"],
 ];
 
-/// Groq's code for a call that the model wrote and Groq could not read: docs/protocols/chat.md#upstream-deviations.
+/// Groq's code for a call of the model that Groq could not read: docs/protocols/chat.md#upstream-deviations.
 const UNREAD_CALL: &str = "tool_use_failed";
 
-/// Words of a limit on rates, which may name tokens, too.
+/// Words in messages about rate limits, which may also mention tokens.
 const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
 
 /// The parts of an upstream's error; each may be missing.
@@ -224,7 +225,7 @@ struct Words {
     status: Option<u16>,
     /// The model's text, if the server could not read a call in it.
     generation: Option<String>,
-    /// A code that is a number says that the prompt is too long.
+    /// A numeric code says that the prompt is too long.
     is_too_long: bool,
 }
 
@@ -236,8 +237,8 @@ impl Words {
         }
     }
 
-    /// The bodies in use: `{"error": …}`, the same in an array (Gemini's layer), the error's fields at the
-    /// top (vLLM), `{"detail": …}` (FastAPI).
+    /// Reads the known forms of bodies: `{"error": …}`, the same in an array (Gemini's layer), the error's
+    /// fields at the top (vLLM), `{"detail": …}` (FastAPI).
     fn of_response(response: &Value) -> Self {
         let response = response.get(0).unwrap_or(response);
         let error = ["error", "errors", "detail"].iter().map(|key| response.get(key));
@@ -261,14 +262,14 @@ impl Words {
             Value::String(digits) => digits.parse().ok(),
             number => u16::try_from(number.as_u64()?).ok(),
         };
-        // Groq's: what the model wrote and Groq could not read as a call.
+        // Groq's member: the model's text, in which Groq could not read a call.
         let generation = text("failed_generation");
         let message = match (message, &generation) {
             (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
             (message, _) => message,
         };
         let code = text("code").filter(|code| code.parse::<u16>().is_err());
-        // Z.ai's, as a number or as text.
+        // Z.ai's code, as a number or as text.
         let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
         Self {
             message,
@@ -283,14 +284,14 @@ impl Words {
     }
 
     fn is_model_missing(&self) -> bool {
-        // Anthropic's: `{"type": "not_found_error", "message": "model: NAME"}`.
+        // Anthropic's form: `{"type": "not_found_error", "message": "model: NAME"}`.
         let names_model = || self.message.as_deref().is_some_and(|message| message.starts_with("model: "));
         self.code.as_deref() == Some("model_not_found")
             || (self.kind.as_deref() == Some("not_found_error") && names_model())
     }
 
-    /// Whether the error means that the prompt is too long: by its code, or by the sentence of servers
-    /// without codes. llama.cpp's code and Ollama's sentence have come with status 500, too.
+    /// Whether the error means that the prompt is too long, by its code, or by the sentence of servers
+    /// without codes. llama.cpp's code and Ollama's sentence have also been seen with status 500.
     fn is_context_length(&self, status: Option<u16>) -> bool {
         let is_code =
             |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
@@ -377,7 +378,7 @@ fn kind_of_word(word: &str) -> Option<Kind> {
 /// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has
 /// no text.
 pub(crate) fn first_words(body: &[u8]) -> Option<String> {
-    /// Characters quoted: a line of a log, not a page.
+    /// Maximum number of quoted characters: a line of a log, not a page.
     const LONGEST: usize = 120;
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,

@@ -1,4 +1,4 @@
-//! [`ResponseWriter`]: a response as a stream or as a whole, for the writers of all dialects.
+//! [`ResponseWriter`]: a response as a stream or as one object, for the writers of all dialects.
 
 use bytes::BytesMut;
 
@@ -17,10 +17,10 @@ enum Form<S, W> {
 
 /// A response as a stream.
 pub trait StreamForm {
-    /// Clients of the dialect expect that a block of content ends before the next one begins.
+    /// Whether clients of the dialect expect that a block of content ends before the next one begins.
     const ONE_BLOCK_AT_A_TIME: bool = false;
 
-    /// For the response to a request.
+    /// Creates the stream for a request's response.
     fn new(answering: &Answering) -> Self;
 
     /// Writes an event.
@@ -32,7 +32,7 @@ pub trait StreamForm {
     /// Ends the response with the dialect's in-stream error.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut);
 
-    /// Writes something into a silent stream that clients ignore.
+    /// Writes something that clients ignore into a silent stream.
     fn keep_alive(&self, out: &mut BytesMut);
 
     /// Approximate bytes that are kept, for dialects whose last event repeats the response.
@@ -40,29 +40,29 @@ pub trait StreamForm {
         0
     }
 
-    /// After its end: the whole response, if it is to be stored.
+    /// After the end: the complete response, if it should be stored.
     fn take_response(&mut self) -> Option<String> {
         None
     }
 
-    /// From now on, what is large is only written when [`StreamForm::pour`] asks for it.
+    /// From now on, large events are only written when [`StreamForm::pour`] asks for them.
     fn write_in_pieces(&mut self) {}
 
-    /// Whether something is to be written yet. Whatever is written meanwhile comes behind it.
+    /// Whether output is still waiting. Whatever is written meanwhile comes after it.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Writes as much of that as makes `out` `upto` bytes long.
+    /// Writes waiting output until `out` is `upto` bytes long.
     fn pour(&mut self, _out: &mut BytesMut, _upto: usize) {}
 }
 
 /// A response as one object.
 pub trait WholeForm {
-    /// For the response to a request.
+    /// Creates the object for a request's response.
     fn new(answering: &Answering) -> Self;
 
-    /// Notes an event.
+    /// Records an event.
     fn event(&mut self, event: &Event<'_>);
 
     /// Writes the object.
@@ -74,7 +74,7 @@ pub trait WholeForm {
     /// The body of an error response in this dialect.
     fn error_body(failure: &Failure) -> Vec<u8>;
 
-    /// After its end: the whole response, if it is to be stored.
+    /// After the end: the complete response, if it should be stored.
     fn take_response(&mut self) -> Option<String> {
         None
     }
@@ -89,7 +89,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         })
     }
 
-    /// Writes an event; for a response that is not streamed, it is only noted.
+    /// Writes an event; for a response that is not streamed, only records it.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream, order) if S::ONE_BLOCK_AT_A_TIME => {
@@ -100,7 +100,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Ends a successful response: writes what a stream ends with, or the whole response.
+    /// Ends a successful response: writes the end of a stream, or the complete response.
     pub fn finish(&mut self, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream, _) => stream.finish(out),
@@ -119,7 +119,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// After its end: the whole response, if it is to be stored.
+    /// After the end: the complete response, if it should be stored.
     pub(crate) fn take_response(&mut self) -> Option<String> {
         match &mut self.0 {
             Form::Stream(stream, _) => stream.take_response(),
@@ -127,14 +127,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// From now on, what is large is only written when [`ResponseWriter::pour`] asks for it.
+    /// From now on, large events are only written when [`ResponseWriter::pour`] asks for them.
     pub(crate) fn write_in_pieces(&mut self) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.write_in_pieces();
         }
     }
 
-    /// Whether something is to be written yet.
+    /// Whether output is still waiting to be written.
     pub(crate) fn has_more(&self) -> bool {
         match &self.0 {
             Form::Stream(stream, _) => stream.has_more(),
@@ -142,7 +142,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes as much of that as makes `out` `upto` bytes long.
+    /// Writes waiting output until `out` is `upto` bytes long.
     pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.pour(out, upto);
@@ -157,7 +157,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes a sign of life into a silent stream; nothing for a whole response.
+    /// Writes a sign of life into a silent stream; nothing for a response that is not streamed.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {
             Form::Stream(stream, _) => stream.keep_alive(out),

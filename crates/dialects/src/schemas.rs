@@ -1,23 +1,24 @@
-//! Schemas of tools in the forms that APIs accept: one that they refuse makes them refuse the whole request
-//! (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
+//! Schemas of tools in the forms that APIs accept: a schema that they reject makes them reject the complete
+//! request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
 
 use serde_json::{Map, Value, json};
 
 use crate::wire::json::{Json, Kind};
 
-/// Members that state alternatives. Several APIs refuse them in the schema of the arguments itself, and accept them inside.
+/// Members that state alternatives. Several APIs reject them in the schema of the arguments itself, but
+/// accept them inside.
 const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
-/// Other members that OpenAI's APIs refuse there.
+/// Other members that OpenAI's APIs reject there.
 const REFUSED: [&str; 3] = ["enum", "const", "not"];
 
-/// Schemas that are read to join alternatives: references may repeat them.
+/// Maximum number of schemas that are read to join alternatives, because references may repeat them.
 const MAX_SCHEMAS: usize = 256;
 
-/// How deep alternatives may be nested.
+/// Maximum nesting depth of alternatives.
 const MAX_DEPTH: usize = 16;
 
-/// The most forms that one parameter is given. With more, it may be anything.
+/// Maximum number of forms that one parameter gets. With more, any value is allowed.
 const MAX_FORMS: usize = 32;
 
 /// Whether the arguments are described by alternatives, or elsewhere.
@@ -25,8 +26,8 @@ pub(super) fn has_choices(schema: Json<'_>) -> bool {
     schema.members().any(|(key, _)| CHOICES.contains(&&*key) || key == "$ref")
 }
 
-/// `schema` for OpenAI's APIs: that of an object with properties, without alternatives, in which arrays have items. `None`: it
-/// is one.
+/// `schema` in the form for OpenAI's APIs: an object with properties, without alternatives, in which arrays
+/// have items. `None` if it already has this form.
 pub(super) fn for_openai(schema: Json<'_>) -> Option<Value> {
     let is_object = schema.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("object"));
     let is_refused = |key: &str| CHOICES.contains(&key) || REFUSED.contains(&key) || key == "$ref";
@@ -50,8 +51,8 @@ pub(super) fn without_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// `schema` as that of an object that has the parameters of all alternatives. Required are those that each alternative requires.
-/// What else an alternative demands is left out, so it accepts more.
+/// `schema` as that of an object that has the parameters of all alternatives. Those that every alternative
+/// requires are required. Other demands of an alternative are left out, so the result accepts more.
 pub(super) fn of_object(schema: &Value) -> Value {
     let mut reading = Reading { root: schema, left: MAX_SCHEMAS };
     let parameters = reading.parameters(schema, 0);
@@ -83,7 +84,8 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Adds the properties of an alternative. One that both have may have either form.
+    /// Adds the properties of an alternative. A property that several alternatives have may have any of their
+    /// forms.
     fn add(&mut self, properties: Map<String, Value>) {
         for (name, form) in properties {
             match self.properties.get_mut(&name) {
@@ -122,7 +124,7 @@ struct Reading<'s> {
 }
 
 impl<'s> Reading<'s> {
-    /// What `schema` refers to, if it does.
+    /// The target of `schema`, if it is a reference.
     fn referred(&self, schema: &Value) -> Option<&'s Value> {
         let name = schema.get("$ref")?.as_str()?;
         self.root.pointer(name.strip_prefix('#')?)

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(super) struct Page {
     pub(super) url: String,
     pub(super) title: String,
-    /// How old it is, in the search's words.
+    /// Its age, in the search engine's words.
     pub(super) age: Option<String>,
 }
 

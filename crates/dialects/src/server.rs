@@ -1,6 +1,6 @@
-//! [`Server`]: the software behind an API like OpenAI's, and what it can enforce.
+//! [`Server`]: the software behind an API like OpenAI's, and the constraints that it can enforce.
 //!
-//! The facts are those of docs/protocols/enforcement.md.
+//! docs/protocols/enforcement.md has the facts.
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +13,10 @@ use crate::{
 /// The software behind the API, as far as it matters for constraints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Server {
-    /// Not configured. What its answers show decides.
+    /// Not configured: the server's responses decide.
     #[default]
     Unknown,
-    /// None of these. Nothing can be enforced.
+    /// None of the known servers. Nothing can be enforced.
     Other,
     /// OpenAI's own servers.
     OpenAi,
@@ -74,17 +74,17 @@ impl Server {
         SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
     }
 
-    /// The requests that show which server it is, if it is unknown.
+    /// The requests that reveal which server it is, if it is unknown.
     pub(crate) fn probes(self) -> &'static [Probe] {
         if self == Self::Unknown { &PROBES } else { &[] }
     }
 
-    /// The server that gives the answer `body` to `probe`, if it shows.
+    /// The server whose response to `probe` is `body`, if the response reveals it.
     pub(crate) fn of_answer(probe: &Probe, body: &[u8]) -> Option<Self> {
         probe.server(body)
     }
 
-    /// What it can enforce in a chat completion.
+    /// The constraints that it can enforce in a chat completion.
     pub fn means(self) -> Means {
         let none = Means::default();
         let schema = |subset| Means { schema: Some(subset), ..none };
@@ -112,7 +112,8 @@ impl Server {
         self == Self::Mistral
     }
 
-    /// The members of a request that ask for `constraint`. A prefill is not a member, but the end of what the model gets.
+    /// The members of a request that ask for `constraint`. A prefill is not a member, but the end of the
+    /// model's input.
     pub(crate) fn members(self, constraint: &Constraint) -> Map<String, Value> {
         let member = |key: &str, value: Value| Map::from_iter([(key.to_owned(), value)]);
         let format = |format: Value| member("response_format", format);

@@ -1,22 +1,23 @@
-//! Signatures of calls, as Gemini 3 wants them back over each of Google's APIs (docs/protocols/gemini.md#signatures).
+//! Signatures of calls, in the form that Gemini 3 wants back over each of Google's APIs
+//! (docs/protocols/gemini.md#signatures).
 
 use crate::conversation::{Role, Turn};
 
 /// Placeholder for an unknown signature: another model wrote the call, or its signature is lost.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Whether the model refuses calls without a signature, as Gemini 3 and later do.
+/// Whether the model rejects calls without a signature, as Gemini 3 and later do.
 pub(super) fn checks_signatures(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let digits = version.len() - version.trim_start_matches(|char: char| char.is_ascii_digit()).len();
     let major = version.get(..digits).and_then(|major| major.parse::<u32>().ok());
-    // `gemini-flash-latest` is the newest.
+    // `gemini-flash-latest` is the newest model.
     major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
 }
 
-/// Index of the last turns in which the user said something other than results: the upstream checks the signatures of the calls
-/// after it. `spoken` are the turns without instructions.
+/// Index in `spoken` of the last user turns that are not results: the upstream checks the signatures of the
+/// calls after them. `spoken` are the turns without instructions.
 pub(super) fn begin_of_turn(spoken: &[&Turn]) -> usize {
     let (mut begin, mut place) = (0, 0);
     for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {

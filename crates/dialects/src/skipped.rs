@@ -1,7 +1,7 @@
-//! [`Skipped`]: what a reader left out of an upstream's response, by reason.
+//! [`Skipped`]: the parts of an upstream's response that a reader left out, by reason.
 //!
-//! By law 3, everything received goes to the client, fails the response, or is left out for a reason that is
-//! counted here. The counts become the metric `toolwire_skipped` and one warning per response.
+//! By law 3, everything that is received goes to the client, fails the response, or is left out for a reason
+//! that is counted here. The counts become the metric `toolwire_skipped` and one warning per response.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ pub enum Skip {
     NotAChunk,
     /// A part of a message of a kind that toolwire does not know.
     UnknownPart,
-    /// A choice that the client's form of response has no room for.
+    /// A choice for which the client's form of response has no room.
     OtherChoice,
-    /// Content that came after the finish reason.
+    /// Content after the finish reason.
     LateContent,
     /// A call that never got a name.
     NamelessCall,
-    /// Arguments of a call that was complete.
+    /// Arguments of a call that was already complete.
     LateArguments,
     /// A result whose call was never seen.
     OrphanResult,
     /// A call that the upstream announced and never dispatched.
     UndispatchedCall,
-    /// Content for a target that is not known.
+    /// Content for an unknown target.
     UnknownTarget,
     /// Text after a call that was meant for the client and that the upstream tried to run itself: its
     /// apology.
     Apology,
-    /// A finish reason that is not known; it counts as `stop`.
+    /// An unknown finish reason, which counts as `stop`.
     UnknownFinish,
 }
 
@@ -52,7 +52,7 @@ impl Skip {
         Self::UnknownFinish,
     ];
 
-    /// What the documentation says about it.
+    /// The description in the documentation.
     pub fn about(self) -> &'static str {
         match self {
             Self::NotJson => {
@@ -124,12 +124,12 @@ impl Skipped {
         self.iter().find(|(known, _)| *known == why).map_or(0, |(_, count)| count)
     }
 
-    /// Everything that was left out, for whatever reason.
+    /// The sum over all reasons.
     pub fn total(&self) -> u64 {
         self.iter().map(|(_, count)| count).sum()
     }
 
-    /// What was left out because it was malformed.
+    /// The number of parts that were left out because they were malformed.
     pub fn malformed(&self) -> u64 {
         let malformed = [Skip::NotJson, Skip::NotAChunk, Skip::UnknownTarget, Skip::NamelessCall];
         malformed.map(|why| self.count(why)).iter().sum()
@@ -140,7 +140,7 @@ impl Skipped {
         self.0.is_empty()
     }
 
-    /// Each reason that came up, with its count.
+    /// Each reason that occurred, with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
         self.0.iter().copied()
     }

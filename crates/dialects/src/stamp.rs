@@ -1,7 +1,7 @@
 //! [`Stamp`] and [`Ids`]: the time and the ids of a response.
 
-/// What makes one response different from another. It is an argument, because the core has neither clock nor
-/// randomness.
+/// The values that make one response different from another. They are an argument, because the core has
+/// neither clock nor randomness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The seed of ids: equal seeds give equal ids.
@@ -17,7 +17,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// A sequence of ids; `salt` keeps several sequences of one seed apart.
+    /// A sequence of ids; `salt` keeps several sequences of one seed different.
     pub fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }

@@ -1,4 +1,4 @@
-//! What an upstream's error status means if its body does not say more: one table for all dialects.
+//! The meaning of an upstream's error status if its body does not say more: one table for all dialects.
 
 use crate::failure::{Failure, Kind};
 
@@ -21,7 +21,7 @@ pub(crate) fn kind_of(status: u16) -> Kind {
 /// The failure for a status that must not become the client's own; the client gets 502 instead. `None` for
 /// all other statuses.
 ///
-/// A redirect, 404 and 405 say that the upstream's URL is wrong. 407 and 426 are about the connection to the
+/// A redirect, 404 and 405 mean that the upstream's URL is wrong. 407 and 426 are about the connection to the
 /// upstream, and the client would need headers that only the upstream could send (RFC 9110, sections 15.5.8
 /// and 15.5.22).
 pub(crate) fn failure_of_hop(status: u16, message: impl Into<String>) -> Option<Failure> {

@@ -1,11 +1,11 @@
-//! The table of dialects: one line makes a dialect known to everything that chooses among them.
+//! The table of dialects: one line makes a dialect known to everything that chooses among dialects.
 
 /// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or
 /// both.
 ///
-/// The name is the one in configurations and on command lines, the title is for people. The module of a
-/// client's side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module
-/// of an upstream's side has `Options`, the settings of one upstream, which implements
+/// The name is used in configurations and on command lines, the title is for people. The module of a client's
+/// side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module of an
+/// upstream's side has `Options`, the settings of one upstream, which implements
 /// [`UpstreamSide`](super::UpstreamSide), and `Reader`.
 ///
 /// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is
@@ -19,7 +19,7 @@ macro_rules! dialects {
         }
 
         impl Dialect {
-            /// All of them, in the order in which messages list them.
+            /// All dialects, in the order in which messages list them.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The name, as in configuration files.
@@ -37,7 +37,7 @@ macro_rules! dialects {
             }
         }
 
-        /// A dialect that clients speak. The route of a request gives it.
+        /// A dialect that clients speak. The route of a request determines it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ClientDialect {
             $($(#[doc = concat!($title, ", see [`", stringify!($client), "`].")] $variant,)?)*
@@ -54,8 +54,8 @@ macro_rules! dialects {
             }
         }
 
-        /// The dialect of an upstream, with the settings that only this dialect has. The configuration gives
-        /// it.
+        /// The dialect of an upstream, with the settings that only this dialect has. The configuration
+        /// determines it.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum UpstreamDialect {
             $($(#[doc = concat!($title, ".")] $variant($upstream::Options),)?)*
@@ -76,7 +76,7 @@ macro_rules! dialects {
         }
 
         impl UpstreamDialect {
-            /// The same with the upstream's own web search enabled for `conversation`.
+            /// The same dialect with the upstream's own web search enabled for `conversation`.
             pub fn searching(&self, conversation: &mut crate::conversation::Conversation) -> Self {
                 let mut searching = self.clone();
                 searching.side_mut().enable_search(conversation);
@@ -97,7 +97,7 @@ macro_rules! dialects {
         }
 
         impl Reader {
-            /// Says what was requested. Call it once, before the first bytes.
+            /// Sets what was requested. Call it once, before the first bytes.
             pub fn expect(&mut self, asked: Asked) {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::expect(reader, asked),)?)*
@@ -114,15 +114,15 @@ macro_rules! dialects {
             /// Reads the next bytes of the body, cut anywhere.
             ///
             /// # Errors
-            /// What the upstream reported, or how its bytes violate the dialect. What was certain before that
-            /// has gone to `out`.
+            /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was
+            /// certain before has gone to `out`.
             pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::push(reader, bytes, out),)?)*
                 }
             }
 
-            /// The body has ended.
+            /// Ends the body.
             ///
             /// # Errors
             /// [`Kind::Truncated`](crate::failure::Kind::Truncated) if the response was not complete.
@@ -132,38 +132,38 @@ macro_rules! dialects {
                 }
             }
 
-            /// What was received and left out, by reason.
+            /// The parts that were received and left out, by reason.
             pub fn skipped(&self) -> Skipped {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::skipped(reader),)?)*
                 }
             }
 
-            /// One of the finish reason and the end mark came without the other: a proper end of the body makes
-            /// the response complete.
+            /// Whether the finish reason or the end mark arrived without the other: the response is complete
+            /// if the body ends properly.
             pub fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
                 }
             }
 
-            /// The finish reason came without the end mark: the response is complete even if the body does not
-            /// end.
+            /// Whether the finish reason arrived without the end mark: the response is complete even if the
+            /// body does not end.
             pub fn lacks_only_mark(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::lacks_only_mark(reader),)?)*
                 }
             }
 
-            /// The response has content: text, a call, an image. Reasoning alone does not count.
+            /// Whether the response has content: text, a call, an image. Reasoning alone does not count.
             pub fn has_content(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::has_content(reader),)?)*
                 }
             }
 
-            /// The end mark has been read; whatever follows is ignored, so the rest of the body need not be
-            /// read.
+            /// Whether the end mark has been read; further input is ignored, so the rest of the body need not
+            /// be read.
             pub fn is_done(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::is_done(reader),)?)*
@@ -171,7 +171,7 @@ macro_rules! dialects {
             }
         }
 
-        /// Writes one response to a client, as a stream or as a whole.
+        /// Writes one response to a client, as a stream or in one piece.
         #[derive(Debug)]
         #[allow(clippy::large_enum_variant, reason = "there is one for each response, and a box would be one allocation more")]
         pub enum Writer {
@@ -193,7 +193,7 @@ macro_rules! dialects {
                 }
             }
 
-            /// Ends a successful response: writes the end mark of a stream, or the whole response.
+            /// Ends a successful response: writes the end mark of a stream, or the complete response.
             pub fn finish(&mut self, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::finish(writer, out),)?)*
@@ -207,28 +207,28 @@ macro_rules! dialects {
                 }
             }
 
-            /// After the end of a response: all of it, if it is to be stored.
+            /// After the end of a response: the complete response, if it should be stored.
             pub fn take_response(&mut self) -> Option<String> {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::take_response(writer),)?)*
                 }
             }
 
-            /// From now on, what is large is only written when `pour` asks for it.
+            /// From now on, large events are only written when `pour` asks for them.
             pub fn write_in_pieces(&mut self) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::write_in_pieces(writer),)?)*
                 }
             }
 
-            /// Whether something is to be written yet.
+            /// Whether output is still waiting to be written.
             pub fn has_more(&self) -> bool {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::has_more(writer),)?)*
                 }
             }
 
-            /// Writes as much of that as makes `out` `upto` bytes long.
+            /// Writes waiting output until `out` is `upto` bytes long.
             pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::pour(writer, out, upto),)?)*
@@ -242,7 +242,8 @@ macro_rules! dialects {
                 }
             }
 
-            /// Writes a keep-alive comment or event into a silent stream; nothing for a whole response.
+            /// Writes a keep-alive comment or event into a silent stream; nothing for a response that is not
+            /// streamed.
             pub fn keep_alive(&mut self, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::keep_alive(writer, out),)?)*

@@ -1,10 +1,10 @@
-//! A client that turns the model's thinking off by `thinking`, which Anthropic's API has and some Chat servers, for upstreams
-//! with other fields.
+//! Detects a client that turns the model's thinking off with `thinking`, a field of Anthropic's API and some
+//! Chat servers, for upstreams with other fields.
 
 use super::Dialect;
 use crate::conversation::Conversation;
 
-/// Whether the client's `thinking` says so, and came in a request of a dialect other than `own`.
+/// Whether the client's `thinking` turns thinking off, in a request of a dialect other than `own`.
 pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
@@ -13,15 +13,15 @@ pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     })
 }
 
-/// Takes `thinking` from the fields that are left out, if its meaning is sent.
+/// Removes `thinking` from the fields that are reported as left out, if its meaning is sent.
 pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String>) {
     if is_off(conversation, Dialect::Gemini) {
         dropped.retain(|field| field != "thinking");
     }
 }
 
-/// Whether a model of OpenAI takes the effort `none`: GPT-5.1 and later, without those for code and the large ones
-/// (docs/protocols/responses.md#upstreams).
+/// Whether a model of OpenAI accepts the effort `none`: GPT-5.1 and later, except for those for code and the
+/// large ones (docs/protocols/responses.md#upstreams).
 pub(super) fn takes_none(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     let Some((_, version)) = model.rsplit_once("gpt-5.") else { return false };
@@ -29,7 +29,7 @@ pub(super) fn takes_none(model: &str) -> bool {
     is_numbered && !["codex", "pro", "chat"].iter().any(|kind| version.contains(kind))
 }
 
-/// Whether thinking of a model of Gemini can be turned off.
+/// Whether the thinking of a Gemini model can be turned off.
 pub(super) fn gemini_can_be_off(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     model.contains("flash") && !["gemini-1", "gemini-2.0"].iter().any(|older| model.contains(older))

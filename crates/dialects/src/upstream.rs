@@ -1,4 +1,4 @@
-//! [`UpstreamSide`]: what a dialect's folder provides so that upstreams can speak it.
+//! [`UpstreamSide`]: what a dialect's folder provides for upstreams that speak the dialect.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// The upstream's side of a dialect, with the settings of one upstream.
 ///
-/// The methods with a default state facts about a dialect; the default is what holds for most.
+/// The methods with a default state facts about a dialect; the default is the fact for most dialects.
 pub trait UpstreamSide {
     /// The dialect.
     fn dialect(&self) -> Dialect;
@@ -24,15 +24,15 @@ pub trait UpstreamSide {
     /// The settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's.
     fn settings(&mut self, keys: &mut dyn Settings);
 
-    /// Sets the defaults that are known of the server at `host`.
+    /// Sets the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
-    /// The account that requests may be sent with, in dialects that have such.
+    /// The account with which requests may be sent, in dialects that have accounts.
     fn account(&self) -> Option<&super::AccountSettings> {
         None
     }
 
-    /// The path of requests, unless a request has its own, below the upstream's base URL; no leading slash.
+    /// The path of requests below the upstream's base URL, unless a request has its own; no leading slash.
     fn path(&self) -> &'static str;
 
     /// The header with the upstream's key.
@@ -40,17 +40,18 @@ pub trait UpstreamSide {
         KeyHeader::Bearer
     }
 
-    /// Headers of every request beside those that all dialects have: names in lower case, and values.
+    /// Headers of every request in addition to those that all dialects have: names in lower case, and values.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// Where below the base URL other paths of OpenAI's API may be found, if they may: empty, or with a slash at the end.
+    /// The path below the base URL where other paths of OpenAI's API may be found, if they may: empty, or
+    /// with a slash at the end.
     fn openai_base(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether requests name the beta features that a client of the same dialect names in its own.
+    /// Whether requests name the beta features that a client of the same dialect names in its own requests.
     fn takes_betas(&self) -> bool {
         false
     }
@@ -60,7 +61,7 @@ pub trait UpstreamSide {
         None
     }
 
-    /// The path of the list of models that says most of whether a server is of this dialect, and takes the key.
+    /// The path of the model list that identifies the dialect best and requires the key.
     fn check_path(&self) -> Option<&'static str> {
         self.models_path()
     }
@@ -83,16 +84,16 @@ pub trait UpstreamSide {
         false
     }
 
-    /// Whether a message of the assistant may be reasoning alone, with state that the upstream gave.
+    /// Whether a message of the assistant may consist only of reasoning, with state that the upstream sent.
     fn takes_reasoning_alone(&self) -> bool {
         false
     }
 
-    /// Encrypts a request that [`UpstreamSide::encode`] gave, in dialects with encryption. `random` fills bytes with randomness that
-    /// nobody can guess.
+    /// Encrypts a request that [`UpstreamSide::encode`] returned, in dialects with encryption. `random` fills
+    /// bytes with cryptographically secure randomness.
     ///
     /// # Errors
-    /// It cannot be encrypted.
+    /// The request cannot be encrypted.
     fn encrypt(
         &self,
         request: UpstreamRequest,
@@ -101,11 +102,11 @@ pub trait UpstreamSide {
         Ok(request)
     }
 
-    /// Completes the settings with the files that they name, at the time `now`, in seconds of Unix time. Gives a warning if
-    /// something will not work for long.
+    /// Completes the settings with the files that they name, at the time `now`, in seconds of Unix time.
+    /// Returns a warning if something will stop working soon.
     ///
     /// # Errors
-    /// What is wrong with the settings.
+    /// A description of the faults in the settings.
     fn prepare(
         &mut self,
         _read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
@@ -119,7 +120,7 @@ pub trait UpstreamSide {
         false
     }
 
-    /// The same request with the conversation written as `prompt`, for dialects that take one.
+    /// The same request with the conversation written as `prompt`, for dialects that accept a prompt.
     fn encode_prompt(&self, _prompt: &Prompt, conversation: &Conversation, model: &str) -> UpstreamRequest {
         self.encode(conversation, model)
     }
@@ -139,8 +140,8 @@ pub trait UpstreamSide {
     /// Enables the upstream's own web search for `conversation`, if it has one.
     fn enable_search(&mut self, _conversation: &mut Conversation) {}
 
-    /// Put before the names of tools that are taught in the prompt, so that the model does not confuse them
-    /// with its own.
+    /// The prefix of the names of tools that are taught in the prompt, so that the model does not confuse
+    /// them with its own.
     fn tool_prefix(&self) -> &'static str {
         ""
     }
@@ -150,36 +151,38 @@ pub trait UpstreamSide {
         false
     }
 
-    /// The requests whose answers show which software the server is. Empty: it is known, or makes no difference.
+    /// The requests whose responses reveal which software the server is. Empty if it is known, or makes no
+    /// difference.
     fn probes(&self) -> &'static [Probe] {
         &[]
     }
 
-    /// Sets which software the server is, as the answer `body` to `probe` shows, and returns its name. `None`: it does not
-    /// show.
+    /// Sets the software of the server, as the response `body` to `probe` reveals it, and returns its name.
+    /// `None` if the response does not reveal it.
     fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
         None
     }
 
-    /// Whether the field for past reasoning is that in which the server sends reasoning.
+    /// Whether past reasoning is sent in the field in which the server sends reasoning.
     fn follows_reasoning(&self) -> bool {
         false
     }
 
-    /// Whether the request for `turns` would have fewer messages for a server with [strict roles](Observed::strict_roles).
+    /// Whether the request for `turns` would have fewer messages for a server with [strict
+    /// roles](Observed::strict_roles).
     fn may_join(&self, _turns: &[Turn]) -> bool {
         false
     }
 
-    /// Sets what was seen of the server, where the settings leave it open.
+    /// Sets what was observed about the server, where the settings leave it open.
     fn observe(&mut self, _observed: Observed) {}
 
-    /// What its server can enforce while the model writes.
+    /// The constraints that its server can enforce while the model writes.
     fn means(&self) -> Means {
         Means::default()
     }
 
-    /// What it wants back of its turns when a client replays their calls.
+    /// The state that it wants back of its turns when a client replays their calls.
     fn wants_back(&self) -> WantsBack {
         WantsBack::Nothing
     }
@@ -209,12 +212,12 @@ pub trait UpstreamSide {
         None
     }
 
-    /// Whether each delta of its stream repeats all of the text before it.
+    /// Whether each delta of its stream repeats all earlier text.
     fn is_cumulative(&self) -> bool {
         false
     }
 
-    /// Sets whether each delta repeats all of the text before it, in dialects whose servers may do so.
+    /// Sets whether each delta repeats all earlier text, in dialects whose servers may do so.
     fn set_cumulative(&mut self, _cumulative: bool) {}
 }
 
@@ -233,30 +236,32 @@ pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
     keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 
-/// What reading a response depends on beside the upstream's own settings.
+/// The context of reading a response, in addition to the upstream's own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderRules {
-    /// Bytes of one upstream frame. Beyond: the response fails.
+    /// Maximum bytes of one upstream frame. Beyond it the response fails.
     pub max_frame: usize,
-    /// A body that ends without an end mark has ended well.
+    /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
-    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded as they
-    /// are.
+    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded
+    /// unchanged.
     pub client: Dialect,
 }
 
-/// What a reader has to know of the client's request.
+/// The facts about the client's request that a reader needs.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The declared tools: a call's name is complete as soon as it is declared and no longer one can follow.
+    /// The declared tools: a call's name is complete as soon as it is declared and cannot become a longer
+    /// declared name.
     pub tools: DeclaredTools,
     /// The limits of one response.
     pub limits: Limits,
     /// The client is answered with a stream.
     pub stream: bool,
-    /// The client asked for several choices. If it did not, whatever choices there are make up one response.
+    /// Whether the client asked for several choices. If it did not, all choices together make up one
+    /// response.
     pub several: bool,
-    /// Arguments of native calls that are not quite JSON are repaired.
+    /// Whether arguments of native calls that are not quite JSON are repaired.
     pub repair: bool,
 }
 
@@ -269,10 +274,10 @@ pub struct UpstreamRequest {
     pub path: Option<String>,
     /// Names of the fields that the dialect cannot express and that were left out, for the log and a counter.
     pub dropped: Vec<String>,
-    /// The response is requested as a stream: its headers come before its content is complete.
+    /// Whether the response is requested as a stream: its headers arrive before its content is complete.
     pub stream: bool,
     /// The text with which the request begins the response.
     pub prefill: Option<Prefill>,
-    /// The key with which it is encrypted, and with it the response.
+    /// The key with which the request is encrypted, and also the response.
     pub key: Option<super::RequestKey>,
 }

@@ -1,4 +1,5 @@
-//! [`WholeCalls`]: native calls that an upstream sends whole, each with a name and an object of arguments.
+//! [`WholeCalls`]: native calls that an upstream sends in one piece, each with a name and an object of
+//! arguments.
 
 use std::borrow::Cow;
 
@@ -16,15 +17,15 @@ use crate::{
 pub(super) struct WholeCalls {
     tools: DeclaredTools,
     limits: Limits,
-    /// Arguments that are not JSON are repaired.
+    /// Whether arguments that are not JSON are repaired.
     repairs: bool,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
-    /// The last call, if it has an id: some servers send it again, with more of its arguments.
+    /// The last call, if it has an id, because some servers send it again with more of its arguments.
     held: Option<Held>,
 }
 
-/// A call of which all but the beginning waits for what follows it.
+/// A call whose beginning has been sent, and whose rest waits for what follows.
 #[derive(Debug)]
 struct Held {
     index: u32,
@@ -40,7 +41,7 @@ pub(super) struct WholeCall<'a> {
     /// Its id; empty if the upstream gave no id.
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
-    /// Its arguments: an object, or whatever was sent in its place.
+    /// Its arguments: an object, or whatever was sent instead of one.
     pub(super) arguments: Option<Json<'a>>,
     pub(super) signature: Option<Opaque<'a>>,
     /// The response ended inside the call.
@@ -60,8 +61,9 @@ impl WholeCalls {
         self.next > 0
     }
 
-    /// Emits a call. Arguments that are an object are passed on as they were written, and so is a string that contains one:
-    /// some servers send the arguments as text. Without arguments they are `{}`. Anything else makes the call broken.
+    /// Emits a call. Arguments that are an object are passed on as they were written, and so is a string that
+    /// contains one, because some servers send the arguments as text. Without arguments they are `{}`.
+    /// Anything else makes the call broken.
     ///
     /// # Errors
     /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is larger than allowed, or there are too many.
@@ -124,7 +126,7 @@ impl WholeCalls {
         Ok(())
     }
 
-    /// Something else follows: the last call is what it is.
+    /// Ends the last call, because something else follows.
     pub(super) fn release(&mut self, out: &mut impl Sink) {
         if let Some(Held { index, arguments, end, .. }) = self.held.take() {
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });

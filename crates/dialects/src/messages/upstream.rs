@@ -14,20 +14,20 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How one upstream is asked.
+/// How requests to one upstream are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The tokens that are requested if the client sets no limit: the API requires one.
+    /// Number of tokens that are requested if the client sets no limit, since the API requires one.
     pub max_tokens: usize,
-    /// What happens to system messages between the others.
+    /// What happens to system messages between other messages.
     pub later_system: LaterSystem,
     /// How `reasoning_effort` is expressed.
     pub effort: Effort,
-    /// The beta features that a client names in `anthropic-beta` are named to the upstream, too.
+    /// Beta features that a client names in `anthropic-beta` are also requested from the upstream.
     pub client_betas: bool,
 }
 
-/// What happens to system messages between the others.
+/// What happens to system messages between other messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LaterSystem {
     /// They move to the beginning, into `system`.
@@ -43,7 +43,7 @@ pub enum Effort {
     /// As `output_config.effort`.
     #[default]
     OutputConfig,
-    /// As a budget of `thinking`, for models from before that field.
+    /// As a budget of `thinking`, for models that are older than that field.
     Thinking,
     /// Not at all.
     Drop,
@@ -169,7 +169,7 @@ impl UpstreamSide for Options {
         WantsBack::Signatures
     }
 
-    /// It continues an assistant's turn, with models that allow it.
+    /// The upstream can continue an assistant's turn, with models that allow it.
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
     }

@@ -18,7 +18,7 @@ use crate::{Answering, Ids, ResponseWriter, event::Start};
 /// Writes one response to a client that speaks Messages.
 pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 
-/// What names a response.
+/// The members that identify a response.
 #[derive(Debug)]
 struct Head {
     id: String,
@@ -31,7 +31,8 @@ impl Head {
         Self { id: Ids::new(answering.stamp.seed, ID_SALT).next(ID_PREFIX), model: answering.model.clone() }
     }
 
-    /// Replaces them by the upstream's. An id in the form of another API is not one of this API.
+    /// Replaces the generated values by the upstream's. An id in the form of another API is not valid in this
+    /// API.
     fn take(&mut self, start: &Start<'_>) {
         if start.id.starts_with(ID_PREFIX) {
             self.id = start.id.to_string();
@@ -42,8 +43,8 @@ impl Head {
     }
 }
 
-/// Begins the id of each message.
+/// Prefix of each message's id.
 const ID_PREFIX: &str = "msg_";
 
-/// Keeps a response's id apart from other ids of the same seed.
+/// Keeps a response's id different from other ids of the same seed.
 const ID_SALT: u64 = 0x6d73_6773;

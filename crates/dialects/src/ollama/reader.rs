@@ -1,7 +1,7 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! A response is a JSON object on each line; one that is not streamed is a single object. [`BodyReader`] finds the lines;
-//! [`answer`] reads them; [`line`] is the view of one of them.
+//! A response is a JSON object on each line; one that is not streamed is a single object. [`BodyReader`]
+//! finds the lines; [`answer`] reads them; [`line`] is the view of a single line.
 
 mod answer;
 mod line;
@@ -12,9 +12,9 @@ use answer::AnswerState;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one line, and of a response that is one JSON object.
+    /// Maximum bytes of one line, and of a response that is one JSON object.
     pub max_frame: usize,
-    /// A body that ends without a line with `done: true` is complete.
+    /// Whether a body that ends without a line with `done: true` counts as complete.
     pub tolerate_truncation: bool,
 }
 

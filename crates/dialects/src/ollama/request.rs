@@ -30,10 +30,10 @@ const OPTIONS: [&str; 12] = [
     "num_keep",
 ];
 
-/// Fields that Ollama has beside those of OpenAI; a client may send them.
+/// Fields that Ollama has in addition to OpenAI's; a client may send them.
 const OWN: [&str; 3] = ["think", "keep_alive", "options"];
 
-/// Fields that other places handle.
+/// Fields that are handled elsewhere.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -101,7 +101,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
     }
 }
 
-/// The messages of a turn: one for each result, and one for the rest of it.
+/// Writes the messages of a turn: one for each result, and one for the rest of it.
 fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mut Vec<String>) {
     let mut has_more = turn.parts.is_empty();
     for part in &turn.parts {
@@ -126,7 +126,7 @@ fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mu
 fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result that is taught as text is a user's message.
+        // A result that is taught as text becomes a user's message.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
@@ -143,7 +143,7 @@ fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
             }
             Part::Image { url, .. } => match data_url(url) {
                 Some((_, data)) => images.push(data),
-                // The server loads no images by their URL.
+                // The server does not load images from URLs.
                 None => dropped.push("messages[].content[].image_url".to_owned()),
             },
             Part::Other(_) => dropped.push("messages[].content[]".to_owned()),
@@ -172,7 +172,7 @@ fn put_text(body: &mut Encoder, role: &str, text: &str) {
     });
 }
 
-/// A past call.
+/// Writes a past call.
 fn put_call(body: &mut Encoder, call: &Call) {
     body.object(|body| {
         body.key("function").object(|body| {
@@ -182,7 +182,7 @@ fn put_call(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// The tools that may be called: the API has no choice among them.
+/// Writes the tools that may be called, since the API has no choice among them.
 fn put_tools(body: &mut Encoder, conversation: &Conversation) {
     let mut tools = conversation.callable_tools().peekable();
     if tools.peek().is_some() {
@@ -206,7 +206,7 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
     });
 }
 
-/// `format`: `"json"`, or a schema.
+/// Writes `format`: `"json"`, or a schema.
 fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec<String>) {
     if let Some(Constraint::Schema(schema)) = &conversation.constraint {
         return body.key("format").value(schema);
@@ -221,7 +221,7 @@ fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec
     }
 }
 
-/// `think`: the client's own field, or what its effort means for the model.
+/// Writes `think`: the client's own field, or the value for its effort and the model.
 fn put_think(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -248,7 +248,7 @@ fn put_think(
     }
 }
 
-/// `options`: sampling and limits. The client's come before those of the settings.
+/// Writes `options`: sampling and limits. The client's options take precedence over those of the settings.
 fn put_options(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -280,7 +280,7 @@ fn put_options(
     }
 }
 
-/// A number, `true` or `false` as such, and any other text as text.
+/// A number, `true` or `false` as such, and any other text as a string.
 fn number_or_text(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -288,7 +288,7 @@ fn number_or_text(text: &str) -> Value {
     }
 }
 
-/// Names of the fields that the API has no place for.
+/// Names of the fields for which the API has no place.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -12,14 +12,14 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How one upstream is asked.
+/// How requests to one upstream are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How long the model stays loaded, as Ollama writes it. `None`: as the server is configured.
+    /// How long the model stays loaded, in Ollama's notation. `None`: as the server is configured.
     pub keep_alive: Option<String>,
     /// Options of the model that the client did not set, each as `name=value`.
     pub options: Vec<String>,
-    /// How the effort that a client asks for is sent.
+    /// How the reasoning effort that a client asks for is sent.
     pub think: Think,
     /// What happens to system messages that are not the only and first one.
     pub system_messages: SystemMessages,
@@ -40,7 +40,8 @@ pub enum Think {
 }
 
 impl Think {
-    /// The same for a model, which decides `Auto`. Only gpt-oss has levels; others refuse a request with one.
+    /// The setting for a model, which decides `Auto`. Only gpt-oss has levels; other models reject a request
+    /// with one.
     pub(super) fn for_model(self, model: &str) -> Self {
         match self {
             Self::Auto if model.to_ascii_lowercase().contains("gpt-oss") => Self::Level,
@@ -54,7 +55,7 @@ const THINK: [(&str, Think); 4] =
     [("auto", Think::Auto), ("switch", Think::Switch), ("level", Think::Level), ("off", Think::Off)];
 
 impl Options {
-    /// The names and values in [`Options::options`]; what is not `name=value` is left out.
+    /// The names and values in [`Options::options`]; entries that are not `name=value` are left out.
     pub(super) fn options(&self) -> impl Iterator<Item = (String, &str)> {
         self.options.iter().filter_map(|option| request::option(option))
     }
@@ -94,7 +95,7 @@ impl UpstreamSide for Options {
         "api/chat"
     }
 
-    /// The server loads no images by their URL.
+    /// Whether the image is a data URL, since the server does not load images from other URLs.
     fn takes_image(&self, url: &str) -> bool {
         data_url(url).is_some()
     }
@@ -107,7 +108,7 @@ impl UpstreamSide for Options {
         Some("v1/")
     }
 
-    /// As OpenAI lists them.
+    /// Lists models in OpenAI's form.
     fn models_path(&self) -> Option<&'static str> {
         Some("v1/models")
     }
@@ -128,7 +129,8 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// A path that Ollama does not know gives no JSON, so a JSON error with status 404 is about the model.
+    /// The response for a path that Ollama does not know is not JSON, so a JSON error with status 404 is
+    /// about the model.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         let error = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
         match error.get("error").and_then(serde_json::Value::as_str) {

@@ -1,7 +1,8 @@
-//! Stored responses: what of them is stored, and how a request that continues one becomes a whole request.
+//! Stored responses: which parts of them are stored, and how a request that continues one becomes a complete
+//! request.
 //!
-//! A record is `{"input": […], "response": {…}}`, with all input that the response answers: that of the requests before it
-//! and their output as well. So no record depends on another one.
+//! A record is `{"input": […], "response": {…}}`, with all input that the response answers, including the
+//! input and the output of earlier requests. No record depends on another record.
 //!
 //! ```text
 //! {"previous_response_id": "resp_1", "input": [new]}  ─▶  {"input": [record's input, record's output, new], …}
@@ -18,7 +19,8 @@ use crate::{
     wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
 };
 
-/// The stored responses that a request refers to. A body that is not a request refers to none: decoding it fails.
+/// The stored responses to which a request refers. A body that is not a request does not refer to any:
+/// decoding it fails.
 pub(super) fn references(body: &[u8]) -> References {
     let read = |body: Json<'_>| {
         let previous = body.get(PREVIOUS).and_then(|id| id.as_str()).map(Into::into);
@@ -32,7 +34,7 @@ pub(super) fn references(body: &[u8]) -> References {
     parsed(body, read).unwrap_or_default()
 }
 
-/// The id of the item that an `item_reference` stands for.
+/// The id of the item to which an `item_reference` refers.
 fn referenced(item: Json<'_>) -> Option<String> {
     // Clients may leave out the type.
     let kind = item.get("type").and_then(|kind| kind.as_str());
@@ -43,7 +45,7 @@ fn referenced(item: Json<'_>) -> Option<String> {
     item.get("id").filter(|_| is_reference)?.as_str().map(Into::into)
 }
 
-/// The id of the response with the item `id`: see `Assembly::next_place`.
+/// The id of the response that contains the item `id`: see `Assembly::next_place`.
 fn response_of(id: &str) -> Option<String> {
     let (_, rest) = id.split_once('_')?;
     let (suffix, _) = rest.rsplit_once('_')?;
@@ -57,11 +59,11 @@ fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
     (json.kind() == JsonKind::Object).then(|| read(json))
 }
 
-/// The request with the history that it refers to in its `input`. `records` are those of `references`, `None` where the
-/// store has no such record.
+/// The request with the history to which it refers in its `input`. `records` are those of `references`,
+/// `None` where the store has no such record.
 ///
 /// # Errors
-/// A record is missing: without it a part of the history would be lost.
+/// A record is missing: without it, a part of the history would be lost.
 pub(super) fn with_history(
     body: &[u8],
     references: &References,
@@ -155,7 +157,8 @@ fn answered(input: Option<Json<'_>>) -> HashSet<String> {
     results.filter_map(|item| Some(item.get("call_id")?.as_str()?.into_owned())).collect()
 }
 
-/// Whether an item of the history makes sense to an upstream: a call that was cut off does only with a result.
+/// Whether an item of the history makes sense to an upstream: a call that was cut off only does with a
+/// result.
 fn is_usable(item: Json<'_>, answered: &HashSet<String>) -> bool {
     let text = |key: &str| item.get(key).and_then(|value| value.as_str());
     let is_cut = text("status").as_deref() == Some("incomplete");
@@ -173,7 +176,7 @@ fn message(items: &mut Encoder, text: &str) {
     });
 }
 
-/// The input of the request `body`, with its history, as a list of items. A list shares the body.
+/// The input of the request `body`, including its history, as a list of items. A list shares the body.
 pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     let text = str::from_utf8(body).ok()?;
     parsed(body, |json| {

@@ -20,15 +20,15 @@ pub use reader::{Reader, ReaderSettings};
 pub use upstream::Options;
 pub use writer::Writer;
 
-/// Marks the items of calls that toolwire ran, behind the response's id: see `conversation::own_calls`.
+/// Marks the items of calls that toolwire ran, after the response's id: see `conversation::own_calls`.
 const OWN: &str = "toolwire";
 
-/// The id of the item with this number in the response `suffix`, which is one of a call that toolwire ran.
+/// The id of the item with this number in the response `suffix`, which belongs to a call that toolwire ran.
 fn own_item_id(prefix: &str, suffix: &str, index: usize) -> String {
     format!("{prefix}_{suffix}_{OWN}{index}")
 }
 
-/// Whether `id` is that of an item of a call that toolwire ran.
+/// Whether `id` is the id of an item of a call that toolwire ran.
 fn is_own_item(id: &str) -> bool {
     let number = id.rsplit_once('_').and_then(|(_, last)| last.strip_prefix(OWN));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,8 +1,8 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of one of them. Deltas are passed on
-//! as they arrive. The end of each item repeats it whole: what its deltas lacked is taken from there. A response that is
-//! not streamed is read as if it had only these ends.
+//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of a single frame. Deltas
+//! are passed on as they arrive. The end of each item repeats the complete item, from which anything that its
+//! deltas lacked is taken. A response that is not streamed is read as if it had only these ends.
 
 mod event;
 mod items;
@@ -14,9 +14,9 @@ use response::ResponseReader;
 /// How an upstream's responses are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
     pub max_frame: usize,
-    /// A body that ends without an end mark is complete.
+    /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
 }
 

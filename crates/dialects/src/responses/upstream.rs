@@ -13,12 +13,12 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// How one upstream is asked.
+/// How requests to one upstream are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The upstream stores responses.
+    /// Whether the upstream stores responses.
     pub store: bool,
-    /// The encrypted state of reasoning is requested, so that it can go back to the upstream.
+    /// Whether the encrypted state of reasoning is requested, so that it can go back to the upstream.
     pub include_reasoning: bool,
 }
 

@@ -7,8 +7,9 @@
 //! Finish, Usage ─▶ kept for the last event, which has the whole response
 //! ```
 //!
-//! The last event of a stream repeats the whole output, and so does the body of a response that is not streamed. So both
-//! are made by the same [`Assembly`](assembly::Assembly), which also writes the events if there is a stream.
+//! The last event of a stream repeats the complete output, and so does the body of a response that is not
+//! streamed. Both are therefore made by the same [`Assembly`](assembly::Assembly), which also writes the
+//! events if there is a stream.
 
 mod assembly;
 mod events;
@@ -36,9 +37,9 @@ pub struct Stream {
     assembly: Assembly,
     /// The number of the next event.
     sequence: u64,
-    /// What is written later; `None`: all is written at once.
+    /// Output that is written later; `None` if everything is written at once.
     pending: Option<Pending>,
-    /// The whole response at its end, if it is to be stored.
+    /// The complete response at its end, if it should be stored.
     response: Option<Rope>,
 }
 
@@ -79,7 +80,7 @@ impl StreamForm for Stream {
         }
     }
 
-    /// A comment: openai-node fails on events that it does not know.
+    /// Writes a comment, because openai-node fails on events that it does not know.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.extend_from_slice(b": keep-alive\n\n");
     }
@@ -97,7 +98,7 @@ impl StreamForm for Stream {
 #[derive(Debug)]
 pub struct Whole {
     assembly: Assembly,
-    /// The whole response at its end, if it is to be stored.
+    /// The complete response at its end, if it should be stored.
     response: Option<Rope>,
 }
 

@@ -1,37 +1,39 @@
-//! [`Arguments`]: the arguments of a call as they arrive, and what a server says of them more than once.
+//! [`Arguments`]: the arguments of a call as they arrive, including repetitions by the server.
 //!
-//! Some servers send complete arguments a second time, whole or in pieces. Others begin with `{}`, or send the object as far as
-//! they have it again and again. What has been passed on cannot be taken back. So an object that arrives whole, before anything
-//! else of the arguments, is held until something else follows it (other content, another call, the end of the response), and the last such
-//! object counts. Arguments that arrive in pieces are never held; an object behind them that has the same value is a repetition.
+//! Some servers send complete arguments a second time, in one piece or several. Others begin with `{}`, or
+//! repeatedly send the object as far as they have it. Arguments that have been passed on cannot be taken
+//! back. An object that arrives in one piece, before any other piece of the arguments, is therefore held
+//! until something else follows it (other content, another call, the end of the response), and the last such
+//! object counts. Arguments that arrive in several pieces are never held; an object after them that has the
+//! same value is a repetition.
 
 use std::borrow::Cow;
 
 use super::{extent::Extent, named::Streamed};
 use crate::wire::json::{continues, is_same};
 
-/// The most bytes of arguments that are kept to compare others with them by their value. Of longer ones only the same bytes are
-/// recognised.
+/// Maximum bytes of arguments that are kept in order to compare other arguments with them by value.
+/// Repetitions of longer arguments are recognised only if their bytes are the same.
 const MAX_SENT: usize = 64 << 10;
 
 /// The arguments of one call.
 #[derive(Debug)]
 pub(super) struct Arguments {
     pub(super) extent: Extent,
-    /// What has been passed on, until the call ends, if it is at most [`MAX_SENT`] long.
+    /// The text that has been passed on, until the call ends, if it is at most [`MAX_SENT`] long.
     sent: String,
-    /// Length and digest of what has been passed on, if it is longer.
+    /// Length and digest of the text that has been passed on, if it is longer.
     beyond: Option<Box<Streamed>>,
-    /// A whole object that has not been passed on.
+    /// A complete object that has not been passed on.
     held: String,
-    /// It is not what arrived.
+    /// The held object is not what arrived.
     is_repaired: bool,
-    /// What follows a whole object, as long as it may say the same again.
+    /// The text after a complete object, as long as it may repeat the object.
     again: Option<Box<Again>>,
     max_depth: usize,
-    /// The most bytes of arguments.
+    /// Maximum bytes of arguments.
     limit: usize,
-    /// Arguments that are not JSON are repaired.
+    /// Whether arguments that are not JSON are repaired.
     repairs: bool,
 }
 
@@ -56,7 +58,7 @@ pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<Strin
 struct Again {
     text: String,
     extent: Extent,
-    /// It came with the call's id or name, so that it may be another call's.
+    /// The text came with the call's id or name, so it may belong to another call.
     is_named: bool,
 }
 
@@ -81,8 +83,8 @@ impl Arguments {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
-    /// Takes a piece; `give` gets what is certain. Returns text that is not of this call but of the next one, which is only possible
-    /// if the pieces of it were named.
+    /// Takes a piece; `give` gets the text that is certain. Returns text that belongs not to this call but to
+    /// the next one, which is only possible if its pieces were named.
     pub(super) fn push(
         &mut self,
         text: &str,
@@ -100,7 +102,7 @@ impl Arguments {
         None
     }
 
-    /// Passes on a piece that `extent` has seen. A whole object in it may be followed by the same again.
+    /// Passes on a piece that `extent` has read. A complete object in it may be followed by its repetition.
     pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
         let second = if text.is_empty() { 0 } else { self.extent.take_second() };
         if second > 0
@@ -132,7 +134,7 @@ impl Arguments {
         }
     }
 
-    /// What a whole input of plain text adds to its pieces; `None` if it does not begin with them.
+    /// The part of a complete plain-text input after its pieces; `None` if it does not begin with them.
     pub(super) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(whole),
@@ -144,7 +146,7 @@ impl Arguments {
         !self.sent.is_empty() || self.beyond.is_some()
     }
 
-    /// Whether `text` says the same as what has been passed on.
+    /// Whether `text` means the same as the text that has been passed on.
     fn says(&self, text: &str) -> bool {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(text).is_some_and(str::is_empty),
@@ -168,7 +170,8 @@ impl Arguments {
         give(text);
     }
 
-    /// The arguments have ended, and nothing is held of them: passes on what their repair still has. None at all are `{}`.
+    /// Ends the arguments, of which nothing is held: passes on the rest of their repair. If there are no
+    /// arguments, passes on `{}`.
     pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
         if !text.is_empty() {
@@ -177,7 +180,8 @@ impl Arguments {
         }
     }
 
-    /// Takes all of the arguments, of which the pieces are a part. Returns whether the text says the same as the pieces.
+    /// Takes the complete arguments, of which the pieces are a part. Returns whether the text means the same
+    /// as the pieces.
     pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(Cow<'_, str>)) -> bool {
         self.again = None;
         let rest = self.rest_of(whole).filter(|_| self.held.is_empty());
@@ -202,7 +206,7 @@ impl Arguments {
         }
     }
 
-    /// A piece behind a whole object.
+    /// Takes a piece after a complete object.
     fn behind(&mut self, text: &str, is_named: bool, give: impl FnMut(Cow<'_, str>)) -> Option<String> {
         if self.again.is_none() && text.trim_ascii().is_empty() {
             self.pass(text.into(), give);
@@ -238,7 +242,7 @@ impl Arguments {
         None
     }
 
-    /// More than one object: the arguments are broken.
+    /// Passes on more than one object: the arguments are broken.
     fn append(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         self.release(&mut give);
         let text = self.extent.push(text);
@@ -246,12 +250,12 @@ impl Arguments {
         self.pass(text, give);
     }
 
-    /// It is `{}`, before anything has been passed on.
+    /// Whether the arguments are `{}`, before any text has been passed on.
     pub(super) fn is_placeholder(&self) -> bool {
         is_empty(&self.held)
     }
 
-    /// Whether this is what is held.
+    /// Whether the held object equals `text`.
     pub(super) fn holds(&self, text: &str) -> bool {
         self.held == text
     }
@@ -266,7 +270,7 @@ impl Arguments {
         !self.has_sent() && self.held.is_empty()
     }
 
-    /// What follows is something else: the object that is held is certain.
+    /// Passes on the held object, which is certain because something else follows.
     pub(super) fn release(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
@@ -276,7 +280,7 @@ impl Arguments {
         }
     }
 
-    /// The arguments have ended: passes on what is held. Half a repetition is one.
+    /// Ends the arguments: passes on what is held. Half a repetition counts as a repetition.
     pub(super) fn settle(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         let again = self.again.take();
         let repeats =
@@ -288,7 +292,7 @@ impl Arguments {
         }
     }
 
-    /// The call has ended: nothing is compared with its arguments any more.
+    /// Ends the call: nothing is compared with its arguments any more.
     pub(super) fn forget(&mut self) {
         (self.sent, self.beyond) = (String::new(), None);
     }

@@ -26,11 +26,11 @@ pub(super) struct StreamedCall {
     pub(super) state: State,
     /// Arguments that arrived before the name.
     pub(super) early: String,
-    /// The call was complete in the older form, so its pieces in `tool_calls` are a repetition.
+    /// Whether the call was complete in the older form, so that its pieces in `tool_calls` are a repetition.
     pub(super) is_repeat: bool,
     pub(super) arguments: Arguments,
     pub(super) unescaper: Unescaper,
-    /// The last delta that contained a piece of it.
+    /// The last delta that contained a piece of this call.
     pub(super) delta: u64,
 }
 
@@ -60,8 +60,8 @@ impl StreamedCall {
     }
 
     /// Whether `piece`, though addressed to this call, begins the next one: some servers send index 0 or the
-    /// same id for every call. `same_delta`: this call has received a piece of the same delta before. `is_only`: there is no
-    /// next one.
+    /// same id for every call. `same_delta`: this call has already received a piece of the same delta.
+    /// `is_only`: there is no next call.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool, is_only: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {
@@ -69,14 +69,14 @@ impl StreamedCall {
         }
         let extent = &self.arguments.extent;
         if !piece.is_named() {
-            // Some servers invent an id for every delta. So a new id without a name begins a call only if the
-            // piece has no arguments or this call is complete.
+            // Some servers invent an id for every delta. A new id without a name therefore begins a call only
+            // if the piece has no arguments or this call is complete.
             let is_whole = extent.is_whole() && !self.arguments.is_placeholder();
             return other_id && (is_whole || !piece.has_arguments());
         }
         let same_name = piece.name == self.name;
         let same_id = !piece.id.is_empty() && piece.id == self.id;
-        // Without any id, equal calls are several. With one, `Arguments` decides.
+        // Without any id, equal calls are separate calls. With an id, `Arguments` decides.
         let may_repeat = same_name && (is_only || same_id || (piece.id.is_empty() && !self.id.is_empty()));
         other_id
             || (same_delta && self.is_headed() && !(same_name && same_id))
@@ -94,8 +94,8 @@ impl StreamedCall {
         if self.id.is_empty() && (is_unnamed || self.is_repeat) {
             self.id.push_str(&piece.id);
         }
-        // Pieces of a name are joined until the arguments begin; servers that repeat the name send it whole
-        // each time.
+        // Pieces of a name are joined until the arguments begin; servers that repeat the name send the
+        // complete name each time.
         if is_unnamed && self.signature.is_none() {
             self.signature = piece.extra.and_then(call_state);
         }
@@ -104,7 +104,7 @@ impl StreamedCall {
         }
     }
 
-    /// Checks what is kept of a call that has not been announced.
+    /// Checks the size of what is kept of a call that has not been announced.
     ///
     /// # Errors
     /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too
@@ -123,7 +123,7 @@ impl StreamedCall {
         Ok(())
     }
 
-    /// Passes on a piece of arguments that `extent` has seen.
+    /// Passes on a piece of arguments that `extent` has read.
     pub(super) fn pass(&mut self, index: u32, text: Cow<'_, str>, out: &mut impl Sink) {
         self.arguments.pass(text, give(index, out));
     }
@@ -138,7 +138,7 @@ impl StreamedCall {
         let extent = &self.arguments.extent;
         let end = match extent.is_broken() && !cut {
             _ if extent.is_whole() => CallEnd::Complete,
-            // The model went on after them, so that they were not cut off.
+            // The model continued after the arguments, so they were not cut off.
             true => CallEnd::Broken,
             false => CallEnd::Cut,
         };

@@ -1,12 +1,14 @@
-//! [`Extent`]: the extent of a call's arguments as one JSON object, and its repair.
+//! [`Extent`]: finds the extent of a call's arguments as one JSON object, and repairs them.
 //!
-//! Valid arguments are only scanned, and pass as they are. At the first byte that is not JSON, [`JsonBody`], the lexer of
-//! calls written as text, goes on from the scanner's state and repairs what follows. For this, the scanner's pieces end
-//! before an unfinished escape and a comma whose next token has not arrived: those may still have to change. Everything
-//! else that has been passed on is the beginning of valid JSON.
+//! Valid arguments are only scanned, and pass unchanged. At the first byte that is not JSON, [`JsonBody`],
+//! the lexer of calls written as text, continues from the scanner's state and repairs the rest. For this, the
+//! scanner's pieces end before an unfinished escape and before a comma whose next token has not arrived,
+//! because those may still have to change. Everything else that has been passed on is the beginning of valid
+//! JSON.
 //!
-//! Besides, an object that was encoded twice is decoded, the word `null` stands for no arguments, and closers of a model's
-//! own format behind the object are left out. Arguments that cannot be repaired pass as they are.
+//! In addition, an object that was encoded twice is decoded, the word `null` stands for no arguments, and
+//! closers of a model's own format after the object are left out. Arguments that cannot be repaired pass
+//! unchanged.
 
 use std::borrow::Cow;
 
@@ -22,15 +24,15 @@ pub(super) struct Extent {
     stage: Stage,
     begun: bool,
     max_depth: usize,
-    /// Whether arguments that are not JSON are repaired, and the most bytes that may be held for it.
+    /// Whether arguments that are not JSON are repaired, and the maximum bytes that may be held for this.
     repair: Option<usize>,
-    /// What has arrived and not been passed on.
+    /// Text that has arrived and has not been passed on.
     held: String,
-    /// What is held of a string ends with a backslash that escapes the next character.
+    /// The held text of a string ends with a backslash that escapes the next character.
     is_escaped: bool,
     /// Repairs the rest.
     body: Option<Box<JsonBody>>,
-    /// How many of the last bytes that were passed on are another object, behind a whole one.
+    /// Number of passed-on bytes at the end that are another object after a complete one.
     second: usize,
 }
 
@@ -39,9 +41,9 @@ enum Stage {
     /// Only white space so far.
     Blank,
     Inside,
-    /// Inside, behind the first byte that is not JSON.
+    /// Inside the object, after the first byte that is not JSON.
     Mended,
-    /// In a string that may be the object, encoded once more. All of it is held.
+    /// In a string that may be the object, encoded twice. All of it is held.
     Quoted,
     /// The beginning of the word `null`, or of a fence, which is held.
     Word,
@@ -66,12 +68,13 @@ impl Extent {
         }
     }
 
-    /// The same with repair, for which at most `max_held` bytes are held, if it is given.
+    /// The same extent with repair, for which at most `max_held` bytes are held; without repair if `None`.
     pub(super) fn mending(self, max_held: Option<usize>) -> Self {
         Self { repair: max_held, ..self }
     }
 
-    /// Takes a piece. Returns what is to be passed on in its place: nearly always the piece itself, which alone is borrowed.
+    /// Takes a piece. Returns the text to pass on instead: nearly always the piece itself, which is the only
+    /// text that is borrowed.
     pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         match self.take(piece) {
             Cow::Borrowed(part) if part.len() != piece.len() => Cow::Owned(part.to_owned()),
@@ -96,7 +99,7 @@ impl Extent {
         }
     }
 
-    /// The arguments have ended. Returns what is still to be passed on. `cut`: the response was interrupted.
+    /// Ends the arguments. Returns the rest of the text to pass on. `cut`: the response was interrupted.
     pub(super) fn finish(&mut self, cut: bool) -> Cow<'static, str> {
         let held = std::mem::take(&mut self.held);
         match self.stage {
@@ -112,10 +115,10 @@ impl Extent {
                 self.stage = Stage::Broken;
                 Cow::Owned(held)
             }
-            // Half a closer is none of the arguments.
+            // Half a closer is not part of the arguments.
             Stage::Whole => Cow::Borrowed(""),
             Stage::Mended => {
-                // They were not JSON before, so that nothing says that they were cut off.
+                // They were not JSON before, so it is not known whether they were cut off.
                 self.stage = if cut { Stage::Mended } else { Stage::Broken };
                 Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default())
             }
@@ -123,7 +126,7 @@ impl Extent {
         }
     }
 
-    /// The first bytes that are not white space.
+    /// Reads the first bytes that are not white space.
     fn begin<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let inner = piece.trim_start_matches(BLANKS);
         let blank = piece.len() - inner.len();
@@ -176,7 +179,7 @@ impl Extent {
         }
     }
 
-    /// Holds what may still have to change at the end of `text`; returns the rest.
+    /// Holds the end of `text` that may still have to change; returns the rest.
     fn hold<'p>(&mut self, text: Cow<'p, str>, unsettled: Unsettled) -> Cow<'p, str> {
         let length = match unsettled {
             Unsettled::Nothing => 0,
@@ -197,7 +200,7 @@ impl Extent {
         }
     }
 
-    /// The next byte is not JSON: goes on with repair.
+    /// Starts the repair, because the next byte is not JSON.
     fn enter(&mut self) {
         let body = self.repair.and_then(|_| JsonBody::resume(&self.scanner, &self.held, self.max_depth));
         self.stage = if body.is_some() { Stage::Mended } else { Stage::Broken };
@@ -226,7 +229,7 @@ impl Extent {
         sent
     }
 
-    /// A piece of a string in place of the object.
+    /// Reads a piece of a string that replaces the object.
     fn quoted(&mut self, piece: &str) -> String {
         let before = self.held.len();
         self.held.push_str(piece);
@@ -272,7 +275,7 @@ impl Extent {
         sent
     }
 
-    /// A piece of what may be the word `null`, or the beginning of a fence.
+    /// Reads a piece of what may be the word `null`, or the beginning of a fence.
     fn word(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         if self.held.starts_with('`') {
@@ -283,7 +286,7 @@ impl Extent {
             return String::new();
         }
         let held = std::mem::take(&mut self.held);
-        // Some servers begin with it, and then send the arguments.
+        // Some servers begin with this word, and then send the arguments.
         let rest = NULLS.iter().find_map(|null| held.strip_prefix(null));
         let rest = rest.filter(|rest| rest.trim_start_matches(BLANKS).starts_with('{'));
         self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
@@ -293,7 +296,7 @@ impl Extent {
         }
     }
 
-    /// What is held may be the first line of a fence around the object. It is left out.
+    /// Reads held text that may be the first line of a fence around the object. The line is left out.
     fn fence(&mut self) -> String {
         let is_info = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'\r');
         let may_be = |line: &str| "```".starts_with(line) || line.strip_prefix("```").is_some_and(is_info);
@@ -310,7 +313,7 @@ impl Extent {
         }
     }
 
-    /// What follows the object.
+    /// Reads the text after the object.
     fn behind<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let blank = match self.held.is_empty() {
             true => piece.len() - piece.trim_start_matches(BLANKS).len(),
@@ -329,7 +332,8 @@ impl Extent {
         joined(Cow::Borrowed(blank), Cow::Owned(std::mem::take(&mut self.held)))
     }
 
-    /// How many of the last bytes that were passed on are another object, behind a whole one: they are taken back. 0: there is none.
+    /// Takes back another object after a complete one. Returns how many of the last passed-on bytes belong to
+    /// it, or 0 if there is none.
     pub(super) fn take_second(&mut self) -> usize {
         if self.second > 0 {
             self.stage = Stage::Whole;
@@ -337,7 +341,7 @@ impl Extent {
         std::mem::take(&mut self.second)
     }
 
-    /// What is behind the whole object belongs to it, so that it is broken.
+    /// Treats the text after the complete object as part of the arguments, which are therefore broken.
     pub(super) fn keep_second(&mut self) {
         self.second = 0;
     }
@@ -346,7 +350,7 @@ impl Extent {
         self.begun
     }
 
-    /// Inside the object, or before it.
+    /// Whether the text is still inside the object, or before it.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Blank | Stage::Inside)
     }
@@ -355,7 +359,7 @@ impl Extent {
         self.stage == Stage::Blank
     }
 
-    /// What has arrived and not been passed on; `None` if it is not known in the form in which it arrived.
+    /// Text that has arrived and has not been passed on; `None` if its original form is not known.
     pub(super) fn pending(&self) -> Option<&str> {
         (self.stage != Stage::Mended).then_some(&self.held)
     }
@@ -372,19 +376,20 @@ impl Extent {
 /// JSON's white space.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// How models write that there are no arguments.
+/// The words with which models say that there are no arguments.
 const NULLS: [&str; 2] = ["null", "None"];
 
-/// The longest comma with white space that is held, in bytes.
+/// Maximum length of a comma with white space that is held, in bytes.
 const MAX_BLANK: usize = 256;
 
-/// The most bytes of closers behind an object.
+/// Maximum bytes of closers after an object.
 const MAX_BEHIND: usize = 256;
 
-/// The longest closer, in bytes.
+/// Maximum length of a closer, in bytes.
 const MAX_CLOSER: usize = 64;
 
-/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, and brackets that close nothing.
+/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, or brackets that close
+/// nothing.
 fn may_be_closers(text: &str) -> bool {
     let mut text = text.trim_start_matches(BLANKS);
     loop {
@@ -408,7 +413,7 @@ fn is_closer(text: &str) -> bool {
     text.len() < MAX_CLOSER && !text.contains([' ', '\t', '\n', '\r', '{', '"', '\''])
 }
 
-/// Both texts; without a copy if one of them is empty.
+/// Joins both texts, without a copy if one of them is empty.
 fn joined<'p>(one: Cow<'p, str>, other: Cow<'p, str>) -> Cow<'p, str> {
     match (one.is_empty(), other.is_empty()) {
         (_, true) => one,
@@ -424,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    /// What is passed on of these pieces, and whether the arguments are an object.
+    /// The text that is passed on for these pieces, and whether the arguments are an object.
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, bool) {
         let mut extent = Extent::new(128).mending(Some(1 << 20));
         let mut sent = String::new();
@@ -531,7 +536,8 @@ mod tests {
     }
 
     proptest! {
-        /// Valid arguments pass byte for byte, and pieces of any arguments do not change what they mean.
+        /// Valid arguments pass byte for byte, and splitting any arguments into pieces does not change their
+        /// meaning.
         #[test]
         fn splits_make_no_difference(
             written in r#"(\{|"\{|null| )?(["'a,:{}\[\] \\u1nT\n/*-]|"a":|true){0,12}(\}|</x>)?"#,

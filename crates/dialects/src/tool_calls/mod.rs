@@ -1,19 +1,20 @@
-//! [`CallDeltas`]: native function calls, assembled from OpenAI's `tool_calls` deltas and from similar forms.
+//! [`CallDeltas`]: assembles native function calls from OpenAI's `tool_calls` deltas and from similar forms.
 //!
-//! A delta is a list of pieces. Each piece says, more or less precisely, which call it belongs to (`index`,
+//! A delta is a list of pieces. Each piece says, more or less precisely, to which call it belongs (`index`,
 //! `id`, or neither) and adds a part of it: an id, a name or a part of one, a part of the arguments. Every
-//! piece takes the same path: find the call that it addresses ([`CallDeltas::address`]), decide whether it is
-//! that call or the next one ([`StreamedCall::is_over_by`]), then add the piece to the call. A call is
-//! announced when its name is certain: at once, if it has an id and its name is that of a declared tool and
-//! not a prefix of another's. Otherwise, since names may arrive in pieces, it is announced at the first byte
-//! of its arguments, at the beginning of another call, or at the end. From then on its arguments are
-//! streamed.
+//! piece takes the same path: find the call that it addresses ([`CallDeltas::address`]), decide whether it
+//! belongs to that call or begins the next one ([`StreamedCall::is_over_by`]), then add the piece to the
+//! call. A call is announced when its name is certain: at once, if it has an id and its name is that of a
+//! declared tool and not a prefix of another tool's name. Otherwise, since names may arrive in pieces, it is
+//! announced at the first byte of its arguments, at the beginning of another call, or at the end. From then
+//! on its arguments are streamed.
 //!
-//! What is kept is limited for each call: its name by `max_name`, its id and the arguments before its name by
-//! `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a limit fails, and the call
-//! that is too large is not announced. Arguments that are sent more than once are told apart by [`arguments`].
+//! The kept data is limited for each call: its name by `max_name`, its id and the arguments before its name
+//! by `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a limit fails, and
+//! the call that is too large is not announced. [`arguments`] recognises arguments that are sent more than
+//! once.
 //!
-//! The form from before November 2023, `function_call`, is one call. Some servers send both forms. Then
+//! The form from before November 2023, `function_call`, is one call. If a server sends both forms,
 //! `tool_calls` counts, and a call that began in the older form is the first of `tool_calls`
 //! ([`CallDeltas::adopt`]).
 //!
@@ -62,17 +63,17 @@ pub(crate) struct CallDeltas {
     /// The number of the current delta, which distinguishes its pieces from those of the next delta.
     delta: u64,
     max_depth: usize,
-    /// Arguments that are not JSON are repaired.
+    /// Whether arguments that are not JSON are repaired.
     repairs: bool,
     limits: Limits,
-    /// A call may be open.
+    /// Whether a call may be open.
     has_open: bool,
     form: Option<Form>,
     skipped: Skipped,
     scratch: String,
-    /// A call may hold arguments, see [`arguments`].
+    /// Whether a call may hold arguments, see [`arguments`].
     is_holding: bool,
-    /// The choice that the deltas are of: each counts its calls from 0.
+    /// The choice to which the deltas belong, since each choice counts its calls from 0.
     choice: u64,
 }
 
@@ -86,7 +87,7 @@ enum Form {
 }
 
 impl CallDeltas {
-    /// For one response; arguments nested deeper than `max_depth` end as
+    /// Creates the calls of one response; arguments nested deeper than `max_depth` end as
     /// [`CallEnd::Broken`](crate::event::CallEnd::Broken).
     pub(crate) fn new(max_depth: usize) -> Self {
         Self {
@@ -112,12 +113,12 @@ impl CallDeltas {
         self.limits = limits;
     }
 
-    /// The next deltas are those of this choice.
+    /// Sets the choice to which the next deltas belong.
     pub(crate) fn of_choice(&mut self, number: u64) {
         self.choice = number;
     }
 
-    /// Repairs arguments that are not JSON, or does not.
+    /// Sets whether arguments that are not JSON are repaired.
     pub(crate) fn mend(&mut self, repairs: bool) {
         self.repairs = repairs;
     }
@@ -144,7 +145,7 @@ impl CallDeltas {
     /// Takes a delta that [`arguments_only`] has read: `body` for the call number `index`.
     ///
     /// # Errors
-    /// As [`CallDeltas::delta`].
+    /// Those of [`CallDeltas::delta`].
     pub(crate) fn arguments_delta(
         &mut self,
         index: u64,
@@ -160,7 +161,7 @@ impl CallDeltas {
     /// response. After `tool_calls` it is a repetition and is left out.
     ///
     /// # Errors
-    /// As [`CallDeltas::delta`].
+    /// Those of [`CallDeltas::delta`].
     pub(crate) fn legacy(&mut self, function_call: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         if self.form == Some(Form::Listed) {
             return Ok(());
@@ -170,9 +171,9 @@ impl CallDeltas {
         self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
-    /// The response has ended. A call whose arguments are the beginning of an object is cut, and so is every incomplete one if
-    /// the response itself was `cut` short. Otherwise a call that never got arguments has `{}`, and one whose arguments cannot
-    /// become an object is broken.
+    /// Ends the response. A call whose arguments are the beginning of an object is cut, and so is every
+    /// incomplete call if the response itself was `cut` short. Otherwise a call that never got arguments has
+    /// `{}`, and one whose arguments cannot become an object is broken.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {
@@ -184,7 +185,7 @@ impl CallDeltas {
         }
     }
 
-    /// The number for a call that the dialect carries in another way: all calls of a reader share one
+    /// The number for a call that the dialect carries in another way, since all calls of a reader share one
     /// sequence.
     pub(crate) fn next_index(&mut self) -> u32 {
         let index = self.next;
@@ -192,7 +193,7 @@ impl CallDeltas {
         index
     }
 
-    /// What was left out.
+    /// The parts that were left out.
     pub(crate) fn skipped(&self) -> &Skipped {
         &self.skipped
     }
@@ -227,8 +228,8 @@ impl CallDeltas {
         if call.is_repeat { Ok(()) } else { self.grow(at, address.key(), piece, out) }
     }
 
-    /// `tool_calls` follow a `function_call`: the first piece, of the call `key`, is about the same call. If
-    /// its arguments were complete by then, all its further pieces are repetitions.
+    /// Adopts a `function_call` that is followed by `tool_calls`: the first piece, of the call `key`, belongs
+    /// to the same call. If its arguments were complete by then, all its further pieces are repetitions.
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
@@ -236,7 +237,7 @@ impl CallDeltas {
         }
     }
 
-    /// The call that a piece most likely belongs to: found by index, otherwise by a known id, otherwise by
+    /// The call to which a piece most likely belongs: found by index, otherwise by a known id, otherwise by
     /// the piece's place in a list of several, otherwise the last call.
     fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
         let last = |wanted: &dyn Fn(&StreamedCall) -> bool| self.calls.iter().rposition(wanted);
@@ -267,7 +268,7 @@ impl CallDeltas {
         self.has_open
     }
 
-    /// Something other than a piece of a call follows: ends the calls whose arguments are complete.
+    /// Ends the calls whose arguments are complete, because something other than a piece of a call follows.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         self.has_open = false;
         for call in &mut self.calls {
@@ -295,8 +296,8 @@ impl CallDeltas {
         if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
             return;
         }
-        // Some servers give all calls the same id: only the first keeps it, the others get generated ids
-        // later. A call to the same tool may be the first once more.
+        // Some servers give all calls the same id: only the first call keeps it, and the rest get generated
+        // ids later. A call to the same tool may be the first call repeated.
         let taken = |other: &StreamedCall| {
             !matches!(other.state, State::Unnamed) && other.id == call.id && other.name != call.name
         };
@@ -319,8 +320,8 @@ impl CallDeltas {
         self.is_holding |= call.arguments.is_holding();
     }
 
-    /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks what is
-    /// kept of the call, and passes its arguments on.
+    /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks the size of
+    /// what is kept of the call, and passes its arguments on.
     fn grow(&mut self, at: usize, key: Key, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -365,7 +366,7 @@ impl CallDeltas {
             checked = call.check(tools, limits);
         }
         if checked.is_err() {
-            // It is not emitted at all, not even as a call that was cut off.
+            // The call is not emitted at all, not even as one that was cut off.
             calls.remove(at);
         }
         if checked.is_err() || !starts {
@@ -381,7 +382,8 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Pieces that looked like a repetition were those of another call, to the same tool and with the same id.
+    /// Begins the next call, because pieces that looked like a repetition belong to another call to the same
+    /// tool with the same id.
     fn begin_next(
         &mut self,
         key: Key,
@@ -401,7 +403,7 @@ impl CallDeltas {
         self.is_holding = self.calls.iter().any(|call| call.arguments.is_holding());
     }
 
-    /// Whether a call may hold arguments, so that the next events need not be those of the next delta.
+    /// Whether a call may hold arguments, so that the next events may not belong to the next delta.
     pub(crate) fn is_holding(&self) -> bool {
         self.is_holding
     }

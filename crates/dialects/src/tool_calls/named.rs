@@ -1,7 +1,7 @@
-//! [`NamedCalls`]: native calls of dialects in which a call begins with its id and its whole name.
+//! [`NamedCalls`]: native calls of dialects in which a call begins with its id and its complete name.
 //!
-//! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive, and kept
-//! until it ends, so that a repetition of them can be compared with them ([`Arguments`]).
+//! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive,
+//! and kept until it ends, so that a repetition can be compared with them ([`Arguments`]).
 
 use std::{
     borrow::Cow,
@@ -26,7 +26,7 @@ pub(crate) struct NamedCalls {
     calls: Vec<NamedCall>,
     tools: DeclaredTools,
     limits: Limits,
-    /// Arguments that are not JSON are repaired.
+    /// Whether arguments that are not JSON are repaired.
     repairs: bool,
     skipped: Skipped,
     scratch: String,
@@ -48,15 +48,15 @@ struct NamedCall {
     arguments: Arguments,
     /// The frame of a piece that is held.
     frame: Option<String>,
-    /// Arguments that came with the call's beginning. They count only if no piece follows.
+    /// Arguments that came with the call's beginning. They count only if no piece of arguments follows.
     given: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The upstream has ended the call before any argument. Whether it has no arguments or was cut off shows by what
-    /// follows.
+    /// The upstream has ended the call before any argument. What follows shows whether it has no arguments or
+    /// was cut off.
     Blank,
     Ended,
 }
@@ -68,7 +68,7 @@ impl NamedCalls {
         self.limits = limits;
     }
 
-    /// Repairs arguments that are not JSON, or does not.
+    /// Sets whether arguments that are not JSON are repaired.
     pub(crate) fn mend(&mut self, repairs: bool) {
         self.repairs = repairs;
     }
@@ -76,7 +76,7 @@ impl NamedCalls {
     /// Begins a call under `key`. An open call under the same key ends. `start.index` is set here.
     ///
     /// # Errors
-    /// [`Kind::Limit`]: there are too many calls, or its name or id is too long.
+    /// [`Kind::Limit`]: there are too many calls, or the call's name or id is too long.
     pub(crate) fn begin(
         &mut self,
         key: u64,
@@ -120,10 +120,10 @@ impl NamedCalls {
         !id.is_empty() && open.is_some_and(|call| call.id == id && call.name == name)
     }
 
-    /// Sets the arguments of a call that has just begun, for the case that no piece of them follows.
+    /// Sets the arguments of a call that has just begun, in case no piece of them follows.
     ///
     /// # Errors
-    /// [`Kind::Limit`]: they are too long.
+    /// [`Kind::Limit`]: the arguments are too long.
     pub(crate) fn give(&mut self, key: u64, arguments: &str) -> Result<(), Failure> {
         if arguments.len() > self.limits.max_arguments {
             return Err(self.limits.arguments_too_long());
@@ -151,8 +151,8 @@ impl NamedCalls {
         }
     }
 
-    /// Takes the whole text of a call's arguments: passes on what the pieces before it lacked. An empty text says
-    /// nothing.
+    /// Takes the complete text of a call's arguments: passes on what the pieces before it lacked. An empty
+    /// text has no effect.
     ///
     /// # Errors
     /// [`Kind::Protocol`]: the text does not begin with the pieces, and has another value.
@@ -168,7 +168,7 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// The upstream has ended the call under `key`, if there is one. Returns whether there is one.
+    /// Ends the call under `key`, if there is one. Returns whether there is one.
     pub(crate) fn end(&mut self, key: u64, out: &mut impl Sink) -> bool {
         let Some(call) = find(&mut self.calls, key).filter(|call| call.state != State::Ended) else {
             return false;
@@ -183,14 +183,14 @@ impl NamedCalls {
         true
     }
 
-    /// The response goes on: calls that were ended without arguments have none.
+    /// Handles the continuation of the response: calls that were ended without arguments have none.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state == State::Blank) {
             self.has_cut_call |= call.end(false, out);
         }
     }
 
-    /// The response has ended. `cut`: the model was interrupted.
+    /// Ends the response. `cut`: the model was interrupted.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state != State::Ended) {
             if !cut {
@@ -221,7 +221,7 @@ impl NamedCalls {
         self.has_cut_call
     }
 
-    /// What was left out.
+    /// The parts that were left out.
     pub(crate) fn skipped(&self) -> &Skipped {
         &self.skipped
     }
@@ -236,7 +236,7 @@ impl NamedCall {
         let index = self.index;
         let mut frame = frame.filter(|_| !self.arguments.is_holding());
         let give = |piece: Cow<'_, str>| {
-            // What was repaired is not what the frame says.
+            // The frame does not contain repaired text.
             let frame = frame.take().filter(|_| piece == text);
             emit(out, frame, Event::CallArguments { index, piece });
         };
@@ -247,7 +247,7 @@ impl NamedCall {
         self.frame = frame.filter(|_| self.arguments.holds(text)).map(str::to_owned);
     }
 
-    /// Takes all of the arguments. Returns whether they agree with the pieces.
+    /// Takes the complete arguments. Returns whether they agree with the pieces.
     fn complete(&mut self, whole: &str, out: &mut impl Sink) -> bool {
         if self.is_text {
             let rest = self.arguments.rest_of(whole).map(str::to_owned);
@@ -258,7 +258,7 @@ impl NamedCall {
         }
     }
 
-    /// Half a character whose other half did not come.
+    /// Handles half a character whose other half did not arrive.
     fn flush(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.unescaper.finish() {
             self.pass(half.encode_utf8(&mut [0; 4]), None, out);
@@ -272,7 +272,7 @@ impl NamedCall {
         }
     }
 
-    /// Ends it. Returns whether a call for the client was cut off.
+    /// Ends the call. Returns whether a call for the client was cut off.
     fn end(&mut self, cut: bool, out: &mut impl Sink) -> bool {
         let (index, frame) = (self.index, self.frame.take());
         let mut frame = frame.as_deref();
@@ -297,7 +297,7 @@ impl NamedCall {
     }
 }
 
-/// A text that has been passed on in pieces, of which length and digest are kept.
+/// A text that has been passed on in pieces, of which only length and digest are kept.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Streamed {
     length: usize,
@@ -311,7 +311,7 @@ impl Streamed {
         self.hasher.write(piece.as_bytes());
     }
 
-    /// What `whole` adds to the pieces; `None` if it does not begin with them.
+    /// The part of `whole` after the pieces; `None` if it does not begin with them.
     pub(crate) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         let (begun, rest) = whole.split_at_checked(self.length)?;
         let mut hasher = DefaultHasher::new();

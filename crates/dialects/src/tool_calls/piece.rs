@@ -1,4 +1,4 @@
-//! One element of a `tool_calls` delta: the call that it belongs to ([`Address`]), and what it adds
+//! One element of a `tool_calls` delta: the call to which it belongs ([`Address`]), and its content
 //! ([`Piece`]).
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub(super) enum Key {
     Position(usize),
 }
 
-/// One element of a `tool_calls` delta. Empty fields were not given.
+/// One element of a `tool_calls` delta. Fields are empty if they were not sent.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,
@@ -41,7 +41,7 @@ pub(super) enum ArgumentsPiece<'a> {
     None,
     /// The body of a JSON string: a piece of the arguments' text, escaped.
     Text(&'a str),
-    /// JSON that is not a string: it is the arguments themselves.
+    /// JSON that is not a string: the arguments themselves.
     Raw(&'a str),
 }
 
@@ -51,8 +51,8 @@ impl<'a> ArgumentsPiece<'a> {
     }
 }
 
-/// The call's number and the string body of its arguments, if a `tool_calls` delta is a piece of one call's
-/// arguments without any other key.
+/// The call's number and the string body of its arguments, if a `tool_calls` delta contains only a piece of
+/// one call's arguments, without any other key.
 pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
     let mut elements = tool_calls.elements();
     let element = elements.next().filter(|_| elements.next().is_none())?;
@@ -85,7 +85,7 @@ impl<'a> Piece<'a> {
         Self { id: text(id), name: text(function.get("name")), arguments, extra: None }
     }
 
-    /// The same with the element's `extra_content`.
+    /// The same piece with the element's `extra_content`.
     pub(super) fn with_extra(self, extra: Option<Json<'a>>) -> Self {
         Self { extra: extra.filter(|extra| !extra.is_null()), ..self }
     }

@@ -4,7 +4,7 @@ use crate::{
     event::CallEnd,
 };
 
-/// The id, name, arguments and end of every call, in the order of their beginnings; checks the order of
+/// The id, name, arguments and end of every call, in the order in which they began; checks the order of
 /// events.
 fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
     let mut calls: Vec<(String, String, String, Option<CallEnd>)> = Vec::new();
@@ -458,7 +458,7 @@ fn call_in_legacy_and_current_form_is_one_call() {
         (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
         // The older form first, and each piece only once.
         (vec![head("f", left), head("t", right)], vec![&x]),
-        // The head in the older form, and the call in the newer.
+        // The head in the older form, and the call in the newer form.
         (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
         // The complete call in the older form, then again in the newer.
         (vec![head("f", all), head("t", all)], vec![&x]),
@@ -534,7 +534,7 @@ fn arguments_that_are_sent_again_in_one_piece_are_those_of_one_call() {
         let mended = super::mended(&text, &Limits::default());
         assert_eq!(mended.as_deref(), Some(arguments).filter(|text| !text.contains("}{")), "{text}");
     }
-    // An empty object behind the arguments says nothing.
+    // An empty object after the arguments means nothing.
     let left = piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":""#);
     let (right, empty) = (piece("", r#""arguments":"1}""#), piece("", r#""arguments":"{}""#));
     assert_eq!(whole(&[&left, &right, &empty]), [r#"p a {"x":1}"#]);
@@ -583,7 +583,7 @@ fn other_text_behind_whole_arguments_is_not_left_out() {
     let deltas: Vec<&str> = std::iter::once(&head).chain(&pieces).map(String::as_str).collect();
     let calls = read(&deltas, false);
     assert_eq!((calls[0].2.as_str(), calls[0].3), (r#"{"x":1}{"x":2}"#, CallEnd::Broken));
-    // A second object that was cut off is no repetition of the first.
+    // A second object that was cut off is not a repetition of the first.
     let held = [
         piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":1}""#),
         piece("", r#""arguments":"{\"x\":12""#),

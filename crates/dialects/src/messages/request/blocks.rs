@@ -1,4 +1,4 @@
-//! Content blocks, and the turns made of them.
+//! Content blocks, and the turns made from them.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// The content of one message.
 pub(super) struct Blocks {
-    /// What each block means, in order.
+    /// The meaning of each block, in order.
     pub(super) parts: Vec<Part>,
     /// The media of results, by the place of the result.
     media: Vec<(usize, Vec<Part>)>,
@@ -23,17 +23,17 @@ pub(super) struct Blocks {
     originals: Option<Vec<Value>>,
 }
 
-/// A block and what it means.
+/// A block and its meaning.
 struct Block {
     part: Part,
-    /// Of a result: what in it is not text.
+    /// The contents of a result that are not text.
     media: Vec<Part>,
     /// The block has members that the part does not contain, such as `cache_control`.
     has_more: bool,
 }
 
 impl Blocks {
-    /// The blocks of `content`; a string is one text block.
+    /// Reads the blocks of `content`; a string is one text block.
     pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Self, Failure> {
         let (mut parts, mut media) = (Vec::new(), Vec::new());
         if let Some(text) = Text::received(content) {
@@ -63,8 +63,8 @@ impl Blocks {
         Turn { role, parts: self.parts, rest: Rest::new(Dialect::Messages.name(), rest) }
     }
 
-    /// A turn of `author` for each run of blocks, and one for each result: of the user's results, and of calls that toolwire ran.
-    /// The message's other fields go to the last.
+    /// Adds a turn of `author` for each run of blocks, and one for each result, whether the client or
+    /// toolwire ran its call. The message's other fields go to the last turn.
     pub(super) fn into_turns(self, author: Role, rest: Map<String, Value>, turns: &mut Vec<Turn>) {
         let mut media = self.media.into_iter().peekable();
         let mut originals = self.originals.map(Vec::into_iter);
@@ -103,7 +103,7 @@ impl Blocks {
     }
 }
 
-/// One block. It is checked field by field, so that an error names the field at fault.
+/// Reads one block. It is checked field by field, so that an error names the invalid field.
 fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
     let mut fields = Fields::new(path, element)?;
     let kind = fields.needed_string("type")?;
@@ -143,7 +143,7 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
         part => part,
     };
     let is_other = matches!(part, Part::Other(_));
-    // The parts of a result do not say where its texts begin and end.
+    // The parts of a result do not show where its texts begin and end.
     let is_joined = matches!(part, Part::Result(_))
         && element.get("content").is_some_and(|content| content.kind() == JsonKind::Array);
     let has_more = is_joined || !is_other && !fields.into_rest().is_empty();
@@ -154,8 +154,8 @@ fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(Dialect::Messages.name(), element.to_value()))
 }
 
-/// `input` as it was written, without the white space of an indented body: models write none, and an upstream's cache of the
-/// prompt has what the model wrote.
+/// Takes `input` as it was written, without the white space of an indented body: models do not write any, and
+/// an upstream's prompt cache contains what the model wrote.
 fn arguments(fields: &mut Fields<'_, '_>) -> Result<String, Failure> {
     match fields.any("input") {
         Some(input) if input.kind() == JsonKind::Object => Ok(compact(input)),
@@ -171,7 +171,7 @@ pub(super) fn compact(json: Json<'_>) -> String {
     compact.finish_text()
 }
 
-/// A `tool_result`: its texts, and its other blocks.
+/// Reads a `tool_result`: its texts, and its other blocks.
 fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failure> {
     let id = fields.needed_string("tool_use_id")?.into_owned();
     let is_error = fields.boolean("is_error")?.unwrap_or(false);
@@ -187,7 +187,7 @@ fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failur
     Ok((CallOutput { id, name: String::new(), content: texts.join("\n"), is_error }, media))
 }
 
-/// An `image` by data or URL; `None` for a source that only this API has.
+/// Reads an `image` by data or URL; `None` for a source that only this API has.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let mut source = fields.needed_object("source")?;
     let url = match &*source.needed_string("type")? {

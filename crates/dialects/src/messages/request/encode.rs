@@ -1,7 +1,8 @@
 //! Encodes a [`Conversation`] as the body of a Messages request.
 //!
-//! The API is stricter than others about the form of a conversation: users and assistants alternate, results come first
-//! in the message after their calls, no block is empty. [`turns`] brings a conversation into that form.
+//! The API is stricter than others about the form of a conversation: users and assistants alternate, results
+//! come first in the message after their calls, and no block is empty. [`turns`] converts a conversation into
+//! that form.
 
 mod blocks;
 mod ids;
@@ -79,11 +80,11 @@ fn is_put(key: &str) -> bool {
     matches!(key, "model" | "max_tokens" | "messages" | "tools" | "stream" | "output_config")
 }
 
-/// Names of the fields that came from a client of another dialect: this one cannot express them.
+/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect mean what the parts mean.
+    // Originals of another dialect mean the same as the parts.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls" | CACHE_CONTROL));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
@@ -98,7 +99,7 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     fields.chain(of_turns).chain(parts).chain(seed)
 }
 
-/// The text that begins the response. The API rejects white space at its end, which the model then writes itself.
+/// The text that begins the response. The API rejects white space at its end, so the model writes it itself.
 fn prefill(conversation: &Conversation) -> Option<Prefill> {
     let Some(Constraint::Prefill(text)) = &conversation.constraint else { return None };
     let text = text.trim_end().to_owned();
@@ -126,12 +127,12 @@ fn put_messages(body: &mut Encoder, messages: &[Message<'_>], prefill: Option<&P
     });
 }
 
-/// Sampling settings, within the API's ranges.
+/// Writes sampling settings, within the API's ranges.
 fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec<String>) {
     let sampling = &conversation.sampling;
     if let Some(temperature) = &sampling.temperature {
         match temperature.as_f64() {
-            // Other APIs allow 2.
+            // Other APIs allow values up to 2.
             Some(above) if above > 1.0 => {
                 dropped.push("temperature".to_owned());
                 body.key("temperature").value(&1);
@@ -156,7 +157,7 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// The effort and the form of the response.
+/// Writes the effort and the form of the response.
 fn put_output(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -198,7 +199,7 @@ fn put_output(
     }
 }
 
-/// The budget of thinking that `effort` means. The API wants at least 1024, and fewer than the limit of the response.
+/// The thinking budget for `effort`. The API requires at least 1024, and less than the limit of the response.
 fn budget(effort: &str, limit: u64) -> Option<Value> {
     const LEAST: u64 = 1024;
     let wanted = match effort {

@@ -1,6 +1,6 @@
 //! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
 //!
-//! A user's message with tool results becomes several turns, since results are turns of their own:
+//! A user's message with tool results becomes several turns, since each result is a separate turn:
 //!
 //! ```text
 //! user [tool_result, tool_result, text]  ─▶  Tool [result], Tool [result], User [text]
@@ -25,7 +25,7 @@ use crate::{
 };
 use blocks::Blocks;
 
-/// Decodes a Messages request. The choice among the tools is not checked.
+/// Decodes a Messages request, without checking the choice among the tools.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
@@ -58,7 +58,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     })
 }
 
-/// `system`: a text, or blocks of text.
+/// Reads `system`: a text, or blocks of text.
 fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let Some(system) = fields.any("system") else { return Ok(Vec::new()) };
     let blocks = Blocks::read(fields.at("system"), system)?;
@@ -69,7 +69,7 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }
 
-/// The turns, and the tools that are added between them.
+/// Reads the turns, and the tools that are added between them.
 fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failure> {
     let messages = fields.list("messages")?;
     let path = fields.at("messages");
@@ -84,7 +84,7 @@ fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failu
     Ok((turns, late))
 }
 
-/// The turns of one message. Tools that it adds go to `late`.
+/// Reads the turns of one message. Tools that it adds go to `late`.
 fn message_turns(
     mut message: Fields<'_, '_>,
     turns: &mut Vec<Turn>,
@@ -94,7 +94,7 @@ fn message_turns(
     let role = match &*role {
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        // Claude Code sends system messages between the others (docs/protocols/messages.md#requests).
+        // Claude Code sends system messages between the other messages (docs/protocols/messages.md#requests).
         "system" => Role::System,
         other => {
             let why = format_args!("is `{other}`; known are `user`, `assistant` and `system`");
@@ -115,7 +115,7 @@ fn message_turns(
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
-    // The API requires it, but not when tokens are counted.
+    // The API requires it, except in requests that count tokens.
     let max_tokens = fields.count("max_tokens")?;
     if max_tokens == Some(0) {
         return Err(wrong_value(fields.at("max_tokens"), "is 0; it must be at least 1"));
@@ -142,7 +142,7 @@ fn stop_sequences(fields: &mut Fields<'_, '_>) -> Result<Vec<String>, Failure> {
     sequences.enumerate().map(text).collect()
 }
 
-/// `output_config`: the effort, and the format in OpenAI's form. Its other members are kept.
+/// Reads `output_config`: the effort, and the format in OpenAI's form. Its other members are kept.
 fn output_config(fields: &mut Fields<'_, '_>) -> Result<(Option<String>, Option<Value>), Failure> {
     let Some(mut config) = fields.object("output_config")? else { return Ok((None, None)) };
     let effort = config.string("effort")?.map(Into::into);

@@ -1,4 +1,4 @@
-//! Blocks of calls that toolwire ran, as the client sends them back.
+//! Blocks of calls that toolwire ran, in a history that the client sends back.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The call, or the result of one, if a block of this `kind` shows that of a call that toolwire ran.
+/// The call or result that a block of this `kind` shows, if toolwire ran the call.
 pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     let text = |key: &str| block.get(key).and_then(|value| value.as_str());
     let id = |key: &str| text(key).filter(|id| is_own_id(id)).map(|id| id.into_owned());
@@ -40,7 +40,7 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     }
 }
 
-/// What is known of the pages that a search found.
+/// The known members of the pages that a search found.
 fn pages(found: &[Value]) -> String {
     let page = |page: &Value| -> Value {
         let known = ["title", "url", "page_age"].into_iter().filter_map(|key| {

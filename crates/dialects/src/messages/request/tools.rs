@@ -1,4 +1,4 @@
-//! `tools` and `tool_choice`.
+//! Decodes `tools` and `tool_choice`.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::{
 /// The tools of a request and the choice among them.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
-    /// Those of other types.
+    /// The tools of other types.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
@@ -21,8 +21,8 @@ pub(super) struct Toolbox {
 
 /// Takes all fields about tools out of the request.
 ///
-/// Tools of another type than `custom` have a schema that only Anthropic knows, or are run by Anthropic's servers. They are
-/// kept in `rest` under `tools`, for an upstream of this dialect.
+/// Tools of a type other than `custom` have a schema that only Anthropic knows, or are run by Anthropic's
+/// servers. They are kept in `rest` under `tools`, for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
@@ -59,7 +59,7 @@ pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Fail
 }
 
 impl Toolbox {
-    /// Adds the tools that messages declare. Returns the names of those that `tools` did not.
+    /// Adds the tools that messages declare. Returns the names of those that `tools` does not declare.
     pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
         let mut added = HashSet::new();
         if late.is_empty() {
@@ -79,7 +79,7 @@ impl Toolbox {
 /// One element of `tools`.
 enum Declared {
     Client(Tool),
-    /// Of another type than `custom`.
+    /// A tool of a type other than `custom`.
     Server(ServerTool),
 }
 
@@ -101,7 +101,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
 }
 
-/// The choice, and whether several calls are allowed.
+/// Reads the choice, and whether several calls are allowed.
 fn choice(request: &mut Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
     let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
     let path = request.at("tool_choice");

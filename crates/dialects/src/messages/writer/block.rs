@@ -1,4 +1,4 @@
-//! Objects that streams and whole responses have in common.
+//! Objects that streams and complete responses have in common.
 
 use serde_json::{Map, Value, json};
 
@@ -10,8 +10,9 @@ use crate::{
     search_results::{Page, pages},
 };
 
-/// The blocks of a call that the upstream or toolwire runs. Searches have blocks of their own in this API; any other tool
-/// is shown as one of an MCP server, whose results are text (docs/protocols/messages.md#server-tools).
+/// The kinds of blocks for a call that the upstream or toolwire runs. Searches have their own blocks in this
+/// API; any other tool is shown as one of an MCP server, whose results are text
+/// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
     Search,
@@ -24,7 +25,7 @@ impl Hosted {
         if name == "web_search" { Self::Search } else { Self::Other }
     }
 
-    /// What the API's ids of such calls begin with.
+    /// Prefix of the API's ids for such calls.
     fn prefix(self) -> &'static str {
         match self {
             Self::Search => "srvtoolu",
@@ -32,7 +33,7 @@ impl Hosted {
         }
     }
 
-    /// The block of the call to a tool of `server`, with `input`.
+    /// The block of a call to a tool of `server`, with `input`.
     pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
         match self {
             Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
@@ -63,10 +64,10 @@ impl Hosted {
     }
 }
 
-/// The server that calls of the upstream's own tools name.
+/// The server name in calls of the upstream's own tools.
 pub(super) const SERVER_NAME: &str = "upstream";
 
-/// The error of a search, as Anthropic's servers write it if they did.
+/// The error of a search: Anthropic's own object if its servers wrote one.
 fn search_error(content: &str) -> Value {
     let kind = "web_search_tool_result_error";
     let given = serde_json::from_str::<Value>(content).ok();
@@ -75,8 +76,8 @@ fn search_error(content: &str) -> Value {
         .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
 }
 
-/// The pages in a search's result. As Anthropic's servers write them they stay as they are: their encrypted content goes
-/// back to these servers.
+/// The pages in a search's result. Pages in the form of Anthropic's servers stay unchanged, because their
+/// encrypted content goes back to these servers.
 fn found(content: &str) -> Value {
     if let Ok(Value::Array(list)) = serde_json::from_str(content)
         && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
@@ -108,8 +109,8 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> 
     used.into_iter().chain(result)
 }
 
-/// Arguments as the object that `input` must be. Text that is no object, such as that of a call that was cut off, stays
-/// text, so that nobody takes it for a complete call.
+/// Arguments as an object, as `input` requires. Text that is not an object, such as the arguments of a call
+/// that was cut off, stays text, so that no client takes it for a complete call.
 pub(super) fn input(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return Map::new().into();
@@ -125,7 +126,7 @@ pub(super) fn redacted(state: &Opaque<'_>) -> Value {
     json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
 }
 
-/// A citation of a page. The API cites text; which text is known by its place only, so it is left empty.
+/// A citation of a page. The API expects the cited text, but only its position is known, so it is left empty.
 pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     json!({
         "type": "web_search_result_location",
@@ -136,8 +137,8 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main ones, so a count that
-/// the upstream did not give is 0. Tokens of the cache are not among its `input_tokens`.
+/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main counts,
+/// so a count that the upstream did not send is 0. Cached tokens are not part of its `input_tokens`.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {

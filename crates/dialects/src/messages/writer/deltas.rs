@@ -1,8 +1,8 @@
 //! [`Deltas`]: the deltas of a block, each a piece of one string.
 //!
-//! All of them begin in the same way. That beginning is built with the block; after that a piece costs two copies and the
-//! escaping of the piece, and allocates nothing. A frame of an upstream that is a delta of the same block, under the same
-//! number, is forwarded as it is.
+//! All deltas of a block begin in the same way. Their beginning is built with the block; after that a piece
+//! costs two copies and the escaping of the piece, and allocates nothing. A frame of an upstream that is a
+//! delta of the same block, under the same number, is forwarded unchanged.
 
 use bytes::{BufMut, BytesMut};
 
@@ -11,7 +11,7 @@ use crate::wire::json::{Json, escape_into, span};
 /// Closes the string, the delta and the event.
 const END: &[u8] = b"\"}}\n\n";
 
-/// What precedes the JSON of a delta.
+/// The text before the JSON of a delta.
 const LEAD: &str = "event: content_block_delta\ndata: ";
 
 /// Writes the deltas of one block.
@@ -23,12 +23,12 @@ pub(super) struct Deltas {
     key: &'static str,
     /// The beginning of a delta, up to the string's text.
     prefix: Vec<u8>,
-    /// The same as the upstream writes it, if that differs.
+    /// The same beginning in the upstream's spelling, if that differs.
     spelling: Vec<u8>,
 }
 
 impl Deltas {
-    /// For the block `index`, whose deltas are of the type `kind` and have their string under `key`.
+    /// The deltas of the block `index`, which have the type `kind` and contain their string under `key`.
     pub(super) fn new(index: usize, (kind, key): (&'static str, &'static str)) -> Self {
         let start = format!("{LEAD}{{\"type\":\"content_block_delta\",\"index\":{index},");
         let prefix = format!("{start}\"delta\":{{\"type\":\"{kind}\",\"{key}\":\"").into_bytes();
@@ -42,7 +42,7 @@ impl Deltas {
         out.put_slice(END);
     }
 
-    /// Writes a piece as `frame`, the upstream's own delta, if that is one of this block.
+    /// Writes a piece as `frame`, the upstream's own delta, if that is a delta of this block.
     pub(super) fn put_frame(&mut self, frame: &str, piece: &str, out: &mut BytesMut) {
         if !self.has(frame) {
             return self.put(piece, out);
@@ -52,7 +52,7 @@ impl Deltas {
         }
     }
 
-    /// Whether `frame` is a delta of this block. Readers vouch for its form, so that its beginning up to the text
+    /// Whether `frame` is a delta of this block. Readers guarantee its form, so its beginning up to the text
     /// decides, if it contains the number.
     fn has(&mut self, frame: &str) -> bool {
         let bytes = frame.as_bytes();

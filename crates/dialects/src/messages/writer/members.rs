@@ -1,4 +1,4 @@
-//! [`UpstreamMembers`]: what an upstream of this dialect says about a response and no event carries.
+//! [`UpstreamMembers`]: members of a response from an upstream of this dialect that no event carries.
 
 use serde_json::{Map, Value};
 
@@ -7,9 +7,9 @@ use crate::event::Finish;
 /// Members of the message and of its last event.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamMembers {
-    /// Those that the writers do not write themselves.
+    /// The members that the writers do not write themselves.
     others: Map<String, Value>,
-    /// The stop reason with what belongs to it: `stop_reason`, `stop_sequence` and others.
+    /// The stop reason and related members: `stop_reason`, `stop_sequence` and others.
     stop: Map<String, Value>,
 }
 
@@ -28,8 +28,8 @@ const WRITTEN: [&str; 10] = [
 ];
 
 impl UpstreamMembers {
-    /// Takes a frame with the stop reason of the response: a `message_delta`, or a whole message. A word that is not one of the
-    /// API, or contradicts `finish`, is left out.
+    /// Takes a frame with the stop reason of the response: a `message_delta`, or a complete message. A word
+    /// that does not belong to the API, or contradicts `finish`, is left out.
     pub(super) fn take_stop(&mut self, frame: &str, finish: Finish) {
         let Ok(Value::Object(mut event)) = serde_json::from_str(frame) else { return };
         match event.remove("delta") {
@@ -45,7 +45,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// Takes a whole message. Returns how many bytes are kept of it, at most.
+    /// Takes a complete message. Returns the maximum number of bytes that are kept of it.
     pub(super) fn take_message(&mut self, frame: &str) -> usize {
         let Ok(Value::Object(mut message)) = serde_json::from_str(frame) else { return 0 };
         if message.get("type").is_none_or(|kind| kind != "message") {
@@ -56,7 +56,7 @@ impl UpstreamMembers {
         Value::from(self.others.clone()).to_string().len()
     }
 
-    /// Adds the members of a whole message.
+    /// Adds the members of a complete message.
     pub(super) fn extend_message(&mut self, message: &mut Map<String, Value>) {
         message.append(&mut self.stop);
         for (key, value) in std::mem::take(&mut self.others) {
@@ -75,7 +75,7 @@ impl UpstreamMembers {
     }
 }
 
-/// Whether a word of the API says that the response ended with `finish`.
+/// Whether a word of the API means that the response ended with `finish`.
 fn agrees(word: &str, finish: Finish) -> bool {
     match finish {
         Finish::Stop => matches!(word, "end_turn" | "stop_sequence"),

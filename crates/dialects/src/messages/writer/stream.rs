@@ -23,21 +23,21 @@ use crate::{
 pub struct Stream {
     head: Head,
     begun: bool,
-    /// How many blocks have begun.
+    /// Number of blocks that have begun.
     blocks: usize,
     /// The open block of text or thinking.
     open: Option<Open>,
     /// The blocks of calls that have not ended.
     calls: Vec<OpenCall>,
-    /// Calls that the client does not run: their results have blocks, too.
+    /// Calls that the client does not run, whose results also have blocks.
     hosted: Vec<(u32, Hosted)>,
-    /// Blocks of the upstream that have no events: its number of them, and ours.
+    /// Blocks of the upstream that have no events: its number for each, and ours.
     unknown: Vec<(u64, usize)>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
     upstream: UpstreamMembers,
-    /// Nearly no response has any.
+    /// Warnings, of which nearly all responses have none.
     warnings: Vec<Value>,
 }
 
@@ -59,12 +59,12 @@ enum Kind {
 struct OpenCall {
     call: u32,
     deltas: Deltas,
-    /// No more of it follows.
+    /// Whether nothing more of it follows.
     is_cut: bool,
     input: Input,
 }
 
-/// Where the input of a call's block is.
+/// The location of the input of a call's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
     /// In deltas.
@@ -107,8 +107,8 @@ impl StreamForm for Stream {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
-            // It stays open until another block begins, or the message ends. If the response fails, no client may take the
-            // call for whole.
+            // The block stays open until another block begins, or the message ends. If the response fails, no
+            // client may take the call for complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.call_cut(*index),
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
@@ -122,7 +122,7 @@ impl StreamForm for Stream {
                 let delta = json!({"type": "citations_delta", "citation": block::citation(annotation)});
                 put_delta(index, &delta, out);
             }
-            // Messages of the assistant have no images in this API.
+            // In this API, messages of the assistant cannot contain images.
             Event::Media(_) | Event::Phase { .. } => {}
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
@@ -155,14 +155,14 @@ impl StreamForm for Stream {
         put_event("message_stop", &json!({"type": "message_stop"}), out);
     }
 
-    /// The error is the last event: the clients raise it and read no further.
+    /// The error is the last event: clients raise it and stop reading.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         out.put_slice(b"event: error\ndata: ");
         out.put_slice(&error_body(failure));
         out.put_slice(b"\n\n");
     }
 
-    /// A `ping`; before the message has begun, a comment.
+    /// Writes a `ping`, or a comment if the message has not begun.
     fn keep_alive(&self, out: &mut BytesMut) {
         match self.begun {
             true => put_event("ping", &json!({"type": "ping"}), out),
@@ -190,7 +190,7 @@ impl Stream {
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
 
-    /// An event with the upstream's own frame of it.
+    /// Writes an event that comes with the upstream's own frame.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Text(text) => self.piece(Kind::Text, text, Some(frame), out),
@@ -212,8 +212,8 @@ impl Stream {
         }
     }
 
-    /// A frame of the upstream that is no event: the end of a block of text or thinking, a citation of something that is
-    /// no page, a block of a kind that toolwire does not know.
+    /// Handles a frame of the upstream that is not an event: the end of a block of text or thinking, a
+    /// citation of something other than a page, or a block of a kind that toolwire does not know.
     fn unknown(&mut self, frame: &str, out: &mut BytesMut) {
         let Ok(json) = Json::parse(frame) else { return };
         let kind = json.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -244,7 +244,7 @@ impl Stream {
         }
     }
 
-    /// A delta with a citation of the text.
+    /// Writes a delta with a citation of the text.
     fn cited(&mut self, frame: &str, out: &mut BytesMut) {
         let delta = Json::parse(frame).ok().and_then(|event| event.get("delta"));
         if let Some(delta) = delta {
@@ -253,7 +253,7 @@ impl Stream {
         }
     }
 
-    /// A piece of text or thinking, and the upstream's frame of it.
+    /// Writes a piece of text or thinking, with the upstream's frame for it.
     fn piece(&mut self, kind: Kind, text: &str, frame: Option<&str>, out: &mut BytesMut) {
         if text.is_empty() {
             return;
@@ -280,12 +280,12 @@ impl Stream {
                 &json!({"type": "signature_delta", "signature": carried(signature, Dialect::Messages)}),
                 out,
             );
-            // A signature is that of the whole block.
+            // A signature applies to the complete block.
             self.close(out);
         }
     }
 
-    /// The open block of this kind; another one is closed before.
+    /// The open block of this kind; a block of another kind is closed first.
     fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &mut Open {
         let open = match self.open.take() {
             Some(open) if open.kind == kind => open,
@@ -336,7 +336,7 @@ impl Stream {
         self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });
     }
 
-    /// A call that the upstream runs begins, with the upstream's own block.
+    /// Begins a call that the upstream runs, with the upstream's own block.
     fn server_call(&mut self, start: &CallStart<'_>, frame: &str, out: &mut BytesMut) {
         let index = self.block_frame(frame, out);
         self.hosted.push((start.index, Hosted::of(&start.name)));
@@ -355,7 +355,7 @@ impl Stream {
         let Some(open) = self.calls.iter_mut().find(|open| open.call == call) else { return };
         match frame {
             _ if piece.is_empty() || open.input == Input::Given => {}
-            // An empty object that stands for no input.
+            // The upstream sends an empty object if there is no input.
             None if open.input == Input::Due && piece == "{}" => {}
             Some(frame) => open.deltas.put_frame(frame, piece, out),
             None => open.deltas.put(piece, out),
@@ -382,7 +382,7 @@ impl Stream {
         self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
     }
 
-    /// A block that has no deltas.
+    /// Writes a block that has no deltas.
     fn whole(&mut self, block: &Value, out: &mut BytesMut) {
         self.close(out);
         let index = self.block_start(block, out);
@@ -405,13 +405,13 @@ impl Stream {
         index
     }
 
-    /// The index of the next block, before which everything that is still open has ended.
+    /// The index of the next block. Everything that is still open is ended first.
     fn next_block(&mut self, out: &mut BytesMut) -> usize {
         self.begin(out);
         for cut in self.calls.extract_if(.., |call| call.is_cut) {
             put_stop(cut.deltas.index, out);
         }
-        // The API has one block open at a time, so that the upstream's last one has ended.
+        // The API has only one block open at a time, so the upstream's last block has ended.
         self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
         let index = self.blocks;
         self.blocks += 1;

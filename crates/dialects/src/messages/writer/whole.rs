@@ -22,7 +22,7 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
-    /// What follows belongs to another block of thinking.
+    /// Further thinking belongs to another block.
     ends_thinking: bool,
     /// The calls, by index, and the places of their blocks.
     calls: Vec<(u32, usize)>,
@@ -51,7 +51,7 @@ enum Block {
         hosted: Option<Hosted>,
         arguments: String,
     },
-    /// A call that the upstream runs, as its server began it.
+    /// A call that the upstream runs, in the form in which its server began it.
     ServerCall {
         block: Value,
         arguments: String,
@@ -94,7 +94,7 @@ impl WholeForm for Whole {
                     arguments.push_str(piece);
                 }
             }
-            // Arguments that were cut off show it: they are no object.
+            // Arguments that were cut off are recognisable, because they are not an object.
             Event::CallEnd { .. } => {}
             Event::CallResult(result) => {
                 self.kept += result.id.len() + result.content.len();
@@ -163,7 +163,7 @@ impl WholeForm for Whole {
 }
 
 impl Whole {
-    /// An event with the upstream's own frame of it.
+    /// Records an event that comes with the upstream's own frame.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
         match (event, begun_block(frame)) {
             (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {
@@ -179,7 +179,7 @@ impl Whole {
         }
     }
 
-    /// A block as the upstream wrote it.
+    /// Adds a block as the upstream wrote it.
     fn own_block(&mut self, frame: &str, block: Block) {
         self.kept += frame.len();
         self.blocks.push(block);
@@ -194,7 +194,7 @@ impl Whole {
         }
     }
 
-    /// The text block at the end, which is begun if the last block is of another kind.
+    /// The text block at the end, which is created if the last block is of another kind.
     fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
         if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
             self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
@@ -225,7 +225,7 @@ impl Whole {
         let given = given.unwrap_or_default();
         let begins = std::mem::take(&mut self.ends_thinking);
         match self.blocks.last_mut() {
-            // A signature is that of the whole block.
+            // A signature applies to the complete block.
             Some(Block::Thinking { text, signature }) if signature.is_empty() && !begins => {
                 text.push_str(piece);
                 given.clone_into(signature);
@@ -269,7 +269,7 @@ impl Block {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
             }
             Self::ServerCall { mut block, arguments } => {
-                // The arguments follow the beginning of the block if it has none.
+                // If the beginning of the block has no arguments, they follow.
                 let is_given =
                     block.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty());
                 if let (false, Some(members)) = (is_given, block.as_object_mut())

@@ -1,7 +1,7 @@
 //! One response: its lines, in order, decoded to events.
 //!
-//! As in Chat Completions, a line that differs from an earlier one only in its piece of text and its time is recognised by
-//! comparison ([`FrameTemplate`]) and means the same with another text.
+//! As in Chat Completions, a line that differs from an earlier one only in its piece of text and its time is
+//! recognised by comparison ([`FrameTemplate`]) and has the same meaning with another text.
 
 use super::line::{Line, Message};
 use crate::{
@@ -61,7 +61,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Every response says that it is done, also one that is not streamed.
+    /// Every response says that it is done, even if it is not streamed.
     fn end(&mut self, _is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -94,7 +94,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// A gateway may send the lines as an event stream.
+    /// A gateway may send the lines as an event stream, with an end mark.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
     }
@@ -178,7 +178,7 @@ impl AnswerState {
         self.calls.call(WholeCall { id, name, arguments, ..WholeCall::default() }, out)
     }
 
-    /// A piece of text or reasoning. The fast and the slow path both end here.
+    /// Emits a piece of text or reasoning. The fast and the slow path both end here.
     fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let unescaper = match channel {
             Channel::Text => &mut self.text,
@@ -191,7 +191,7 @@ impl AnswerState {
         }
     }
 
-    /// The response has ended, with its last line if it had one.
+    /// Ends the response, with its last line if there was one.
     fn close(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let finish = self.finish(last)?;
         self.progress.is_finished = last.is_some();
@@ -217,7 +217,8 @@ impl AnswerState {
         let word = last.and_then(|last| last.done_reason?.as_str()).unwrap_or_default();
         let finish = match &*word {
             "" => Finish::Stop,
-            // The model was loaded or unloaded, and was not asked. An empty response would look like the model's own.
+            // The model was loaded or unloaded, but not asked. An empty response would look like the model's
+            // own.
             "load" | "unload" if !self.progress.has_content => {
                 let message = format!("the upstream gave no response: it only reports `{word}`");
                 return Err(Failure::new(FailureKind::Upstream, message).with_code(word.into_owned()));

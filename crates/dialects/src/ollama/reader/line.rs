@@ -2,7 +2,7 @@
 
 use crate::wire::json::{Invalid, Json, Kind};
 
-/// A line of a stream, or a whole response, which has the same fields.
+/// A line of a stream, or a complete response, which has the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     pub(super) model: Option<Json<'a>>,
@@ -13,12 +13,12 @@ pub(super) struct Line<'a> {
     pub(super) done_reason: Option<Json<'a>>,
     pub(super) input: Option<Json<'a>>,
     pub(super) output: Option<Json<'a>>,
-    /// It has members that a line with a piece of text does not have.
+    /// Whether it has members that a line with a piece of text does not have.
     has_other_members: bool,
 }
 
 impl<'a> Line<'a> {
-    /// Reads a text, and returns what kind of JSON it is. The fields are only meaningful for an object.
+    /// Parses a text, and returns its JSON with the line. The fields are only meaningful for an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut line = Self::default();
         let json = Json::parse_members(text, |key, value| line.member(&key, value))?;
@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
             "created_at" => self.created_at = Some(value),
             "message" if value.kind() == Kind::Object => self.message = Some(value),
             "done" => self.done = Some(value),
-            // A server that has no error may say so by `false` or an empty text.
+            // A server without an error to report may send `false` or an empty text.
             "error" if value.as_bool() != Some(false) && value.string_body() != Some("") => {
                 self.error = Some(value);
             }
@@ -45,17 +45,17 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether it is a part of a response at all.
+    /// Whether the line is part of a response at all.
     pub(super) fn is_part(&self) -> bool {
         self.message.is_some() || self.done.is_some()
     }
 
-    /// It says that the response has ended.
+    /// Whether the line says that the response has ended.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// It has nothing beside its message, except for what every line has.
+    /// Whether it contains only its message and what every line has.
     pub(super) fn has_message_only(&self) -> bool {
         !self.has_other_members && !self.is_done() && self.done_reason.is_none()
     }
@@ -65,7 +65,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a line adds to the response. Fields that are null or empty are `None`.
+/// The content that a line adds to the response. Fields that are null or empty are `None`.
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) thinking: Option<Json<'a>>,
@@ -90,7 +90,7 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// It has content that a client would miss. Reasoning alone does not count.
+    /// Whether there is content that a client would miss. Reasoning alone does not count.
     pub(super) fn has_content(&self) -> bool {
         self.content.is_some() || self.images.is_some() || self.calls.is_some()
     }

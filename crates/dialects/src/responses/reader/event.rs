@@ -1,4 +1,4 @@
-//! [`StreamEvent`]: the view of one event of a stream, or of a whole response.
+//! [`StreamEvent`]: the view of one event of a stream, or of a complete response.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Invalid, Json},
 };
 
-/// The members of an event that are read. Each is its first occurrence.
+/// The members of an event that are read. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
     /// `type`
@@ -19,18 +19,18 @@ pub(super) struct StreamEvent<'a> {
     pub(super) part_index: Option<Json<'a>>,
     pub(super) sequence: Option<Json<'a>>,
     pub(super) delta: Option<Json<'a>>,
-    /// The whole text of a part: `text`, `refusal`, `arguments` or `input`.
+    /// The complete text of a part: `text`, `refusal`, `arguments` or `input`.
     pub(super) whole: Option<Json<'a>>,
     pub(super) item: Option<Json<'a>>,
     pub(super) annotation: Option<Json<'a>>,
     pub(super) response: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
-    /// `object` of a whole response.
+    /// `object` of a complete response.
     pub(super) object: Option<Json<'a>>,
 }
 
 impl<'a> StreamEvent<'a> {
-    /// Parses a frame. The second value is the whole JSON, which need not be an object.
+    /// Parses a frame. The second value is the complete JSON, which need not be an object.
     pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| {
@@ -62,7 +62,7 @@ impl<'a> StreamEvent<'a> {
         self.output_index.and_then(|index| index.as_u64())
     }
 
-    /// The id of the item; that of the empty text without one.
+    /// Digest of the item's id; of the empty text if it has none.
     pub(super) fn item_id(&self) -> Digest {
         let id = self.item_id.and_then(|id| id.as_str()).filter(|id| !id.is_empty());
         let own = || self.item.map_or_else(|| Digest::of(""), item_id);

@@ -1,4 +1,4 @@
-//! Items: their parts as they arrive, and what their ends add to these.
+//! Items: their parts as they arrive, and the content that their ends add.
 
 use std::borrow::Cow;
 
@@ -18,29 +18,30 @@ use crate::{
 /// An item that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenItem {
-    /// Its number among the items of the response, as they began.
+    /// Its number among the items of the response, in the order in which they began.
     output: u64,
     name: ItemName,
-    /// The phase that has been told.
+    /// The phase that has been passed on.
     phase: Digest,
     parts: Vec<(PartKey, Streamed)>,
-    /// How many annotations have been passed on.
+    /// Number of annotations that have been passed on.
     annotations: usize,
 }
 
-/// What an upstream calls an item.
+/// The names by which an upstream refers to an item.
 #[derive(Debug)]
 pub(super) struct ItemName {
     /// `output_index`, which some servers use twice.
     index: Option<u64>,
-    /// Of the empty text if it has none. Upstreams choose how long it is.
+    /// Digest of the item's id; of the empty text if it has none. A digest, since upstreams may choose ids of
+    /// any length.
     id: Digest,
-    /// Of a call that has ended: its own id.
+    /// For a call that has ended: the digest of its own id.
     call: Digest,
 }
 
 impl ItemName {
-    /// Whether an event with this index and id may be about it.
+    /// Whether an event with this index and id may be about this item.
     fn is(&self, index: Option<u64>, id: Digest) -> bool {
         let same_id = self.id == id;
         match index {
@@ -50,7 +51,7 @@ impl ItemName {
     }
 }
 
-/// The id of an item; a call without one has that of the call.
+/// Digest of an item's id; a call without one is identified by the call's id.
 pub(super) fn item_id(item: Json<'_>) -> Digest {
     let id = match text(item, "id") {
         id if id.is_empty() => text(item, "call_id"),
@@ -77,7 +78,7 @@ pub(super) enum Section {
     Thought,
 }
 
-/// Items of one response, and parts of one item: far more than any response has.
+/// Maximum number of items of one response, and of parts of one item: far more than any response has.
 const MAX_ITEMS: usize = 4096;
 
 impl PartKey {
@@ -87,8 +88,9 @@ impl PartKey {
 }
 
 impl ResponseReader {
-    /// The open item that an event is about, which may begin with it: that with its `output_index` and `item_id`, otherwise the last
-    /// one with its index, without an index that with its id, and without both the last one. `None`: there is none, or it has ended.
+    /// The open item that an event is about, which may begin with the event. It is the item with the event's
+    /// `output_index` and `item_id`, otherwise the last one with its index, or without an index the one with
+    /// its id, or without both the last item. `None` if there is no such item, or it has ended.
     pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
         let (index, id) = (event.output_index(), event.item_id());
         let has_ended = self.ended.iter().any(|ended| ended.is(index, id));
@@ -138,7 +140,7 @@ impl ResponseReader {
             Some(open) => open.output,
             None => {
                 if self.open.iter().map(|open| &open.name).chain(&self.ended).any(is_again) {
-                    // Deltas without an id would go to the item before.
+                    // Deltas without an id would go to the previous item.
                     self.forget_template();
                     self.has_index_twice = true;
                 }
@@ -152,7 +154,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Tells the phase of a message, unless that has been told.
+    /// Passes on the phase of a message, unless that has already been done.
     fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let phase = text(item, "phase");
         if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
@@ -178,11 +180,11 @@ impl ResponseReader {
         }
     }
 
-    /// Takes the items of the whole response that have not ended yet.
+    /// Reads those items of the complete response that have not ended yet.
     pub(super) fn end_items(&mut self, output: Option<Json<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let items = || output.into_iter().flat_map(|output| output.elements());
         let ended = self.ended.len();
-        // Some servers give the items of the whole response other ids, or all items one.
+        // Some servers give the items of the complete response other ids, or the same id to all items.
         let has = |ended: &[ItemName], id: Digest| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
         let are_unique = (1..ended).all(|place| {
             let (before, name) = (self.ended.get(..place), self.ended.get(place));
@@ -215,7 +217,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// How many items there have been.
+    /// Number of items so far.
     fn begun(&self) -> usize {
         self.open.len() + self.ended.len()
     }
@@ -243,7 +245,7 @@ impl ResponseReader {
         self.open.iter_mut().rfind(|item| item.output == output).ok_or_else(gone)
     }
 
-    /// Begins the call that `item` is, unless it has begun. Returns whether it is a call.
+    /// Begins the call in `item` unless it has begun. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
         let source = match &*text(item, "type") {
             "function_call" => Source::Native,
@@ -264,7 +266,7 @@ impl ResponseReader {
         Ok(true)
     }
 
-    /// A piece of a part: the body of a JSON string.
+    /// Reads a piece of a part: the body of a JSON string.
     pub(super) fn part_piece(
         &mut self,
         output: u64,
@@ -317,7 +319,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Takes the whole text of a part.
+    /// Reads the complete text of a part.
     pub(super) fn part_done(
         &mut self,
         event: &StreamEvent<'_>,
@@ -326,13 +328,14 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         let Some(whole) = event.whole.and_then(|whole| whole.as_str()) else { return Ok(()) };
         if let (false, Some(output)) = (self.progress.is_finished, self.addressed(event)?) {
-            // The item's end says it again, and fails if that must fail.
+            // The item's end repeats the text, and fails if necessary.
             let _ = self.complete(output, PartKey::of(section, event), &whole, out);
         }
         Ok(())
     }
 
-    /// Passes on what the pieces of a part lacked of its whole text. Other text than the pieces is left out.
+    /// Passes on the part of the complete text after the pieces that have arrived. A text that does not begin
+    /// with the pieces is left out.
     fn complete(
         &mut self,
         output: u64,
@@ -343,7 +346,7 @@ impl ResponseReader {
         if whole.is_empty() {
             return Ok(());
         }
-        // Half a character is in the whole text, too.
+        // The complete text also contains the half character.
         match key.section {
             Section::Text | Section::Refusal => _ = self.text.finish(),
             Section::Summary | Section::Thought => _ = self.reasoning.finish(),
@@ -363,7 +366,7 @@ impl ResponseReader {
         }
     }
 
-    /// An item has ended; `item` is all of it.
+    /// Ends an item; `item` is the complete item.
     pub(super) fn end_item(
         &mut self,
         output: u64,
@@ -466,7 +469,7 @@ impl ResponseReader {
         out.event(Event::Media(Media { id: text(item, "id"), mime, data }));
     }
 
-    /// A call that the upstream's servers ran.
+    /// Emits a call that the upstream's servers ran.
     fn server_call(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
         self.progress.has_content = true;
         let name = match text(item, "name") {
@@ -478,9 +481,9 @@ impl ResponseReader {
             Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
         };
         let error = item.get("error").filter(|error| !error.is_null());
-        // A search's result is the list of its pages, if the request includes that.
+        // A search's result is the list of its pages, if the request asks for it.
         let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
-        // Without a result, a call that has ended has an empty one.
+        // A call that has ended without a result gets an empty one.
         let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
         let none = || (!is_running).then_some(Cow::Borrowed(""));
         let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
@@ -495,7 +498,8 @@ impl ResponseReader {
         }));
     }
 
-    /// Halves of characters whose other halves did not come; they are nothing if the model was interrupted.
+    /// Handles halves of characters whose other halves did not arrive. They are dropped if the model was
+    /// interrupted.
     pub(super) fn flush(&mut self, cut: bool, out: &mut impl Sink) {
         for (half, is_text) in [(self.reasoning.finish(), false), (self.text.finish(), true)] {
             if let Some(half) = half.filter(|_| !cut) {

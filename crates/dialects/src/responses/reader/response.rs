@@ -25,14 +25,14 @@ use crate::{
 pub struct ResponseReader {
     settings: ReaderSettings,
     has_started: bool,
-    /// The response came whole.
+    /// The response arrived in one piece.
     is_whole: bool,
     pub(super) text: Channel,
     pub(super) reasoning: Channel,
     pub(super) calls: NamedCalls,
     /// Items that have not ended.
     pub(super) open: Vec<OpenItem>,
-    /// Those that have, in order.
+    /// Items that have ended, in order.
     pub(super) ended: Vec<ItemName>,
     /// Two items had the same `output_index`.
     pub(super) has_index_twice: bool,
@@ -51,7 +51,7 @@ struct Plain {
     target: Target,
 }
 
-/// What a delta adds to.
+/// The kind of text to which a delta is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Part(PartKey),
@@ -118,7 +118,7 @@ impl ReadObjects for ResponseReader {
         }
     }
 
-    /// Some servers send it in addition.
+    /// Some servers send an end mark in addition.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -197,7 +197,7 @@ impl ResponseReader {
             _ if event.error.is_some_and(|error| !error.is_null()) => {
                 return Err(reported_json(event.error.unwrap_or_default()));
             }
-            // Steps of hosted tools, and whatever the API adds: the item's end says what came of them.
+            // Steps of hosted tools, and events that the API may add: the item's end contains their outcome.
             _ if event.kind.starts_with("response.") || kind == "keepalive" => {}
             _ => {
                 self.skipped.add(Skip::NotAChunk);
@@ -207,9 +207,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The response's head precedes everything else.
+    /// Emits the response's head before everything else.
     fn start(&mut self, response: Json<'_>, out: &mut impl Sink) {
-        // After content it comes too late.
+        // After content, the head is too late.
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
             let created = response.get("created_at").and_then(|created| created.as_u64());
@@ -238,7 +238,7 @@ impl ResponseReader {
         self.piece(output, target, body, out)
     }
 
-    /// A piece of an item. The fast and the slow path both end here.
+    /// Reads a piece of an item. The fast and the slow path both end here.
     fn piece(&mut self, output: u64, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_finished {
             self.skipped.add(Skip::LateContent);
@@ -253,7 +253,7 @@ impl ResponseReader {
         }
     }
 
-    /// A whole response: that of the last event, or the body.
+    /// Reads a complete response: that of the last event, or the body.
     fn whole(&mut self, response: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.start(response, out);
         self.plain.forget();
@@ -296,12 +296,12 @@ impl ResponseReader {
         }
     }
 
-    /// Deltas of another item may look the same.
+    /// Forgets the template, because deltas of another item may look the same.
     pub(super) fn forget_template(&mut self) {
         self.plain.forget();
     }
 
-    /// The response has its finish: whatever is open has ended.
+    /// Sets the finish of the response: everything that is still open ends.
     fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         self.flush(cut, out);
@@ -312,7 +312,7 @@ impl ResponseReader {
         out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// The response has ended. Without a last event, its content implies how.
+    /// Ends the response. Without a last event, its content implies the finish.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {

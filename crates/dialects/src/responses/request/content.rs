@@ -26,12 +26,12 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
     })
 }
 
-/// Reads the `output` of a call. What is no content of a message is shown as it is.
+/// Reads the `output` of a call. Anything that cannot be content of a message is shown unchanged.
 pub(super) fn read_output(path: Path<'_>, output: Json<'_>) -> Result<Content, Failure> {
     read_parts(path, output, &|_, _, element| Ok((Part::Text(element.raw().into()), true)))
 }
 
-/// What is made of a part whose type is not known.
+/// Converts a part whose type is not known.
 type Unknown<'f> = &'f dyn Fn(Path<'_>, &str, Json<'_>) -> Result<(Part, bool), Failure>;
 
 fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result<Content, Failure> {
@@ -50,7 +50,8 @@ fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result
     Ok(read)
 }
 
-/// One part, and whether it was received with more than it contains. Refusals are text: what the model said.
+/// Reads one part, and whether it was received with more than it contains. A refusal is text, since the model
+/// said it.
 fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part, bool), Failure> {
     if let Some(text) = Text::received(element) {
         return Ok((Part::Text(text), false));
@@ -78,7 +79,7 @@ fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part
     Ok((part, has_more))
 }
 
-/// An image by its URL; `None` for one that only the API's servers have.
+/// Reads an image by its URL; `None` for an image that only the API's servers have.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let Some(url) = fields.any("image_url") else { return Ok(None) };
     // Some clients send the object of Chat Completions.
@@ -88,12 +89,12 @@ fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     Ok(Some(Part::Image { url: given.into_owned(), detail }))
 }
 
-/// What only this API can express.
+/// A part that only this API can express.
 pub(super) fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(DIALECT, element.to_value()))
 }
 
-/// Empty lists, such as those of annotations, mean nothing.
+/// Whether the value is an empty list, such as that of annotations, which means nothing.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -68,8 +68,8 @@ pub(in crate::responses) fn encode(
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the others of `rest`, or is not for the upstream: state that
-/// toolwire keeps itself.
+/// Whether a field is written in its own place and not with the rest, or is not meant for the upstream
+/// because it is state that toolwire keeps itself.
 fn is_put(key: &str) -> bool {
     let own = [
         "model",
@@ -86,11 +86,11 @@ fn is_put(key: &str) -> bool {
     own.contains(&key)
 }
 
-/// Names of the fields that came from a client of another dialect: this one cannot express them.
+/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect mean what the parts mean.
+    // Originals of another dialect mean the same as the parts.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls"));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
@@ -124,7 +124,8 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// `reasoning` and `text`, of which a part is a setting of every API. `is_off`: there is to be no reasoning.
+/// Writes `reasoning` and `text`, parts of which are settings of every API. `is_off`: there should be no
+/// reasoning.
 fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, is_off: bool) {
     let sampling = &conversation.sampling;
     let object = |key: &str| rest.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -143,7 +144,7 @@ fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String
     }
 }
 
-/// `response_format` of Chat Completions, which nests the schema.
+/// Flattens `response_format` of Chat Completions, which nests the schema.
 fn flat_format(format: &Value) -> Option<Value> {
     let mut flat = Map::new();
     let kind = format.get("type")?.as_str()?;

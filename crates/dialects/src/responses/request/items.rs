@@ -1,4 +1,4 @@
-//! `input`: its items, and the turns made of them.
+//! Decodes `input`: its items, and the turns made from them.
 
 use std::mem;
 
@@ -52,13 +52,13 @@ pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Resul
 struct History<'a, 't> {
     toolbox: &'t Toolbox,
     runs: Vec<Run<'a>>,
-    /// The number of runs at the end that have only results of calls that toolwire ran.
+    /// Number of runs at the end that contain only results of calls that toolwire ran.
     own_results: usize,
-    /// The last item declares tools.
+    /// Whether the last item declares tools.
     declares: bool,
 }
 
-/// A turn and the items of which it is made.
+/// A turn and the items from which it is made.
 struct Run<'a> {
     turn: Turn,
     items: Vec<Json<'a>>,
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
         self.items.push(item);
     }
 
-    /// The turn. If its parts contain less than its items, all of these are kept.
+    /// The turn. If its parts contain less than its items, all of the items are kept.
     fn into_turn(self) -> Turn {
         let Self { turn, items, has_more, .. } = self;
         let mut rest = Map::new();
@@ -93,11 +93,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The field of a turn that has its items as they were received.
+/// The field of a turn that contains its items as they were received.
 pub(super) const ITEMS: &str = "items";
 
-/// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if a call is one
-/// of a tool in a namespace, whose name differs for the upstream.
+/// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if
+/// a call is to a tool in a namespace, whose name differs for the upstream.
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
@@ -115,7 +115,7 @@ pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
 }
 
 impl<'a> History<'a, '_> {
-    /// Adds an item. It is checked field by field, so that an error names the field at fault.
+    /// Adds an item. It is checked field by field, so that an error names the invalid field.
     fn item(&mut self, path: Path<'_>, item: Json<'a>) -> Result<(), Failure> {
         let mut fields = Fields::new(path, item)?;
         let kind = match fields.string("type")? {
@@ -140,9 +140,10 @@ impl<'a> History<'a, '_> {
                 self.assistant(vec![part], item, has_more(fields, &["id", "status"]));
                 Ok(())
             }
-            // toolwire replaces those that it has stored before.
+            // toolwire has already replaced references to items that it stored.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
-            // Calls of other tools, and whatever else the API adds. For another API they are translated, by `fit`.
+            // Calls of other tools, and items that the API may add. The `fit` module translates them for
+            // other APIs.
             _ => {
                 self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
                 self.assistant(vec![content::other(item)], item, false);
@@ -189,7 +190,7 @@ impl<'a> History<'a, '_> {
         Ok(Call::new(id, name, arguments))
     }
 
-    /// A result: its texts, and its other parts behind it.
+    /// Adds a result: its texts, followed by its other parts.
     fn output(&mut self, mut fields: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
         let id = fields.needed_string("call_id")?.into_owned();
         let (mut texts, mut parts, mut more_content) = (Vec::new(), Vec::new(), false);
@@ -216,8 +217,8 @@ impl<'a> History<'a, '_> {
         Ok(())
     }
 
-    /// Adds to the turn of the assistant at the end, or begins one. Two messages in a row are two turns, unless there is a
-    /// call between or before them: its result must follow the turn.
+    /// Adds to the assistant's turn at the end, or begins one. Two messages in a row are two turns, unless
+    /// there is a call between or before them, whose result must follow the turn.
     fn assistant(&mut self, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
         let begins = parts.iter().any(|part| matches!(part, Part::Text(_)));
         let takes = |run: &&mut Run<'_>| {
@@ -230,7 +231,8 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// Adds a call that toolwire ran to the turn before, together with those that follow one another, and its result.
+    /// Adds a call that toolwire ran, and its result, to the previous turn, together with other such calls in
+    /// a row.
     fn own_call(&mut self, call: Call, output: CallOutput) {
         let before = self.runs.iter_mut().rev().nth(self.own_results);
         match before.filter(|run| run.turn.role == Role::Assistant) {
@@ -260,8 +262,8 @@ impl<'a> History<'a, '_> {
     }
 }
 
-/// An item of reasoning: its summary or its text, and what it carries of the upstream's state. Without either text, the
-/// upstream does not show it.
+/// Reads an item of reasoning: its summary or its text, and the upstream's state in it. If it has neither
+/// text, the upstream does not show the reasoning.
 fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     let (content, summary) = (fields.any("content"), fields.any("summary"));
     let has_any = |list: &Json<'_>| list.elements().next().is_some();
@@ -274,7 +276,7 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     })
 }
 
-/// Whether members are left that mean something, beside those with these names.
+/// Whether there are meaningful members other than these.
 fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
     let is_known = |key: &String, value: &Value| known.contains(&key.as_str()) || value.is_null();
     fields.into_rest().iter().any(|(key, value)| !is_known(key, value))

@@ -1,6 +1,6 @@
 //! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
 //!
-//! `input` is a flat list of items; turns are made of the items that belong together:
+//! `input` is a flat list of items; items that belong together form a turn:
 //!
 //! ```text
 //! reasoning, message, function_call, function_call  ─▶  Assistant [reasoning, text, call, call]
@@ -27,10 +27,10 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The dialect of what is kept as it was received.
+/// The dialect of the values that are kept as received.
 const DIALECT: &str = Dialect::Responses.name();
 
-/// Decodes a Responses request. The choice among the tools is not checked.
+/// Decodes a Responses request, without checking the choice among the tools.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
@@ -74,8 +74,8 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     })
 }
 
-/// Refuses what would need state that toolwire does not have: leaving it out would lose a part of the history, or of the
-/// prompt.
+/// Rejects fields that need state that toolwire does not have, because leaving them out would lose a part of
+/// the history or of the prompt.
 fn refuse_unsupported(fields: &Fields<'_, '_>) -> Result<(), Failure> {
     let why = match () {
         () if fields.peek("conversation").is_some() => {
@@ -128,17 +128,19 @@ fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
 /// The response that the request continues.
 pub(super) const PREVIOUS: &str = "previous_response_id";
 
-/// In place of [`PREVIOUS`], once the history is in `input`. So a request whose history nobody has put there is refused.
+/// Used instead of [`PREVIOUS`] once the history is in `input`. A request whose history has not been put
+/// there is therefore rejected.
 pub(super) const CONTINUED: &str = "toolwire_previous_response_id";
 
-/// The failure of a request that continues a response which is not stored. Going on without it would lose the history.
+/// The failure of a request that continues a response which is not stored. Continuing without it would lose
+/// the history.
 pub(super) fn unknown_response(id: &str) -> Failure {
     let id = items::clip(id);
     let message = format!("there is no stored response `{id}`; send the whole conversation as `input`");
     Failure::new(Kind::NotFound, message).with_param(PREVIOUS).with_code("previous_response_not_found")
 }
 
-/// `instructions`: a text, or items as in `input`.
+/// Reads `instructions`: a text, or items as in `input`.
 fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     let Some(value) = fields.any("instructions") else { return Ok(None) };
     let text = match (value.as_str(), value.kind()) {
@@ -156,7 +158,7 @@ fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     Ok((!text.is_empty()).then(|| Turn::text(Role::System, text)))
 }
 
-/// The texts of one item of `instructions`. They go to upstreams as a text.
+/// Reads the texts of one item of `instructions`, which upstreams get as a text.
 fn instruction(path: Path<'_>, item: Json<'_>) -> Result<Vec<String>, Failure> {
     let Some(content) = item.get("content") else {
         return Err(missing(Path::Member(&path, "content"), "a string or an array of content parts"));
@@ -187,7 +189,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     })
 }
 
-/// `reasoning.effort`. The other members are kept.
+/// Reads `reasoning.effort`. The other members are kept.
 fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     let Some(mut reasoning) = fields.object("reasoning")? else { return Ok(None) };
     let effort = reasoning.string("effort")?.map(Into::into);
@@ -198,7 +200,7 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     Ok(effort)
 }
 
-/// `text.format`, as `response_format` of Chat Completions. The other members are kept.
+/// Reads `text.format`, as `response_format` of Chat Completions. The other members are kept.
 fn text(fields: &mut Fields<'_, '_>) -> Result<Option<Value>, Failure> {
     let Some(mut text) = fields.object("text")? else { return Ok(None) };
     let format = match text.any("format") {

@@ -1,4 +1,4 @@
-//! Items of calls that toolwire ran, as the client sends them back.
+//! Items of calls that toolwire ran, in a history that the client sends back.
 
 use serde_json::{Map, Value, json};
 
@@ -8,8 +8,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The call and its result, if an item of this `kind` shows a call that toolwire ran. What the item does not show of the result
-/// is left empty.
+/// The call and its result, if an item of this `kind` shows a call that toolwire ran. Parts of the result
+/// that the item does not show are left empty.
 pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
             let arguments = text("arguments").filter(|arguments| !arguments.is_empty());
             (text("name").unwrap_or_default(), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
         }
-        // The images are not the result that the model got.
+        // The images are not the result that the model received.
         _ => ("generate_images".into(), "{}".into(), String::new()),
     };
     let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };

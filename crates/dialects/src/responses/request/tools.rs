@@ -1,4 +1,4 @@
-//! `tools`, `tool_choice` and `parallel_tool_calls`.
+//! Decodes `tools`, `tool_choice` and `parallel_tool_calls`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The most characters of a name that toolwire makes. Other APIs allow no more.
+/// Maximum number of characters of a name that toolwire makes. Other APIs allow no more.
 const LONGEST_FLAT: usize = 64;
 
 /// The tools of a request and the choice among them.
@@ -25,9 +25,9 @@ pub(super) struct Toolbox {
     pub(super) namespaced: Vec<Namespaced>,
     /// The names of `namespaced`, by [`key`].
     flattened: HashMap<String, String>,
-    /// The tools that are not the client's.
+    /// The tools that are not client tools.
     pub(super) server: Vec<ServerTool>,
-    /// Those of them that the choice names, as the client wrote them there.
+    /// The server tools that the choice names, as the client wrote them there.
     pub(super) server_choice: Vec<Value>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
@@ -35,8 +35,8 @@ pub(super) struct Toolbox {
 
 /// Takes all fields about tools out of the request.
 ///
-/// Tools of the API's servers have no name to be called by. They are kept in `rest` under `tools`, as are choices that name
-/// one of them, for an upstream of this dialect.
+/// Tools of the API's servers have no name by which they could be called. For an upstream of this dialect,
+/// they are kept in `rest` under `tools`, as are choices that name one of them.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let mut toolbox = Toolbox::default();
     let (mut kept, mut namespaces): (Vec<Value>, _) = (Vec::new(), Vec::new());
@@ -53,7 +53,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
             }
         }
     }
-    // After the others, whose names are as they are.
+    // Namespaces come after all other tools, whose names stay unchanged.
     let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
     for (place, namespace) in namespaces {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
@@ -70,7 +70,8 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 }
 
 impl Toolbox {
-    /// Adds the tools that items of `input` declare: found by a search for tools, or added later. Returns their names.
+    /// Adds the tools that items of `input` declare: found by a search for tools, or added later. Returns
+    /// their names.
     pub(super) fn add_late(
         &mut self,
         input: Path<'_>,
@@ -92,7 +93,7 @@ impl Toolbox {
                 let (kind, name) = (text("type").unwrap_or_default(), text("name").unwrap_or_default());
                 let path = Path::Element(&path, place);
                 match kind.as_str() {
-                    // One that was declared but not shown to the model before.
+                    // A tool that was declared earlier but not shown to the model.
                     "function" | "custom" if known.contains(&name) => {}
                     "function" | "custom" => {
                         self.add(path, declaration)?;
@@ -102,7 +103,7 @@ impl Toolbox {
                     "namespace" if !namespaces.contains(&name) => {
                         let before = self.namespaced.len();
                         self.add_namespace(path, declaration, &mut known)?;
-                        // One without tools may be declared again.
+                        // A namespace without tools may be declared again.
                         if self.namespaced.len() > before {
                             namespaces.insert(name);
                         }
@@ -124,7 +125,7 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Adds the tools of a namespace, each under a name of its own.
+    /// Adds the tools of a namespace, each under a separate name.
     fn add_namespace(
         &mut self,
         path: Path<'_>,
@@ -150,7 +151,7 @@ impl Toolbox {
             }
             let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
             self.namespaced.push(entry);
-            // Its declaration is one inside of a namespace, which is not sent on.
+            // Its declaration belongs inside a namespace, and is not sent on.
             self.tools.push(Tool { name, declared: None, ..tool });
         }
         Ok(())
@@ -177,7 +178,7 @@ fn flat(namespace: &str, name: &str) -> String {
     marked(namespace, name)
 }
 
-/// A name as like it as the APIs allow, with a mark that tells it from others that are as like.
+/// A name as similar as the APIs allow, with a mark that distinguishes it from other such names.
 fn marked(namespace: &str, name: &str) -> String {
     let joined = format!("{namespace}__{name}");
     let mark = format!("_{:08x}", Digest::of(&key(namespace, name)).short());
@@ -187,7 +188,7 @@ fn marked(namespace: &str, name: &str) -> String {
     marked
 }
 
-/// A function or custom tool, and whether it is a custom tool.
+/// Reads a function or custom tool, and whether it is a custom tool.
 fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> {
     let mut fields = Fields::new(path, declaration)?;
     let is_custom = fields.string("type")?.as_deref() == Some("custom");
@@ -207,7 +208,7 @@ fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> 
     Ok((Tool { name: name.into_owned(), description, parameters, strict, declared }, is_custom))
 }
 
-/// The choice. Tools of the API's servers that it names are added to `server`.
+/// Reads the choice. Tools of the API's servers that it names are added to `server`.
 fn choice(
     request: &mut Fields<'_, '_>,
     toolbox: &Toolbox,
@@ -281,6 +282,6 @@ fn allowed(
             Some(_) => server.push(written.to_value()),
         }
     }
-    // Only tools of servers are allowed: none of the client's.
+    // Only server tools are allowed, and no client tools.
     Ok(if names.is_empty() { ToolChoice::None } else { ToolChoice::Allowed { names, required } })
 }

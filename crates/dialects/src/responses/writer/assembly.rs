@@ -1,4 +1,4 @@
-//! [`Assembly`]: a response as it grows, and the events that it is made of.
+//! [`Assembly`]: a response as it grows, and the events of which it consists.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(super) struct Assembly {
     open: Option<Open>,
     /// The calls that have not ended.
     calls: Vec<Call>,
-    /// The one of them that was cut off.
+    /// The call among them that was cut off.
     cut_call: Option<u32>,
     customs: Customs,
     namespaced: Vec<Namespaced>,
@@ -38,15 +38,15 @@ pub(super) struct Assembly {
     hosted: Vec<Hosted>,
     /// The ids of toolwire's calls that make images.
     image_calls: Vec<String>,
-    /// Citations that wait for the text that they belong to.
+    /// Citations that wait for the text to which they belong.
     citations: Vec<Annotation<'static>>,
     /// The phase of the message that begins next.
     phase: String,
-    /// Characters of text so far.
+    /// Number of characters of text so far.
     characters: u64,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
-    /// Nearly no response has any.
+    /// Warnings, of which nearly all responses have none.
     warnings: Vec<Value>,
     /// Approximate bytes of the items.
     kept: usize,
@@ -81,7 +81,7 @@ impl Assembly {
         }
     }
 
-    /// Whether the response is to be stored.
+    /// Whether the response should be stored.
     pub(super) fn is_stored(&self) -> bool {
         self.head.is_stored()
     }
@@ -100,8 +100,8 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
-            // It stays open until another item begins, or the response ends. If the response fails, no client may take the
-            // call for whole.
+            // The item stays open until another item begins, or the response ends. If the response fails, no
+            // client may take the call for complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.cut_call = Some(*index),
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
@@ -129,7 +129,7 @@ impl Assembly {
         }
     }
 
-    /// Ends the response, and writes its last event. Returns the whole response as JSON text.
+    /// Ends the response, and writes its last event. Returns the complete response as JSON text.
     pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
         let status = Status::Ended(self.finish);
@@ -138,8 +138,8 @@ impl Assembly {
         response
     }
 
-    /// Ends a stream with the API's two forms of an error: all clients raise one of them. Calls that are open stay so:
-    /// no client may take them for whole.
+    /// Ends a stream with the API's two forms of an error, because each client raises one of them. Open calls
+    /// stay open: no client may take them for complete.
     pub(super) fn fail(&mut self, failure: &Failure, events: &mut Events<'_>) {
         self.begin(events);
         self.close_said(false, events);
@@ -177,7 +177,7 @@ impl Assembly {
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
     }
 
-    /// The place of the next item, which is one of a call that `runner` runs.
+    /// The place of the next item, which is for a call that `runner` runs.
     fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
         let place = self.next_place(kind.id(), events);
         match runner {
@@ -188,10 +188,10 @@ impl Assembly {
         }
     }
 
-    /// An item is done.
+    /// Adds an item that is done.
     fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
-        // Its texts were counted when they came.
+        // The item's texts were counted when they arrived.
         self.kept += ITEM;
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
@@ -244,7 +244,7 @@ impl Assembly {
         }
     }
 
-    /// Adds `text` to the open message, behind the citations that waited for text.
+    /// Adds `text` to the open message, after the citations that waited for text.
     fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
         if !matches!(self.open, Some(Open::Message(_))) {
             self.close(true, events);
@@ -265,7 +265,7 @@ impl Assembly {
         }
     }
 
-    /// A message of a phase begins, or the open one has turned out to be of that.
+    /// Sets the phase of a message that begins, or of the open one.
     fn phase(&mut self, phase: &str, begins: bool, events: &mut Events<'_>) {
         match &mut self.open {
             Some(Open::Message(message)) if !begins => message.set_phase(phase),
@@ -282,7 +282,7 @@ impl Assembly {
             Some(Open::Message(message)) => {
                 self.kept += message.cite(annotation, self.characters, events);
             }
-            // Results of searches come before the text that rests on them.
+            // Search results come before the text that is based on them.
             _ => {
                 self.kept += annotation.url.len() + annotation.title.len();
                 let Event::Annotation(annotation) = Event::Annotation(annotation.clone()).into_owned() else {
@@ -372,7 +372,7 @@ impl Assembly {
         self.hosted.push(Hosted::begin((key, place), (name, server, kind), events));
     }
 
-    /// The result of a call that the client does not run.
+    /// Adds the result of a call that the client does not run.
     fn result(&mut self, key: &Key, outcome: Outcome<'_>, events: &mut Events<'_>) {
         if let Some(place) = self.hosted.iter().position(|hosted| hosted.key == *key) {
             let done = self.hosted.remove(place).end(outcome, events);
@@ -380,12 +380,12 @@ impl Assembly {
         }
     }
 
-    /// A call that is not one of the response's calls, or its result.
+    /// Adds a call that is not one of the response's calls, or its result.
     fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
         let key = Key::Id(call.id.to_string(), call.name.to_string());
         let kind = Kind::of(&call.name, call.runner);
         let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
-        // The images of the call have been its result.
+        // The images of the call were its result.
         if !is_known && kind == Kind::Image && call.arguments.is_none() {
             return;
         }
@@ -406,9 +406,10 @@ impl Assembly {
         }
     }
 
-    /// An image. It ends the open item of the call that made it; a further one has an item of its own.
+    /// Adds an image. It ends the open item of the call that made it; each further image gets a separate
+    /// item.
     fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
-        // Only its id is known, and the client has no use for that.
+        // Only its id is known, which is of no use to the client.
         if media.data.is_empty() {
             return;
         }
@@ -429,5 +430,5 @@ impl Assembly {
     }
 }
 
-/// What each item takes beside its texts, in bytes.
+/// Bytes that each item takes in addition to its texts.
 const ITEM: usize = 128;

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::rope::{Pending, Rope};
 
-/// Where the events of a response go.
+/// The destination of a response's events.
 #[derive(Debug)]
 pub(super) enum Events<'o> {
     /// To the client.
@@ -13,7 +13,7 @@ pub(super) enum Events<'o> {
         out: &'o mut BytesMut,
         /// The number of the next event.
         sequence: &'o mut u64,
-        /// What is written later; `None`: all is written at once.
+        /// Output that is written later; `None` if everything is written at once.
         pending: Option<&'o mut Pending>,
     },
     /// Nowhere: the response is not streamed.
@@ -21,7 +21,7 @@ pub(super) enum Events<'o> {
 }
 
 impl<'o> Events<'o> {
-    /// To the client, from number `sequence` on.
+    /// Events that go to the client, numbered from `sequence` on.
     pub(super) fn written(
         out: &'o mut BytesMut,
         sequence: &'o mut u64,
@@ -37,7 +37,7 @@ impl<'o> Events<'o> {
         self.end("");
     }
 
-    /// As [`Events::put`], with a text between `before` and `behind` that may be large.
+    /// Like [`Events::put`], with a text between `before` and `behind` that may be large.
     pub(super) fn put_rope(&mut self, kind: &str, before: &[&str], rope: &Rope, behind: &str) {
         self.begin(kind);
         self.text(before);
@@ -61,7 +61,7 @@ impl<'o> Events<'o> {
         self.text(&["event: ", kind, "\ndata: {\"type\":\"", kind, "\","]);
     }
 
-    /// Writes these, behind what is written later.
+    /// Writes these texts, after any output that is written later.
     fn text(&mut self, parts: &[&str]) {
         match self {
             Self::Written { pending: Some(pending), .. } if !pending.is_empty() => {
@@ -72,7 +72,7 @@ impl<'o> Events<'o> {
         }
     }
 
-    /// `behind`, the event's number, and its end.
+    /// Writes `behind`, the event's number, and its end.
     fn end(&mut self, behind: &str) {
         match self {
             Self::Written { pending: Some(pending), sequence, .. } if !pending.is_empty() => {
@@ -94,7 +94,7 @@ impl<'o> Events<'o> {
     }
 }
 
-/// Writes a number. The machinery of formatting would cost more than the rest of a delta.
+/// Writes a number. The general formatting code would cost more than the rest of a delta.
 fn put_digits(mut number: u64, out: &mut BytesMut) {
     let mut room = [b'0'; 20];
     let mut start = room.len();
@@ -109,8 +109,8 @@ fn put_digits(mut number: u64, out: &mut BytesMut) {
     out.put_slice(room.get(start..).unwrap_or_default());
 }
 
-/// The beginning of a delta up to its text. All deltas of a part begin in the same way, so this is built once; after that a
-/// piece of text allocates nothing.
+/// The beginning of a delta up to its text. All deltas of a part begin in the same way, so this is built
+/// once; after that, a piece of text allocates nothing.
 pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"")
 }

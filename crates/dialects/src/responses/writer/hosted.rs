@@ -1,4 +1,4 @@
-//! Items of tools that the client does not run: searches, images, and any other as one of an MCP server
+//! Items of tools that the client does not run: searches, images, and any other tool as one of an MCP server
 //! (docs/protocols/responses.md#hosted-tools).
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
 pub(super) enum Key {
     /// One of the response's calls, by its index.
     Index(u32),
-    /// One that is reported separately, by its id and name.
+    /// A call that is reported separately, by its id and name.
     Id(String, String),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Outcome<'c> {
     Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
-    /// Without a result: upstreams do not have to show theirs.
+    /// Without a result, since upstreams do not have to show theirs.
     Unshown,
     /// The response was cut off.
     Cut,
@@ -88,7 +88,8 @@ impl<'c> Outcome<'c> {
 }
 
 impl Kind {
-    /// The kind of item for the tool `name`. An upstream's images arrive on their own, so its call is one of any other tool.
+    /// The kind of item for the tool `name`. An upstream's images arrive separately, so its call is shown
+    /// like that of any other tool.
     pub(super) fn of(name: &str, runner: Runner) -> Self {
         match (name, runner) {
             ("web_search", _) => Self::Search,
@@ -97,7 +98,7 @@ impl Kind {
         }
     }
 
-    /// Begins the item's id.
+    /// Prefix of the item's id.
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Search => "ws",
@@ -122,12 +123,12 @@ impl Hosted {
         hosted
     }
 
-    /// Whether it is the call `id`, which makes images.
+    /// Whether this is the call `id`, and makes images.
     pub(super) fn makes_images_as(&self, id: &str) -> bool {
         self.kind == Kind::Image && matches!(&self.key, Key::Id(own, _) if own == id)
     }
 
-    /// Adds a piece of the arguments. Returns the bytes that are kept of it.
+    /// Adds a piece of the arguments. Returns the number of bytes of it that are kept.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         self.arguments.push_str(piece);
         if self.kind == Kind::Mcp && !piece.is_empty() {
@@ -138,7 +139,7 @@ impl Hosted {
         piece.len()
     }
 
-    /// The arguments are complete, or end here.
+    /// Handles the end of the arguments, complete or not.
     pub(super) fn called(&mut self, events: &mut Events<'_>) {
         if std::mem::replace(&mut self.called, true) {
             return;
@@ -161,7 +162,7 @@ impl Hosted {
         match (self.kind, outcome.status(self.kind)) {
             (_, "completed") => self.put("completed", events),
             (Kind::Mcp, _) => self.put("failed", events),
-            // Searches and images have no event for it.
+            // Searches and images have no event for this.
             (Kind::Search | Kind::Image, _) => {}
         }
         let item = self.item(outcome);
@@ -203,7 +204,7 @@ impl Hosted {
         item.to_string()
     }
 
-    /// What is searched for, and what was found.
+    /// The query of the search, and its results.
     fn action(&self, outcome: Outcome<'_>) -> Value {
         let arguments = Json::parse(&self.arguments).ok();
         let text = |key: &str| Some(arguments?.get(key)?.as_str()?.into_owned());
@@ -224,12 +225,12 @@ impl Hosted {
     }
 }
 
-/// What went wrong in a tool, as the API's clients read it.
+/// The error of a tool, in the form that the API's clients read.
 fn execution_error(text: &str) -> Value {
     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]})
 }
 
-/// The item of an image as JSON text. The data are not copied on the way: they may have megabytes.
+/// The item of an image as JSON text. The data is not copied in between, because it may have megabytes.
 fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     let media = if let Outcome::Image(media) = outcome { Some(media) } else { None };
     let mut item = String::with_capacity(ROOM + media.map_or(0, |media| media.data.len()));
@@ -254,5 +255,5 @@ fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     item
 }
 
-/// Bytes of an image's item beside its data.
+/// Bytes of an image's item in addition to its data.
 const ROOM: usize = 192;

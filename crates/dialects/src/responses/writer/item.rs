@@ -12,7 +12,7 @@ use crate::{
     wire::json::escape_str,
 };
 
-/// Where an item is in the output.
+/// The position of an item in the output.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) index: usize,
@@ -34,7 +34,7 @@ impl Place {
 pub(super) const ADDED: &str = "response.output_item.added";
 pub(super) const DONE: &str = "response.output_item.done";
 
-/// Whether an item was cut off by the end of the response.
+/// The status for an item that is complete, or was cut off by the end of the response.
 pub(super) fn status(is_whole: bool) -> &'static str {
     if is_whole { "completed" } else { "incomplete" }
 }
@@ -48,7 +48,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text that arrives in deltas, and the beginning of these.
+/// A text that arrives in deltas, and the beginning of these deltas.
 #[derive(Debug)]
 struct Streamed {
     prefix: String,
@@ -60,7 +60,7 @@ impl Streamed {
         Self { prefix, body: Rope::default() }
     }
 
-    /// Adds a piece. Returns the bytes that are kept of it.
+    /// Adds a piece. Returns the number of bytes of it that are kept.
     fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         let piece = self.body.push_escaped(text);
         events.delta(&self.prefix, piece);
@@ -72,7 +72,7 @@ impl Streamed {
 #[derive(Debug)]
 pub(super) struct Message {
     place: Place,
-    /// Empty if it has none.
+    /// The phase; empty if it has none.
     phase: String,
     /// The parts that are done.
     parts: Vec<Rope>,
@@ -85,7 +85,8 @@ struct Part {
     kind: PartKind,
     text: Streamed,
     citations: Vec<String>,
-    /// Characters of the response's text before this part: those of citations count from there.
+    /// Number of characters of the response's text before this part, from which the positions of its
+    /// citations count.
     begins_at: u64,
 }
 
@@ -111,12 +112,12 @@ impl Message {
         phase.clone_into(&mut self.phase);
     }
 
-    /// Adds a piece of text. Returns the bytes that are kept of it.
+    /// Adds a piece of text. Returns the number of bytes of it that are kept.
     pub(super) fn push(&mut self, kind: PartKind, text: &str, at: u64, events: &mut Events<'_>) -> usize {
         self.open(kind, at, events).text.push(text, events)
     }
 
-    /// Adds a citation of the text. Returns the bytes that are kept of it.
+    /// Adds a citation of the text. Returns the number of bytes of it that are kept.
     pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
         self.open(PartKind::Text, at, events);
         let place = self.members();
@@ -178,7 +179,7 @@ fn phase_member(phase: &str) -> String {
     if phase.is_empty() { String::new() } else { format!(",\"phase\":{}", quoted(phase)) }
 }
 
-/// The members by which events name the part of a message behind `parts`.
+/// The members by which events name the part of a message after `parts`.
 fn part_members(place: &Place, parts: &[Rope]) -> String {
     format!("{},\"content_index\":{}", place.members(), parts.len())
 }
@@ -240,7 +241,7 @@ impl Reasoning {
         Self { place, summary: None }
     }
 
-    /// Adds a piece of text. Returns the bytes that are kept of it.
+    /// Adds a piece of text. Returns the number of bytes of it that are kept.
     pub(super) fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         if self.summary.is_none() {
             let place = self.members();
@@ -297,7 +298,7 @@ pub(super) struct Call {
     text: Streamed,
 }
 
-/// What differs between calls of functions and of custom tools.
+/// The differences between calls of functions and of custom tools.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     item: &'static str,
@@ -344,7 +345,7 @@ impl Call {
         call
     }
 
-    /// Adds a piece of the arguments. Returns the bytes that are kept of it.
+    /// Adds a piece of the arguments. Returns the number of bytes of it that are kept.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         if piece.is_empty() { 0 } else { self.text.push(piece, events) }
     }
@@ -356,7 +357,7 @@ impl Call {
         }
         let key = format!(",\"{}\":\"", self.form.key);
         events.put_rope(self.form.done, &[&self.place.members(), &key], &self.text.body, "\"");
-        // Arguments that are not JSON are not whole either.
+        // Arguments that are not JSON are not complete either.
         let item = self.item(status(end == CallEnd::Complete));
         (self.place, item)
     }

@@ -1,4 +1,4 @@
-//! The response object: what is known when it begins, and what its end adds.
+//! The response object: the members known when it begins, and those that its end adds.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// What names a response, and what it repeats of the request.
+/// The members that identify a response, and those that it repeats from the request.
 #[derive(Debug)]
 pub(super) struct Head {
     /// `resp_` and [`Head::suffix`].
@@ -20,11 +20,11 @@ pub(super) struct Head {
     model: String,
     stored: bool,
     repeated: Map<String, Value>,
-    /// Tools that nobody runs.
+    /// Tools of the request that are not run.
     left_out: Vec<String>,
 }
 
-/// How far a response has come.
+/// The progress of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Status<'a> {
     InProgress,
@@ -32,17 +32,17 @@ pub(super) enum Status<'a> {
     Failed(&'a Failure),
 }
 
-/// Stands for the items while the object is written: in JSON, this character is always escaped.
+/// Placeholder for the items while the object is written: in JSON, this character is always escaped.
 const OUTPUT: &str = "\0";
 
-/// Begins the id of each response.
+/// Prefix of each response's id.
 const ID_PREFIX: &str = "resp_";
 
-/// Keeps a response's id apart from other ids of the same seed.
+/// Keeps a response's id different from other ids of the same seed.
 const ID_SALT: u64 = 0x7265_7370;
 
-/// The key in `metadata` that names the tools of the request that nobody runs. Clients may show `metadata`; fields that are
-/// not in their types they drop.
+/// The key in `metadata` that names the tools of the request that are not run. Clients may show `metadata`,
+/// whereas they drop fields that are not in their types.
 const LEFT_OUT: &str = "toolwire_ignored_tools";
 
 /// The members of every response that the request may set, with their defaults, in the API's order.
@@ -70,7 +70,7 @@ fn defaults() -> [(&'static str, Value); 18] {
 }
 
 impl Head {
-    /// The id is always toolwire's own: it is the one under which the response is stored.
+    /// The id is always toolwire's own, because the response is stored under it.
     pub(super) fn new(answering: &Answering) -> Self {
         let repeated = answering.repeated.from_dialect(Dialect::Responses.name());
         Self {
@@ -83,7 +83,7 @@ impl Head {
         }
     }
 
-    /// Takes what the upstream says about the response.
+    /// Takes the upstream's data about the response.
     pub(super) fn take(&mut self, start: &Start<'_>) {
         if !start.model.is_empty() {
             self.model = start.model.to_string();
@@ -91,17 +91,17 @@ impl Head {
         self.created = start.created.unwrap_or(self.created);
     }
 
-    /// Whether the response is to be stored.
+    /// Whether the response should be stored.
     pub(super) fn is_stored(&self) -> bool {
         self.stored
     }
 
-    /// The id without its prefix: the ids of items are made of it.
+    /// The id without its prefix, from which the ids of items are made.
     pub(super) fn suffix(&self) -> &str {
         self.id.strip_prefix(ID_PREFIX).unwrap_or(&self.id)
     }
 
-    /// The whole object as JSON text. `output` are its items, as JSON texts.
+    /// The complete object as JSON text. `output` contains its items, as JSON texts.
     pub(super) fn object<'i>(
         &self,
         status: Status<'_>,
@@ -147,7 +147,7 @@ impl Head {
         response
     }
 
-    /// The request's `metadata`, with a note about tools that nobody runs.
+    /// The request's `metadata`, with a note about tools that are not run.
     fn metadata(&self, given: Option<&Value>) -> Value {
         let mut metadata = given.and_then(Value::as_object).cloned().unwrap_or_default();
         if !self.left_out.is_empty() {
@@ -188,7 +188,7 @@ pub(super) fn code(failure: &Failure) -> &str {
     failure.code().unwrap_or("server_error")
 }
 
-/// Token counts. This API requires them, so a count that the upstream did not give is 0.
+/// Token counts. This API requires them, so a count that the upstream did not send is 0.
 fn counts(usage: Option<&Usage>) -> Value {
     let unknown = Usage::default();
     let usage = usage.unwrap_or(&unknown);

@@ -1,7 +1,8 @@
-//! [`Rope`]: a text of any size that is kept once, however often it is written. [`Pending`]: what is written later.
+//! [`Rope`]: a text of any size that is kept once, however often it is written. [`Pending`]: output that is
+//! written later.
 //!
-//! The last events of a stream repeat its texts up to four times. Built whole, they would take many times the memory of the
-//! response, and the time to write them at once.
+//! The last events of a stream repeat its texts up to four times. Built in one piece, they would take many
+//! times the memory of the response, and the time to write them all at once.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,15 +10,15 @@ use bytes::{BufMut, BytesMut};
 
 use crate::wire::json::escape_str;
 
-/// Bytes of a piece. Shorter texts are copied, longer ones shared.
+/// Bytes of a piece. Shorter texts are copied, longer ones are shared.
 const PIECE: usize = 64 << 10;
 
-/// A text in pieces. What is small is one string.
+/// A text in pieces. A small text is one string.
 #[derive(Debug, Default)]
 pub(super) struct Rope {
-    /// Pieces that do not change any more.
+    /// Pieces that will not change any more.
     pieces: Vec<Arc<String>>,
-    /// The text behind them.
+    /// The text after these pieces.
     tail: String,
 }
 
@@ -26,12 +27,12 @@ impl Rope {
         self.pieces.is_empty() && self.tail.is_empty()
     }
 
-    /// Whether it should be written in pieces.
+    /// Whether the text should be written in pieces.
     pub(super) fn is_large(&self) -> bool {
         !self.pieces.is_empty()
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     pub(super) fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum::<usize>() + self.tail.len()
     }
@@ -86,7 +87,7 @@ impl Rope {
         }
     }
 
-    /// The whole text.
+    /// The complete text.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.len());
         text.extend(self.pieces());
@@ -105,7 +106,7 @@ impl From<String> for Rope {
     }
 }
 
-/// What has been written of a stream, and goes to the client as that reads.
+/// Output of a stream that goes to the client at the speed at which the client reads.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pieces: VecDeque<Arc<String>>,
@@ -140,7 +141,7 @@ impl Pending {
         }
     }
 
-    /// Moves as much to `out` as makes it `upto` bytes long.
+    /// Moves waiting output to `out` until `out` is `upto` bytes long.
     pub(super) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         if self.pieces.is_empty() {
             self.close_piece();

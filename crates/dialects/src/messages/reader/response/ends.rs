@@ -1,4 +1,5 @@
-//! How blocks and the response end: the stop reason, the usage, the end mark or its absence; and whole messages.
+//! The ends of blocks and of the response: the stop reason, the usage, the end mark or its absence; and
+//! complete messages.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ use crate::{
 };
 
 impl ResponseReader {
-    /// A text block has ended.
+    /// Ends a text block.
     pub(super) fn end_text(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.text.finish() {
             let half = half.to_string();
@@ -27,7 +28,7 @@ impl ResponseReader {
         self.citations.end_block(out);
     }
 
-    /// A block of thinking has ended.
+    /// Ends a block of thinking.
     pub(super) fn end_thinking(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.thinking.finish() {
             out.event(Event::Reasoning(Reasoning::text(half.to_string())));
@@ -35,7 +36,7 @@ impl ResponseReader {
         self.tell_signature(out);
     }
 
-    /// The signature of the thinking before it, which ends with it.
+    /// Emits the signature of the preceding thinking, which ends with it.
     pub(super) fn tell_signature(&mut self, out: &mut impl Sink) {
         if let Some(signature) = self.signature.take() {
             let signature = Some(Opaque::new(Dialect::Messages.name(), signature));
@@ -64,7 +65,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// A message that was not streamed.
+    /// Reads a message that was not streamed.
     pub(super) fn whole(
         &mut self,
         event: &StreamEvent<'_>,
@@ -92,7 +93,8 @@ impl ResponseReader {
         }
     }
 
-    /// A block of a whole message as the event that begins it, for clients of this API, if no other event carries all of it.
+    /// A block of a complete message as the event that begins it, for clients of this API, if no other event
+    /// carries all of it.
     fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
         let kind = text(block, "type");
         let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
@@ -119,7 +121,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The response has its finish: whatever is open has ended.
+    /// Sets the finish of the response: everything that is still open ends.
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         if cut {
@@ -136,7 +138,7 @@ impl ResponseReader {
         emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// The response has ended. Without a stop reason, its content implies one.
+    /// Ends the response. Without a stop reason, its content implies one.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
@@ -148,7 +150,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The body has ended without an end mark.
+    /// Ends a body that has no end mark.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.ends_with_body(self.settings.tolerate_truncation) {
             return self.close(out);
@@ -162,7 +164,7 @@ impl ResponseReader {
         Err(truncated())
     }
 
-    /// Usage is passed on when it is new.
+    /// Passes the usage on when it is new.
     pub(super) fn tell_usage(&mut self, out: &mut impl Sink) {
         if let Some(usage) = self.counts.news() {
             out.event(Event::Usage(usage));

@@ -1,4 +1,4 @@
-//! Content blocks: what each part of a turn becomes.
+//! Content blocks: the form of each part of a turn.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::{
 pub(super) enum Block<'c> {
     /// As the client wrote it.
     Original(&'c Value),
-    /// The same with another id of the call.
+    /// The same block with another id of the call.
     Renamed {
         original: &'c Value,
         key: &'static str,
@@ -41,12 +41,12 @@ pub(super) enum Block<'c> {
         signature: &'c str,
     },
     Redacted(&'c str),
-    /// A block up to which the client wants the prompt to be kept in a cache.
+    /// A block up to which the client wants the prompt to be cached.
     Hinted(Box<Block<'c>>, &'c Value),
 }
 
-/// The block that `part` becomes, with its `original`, if the client speaks this dialect. `None`: the API has no such
-/// block, or would reject it because it is empty.
+/// The block for `part`, with its `original`, if the client speaks this dialect. `None` if the API has no
+/// such block, or would reject it because it is empty.
 pub(super) fn block<'c>(
     part: &'c Part,
     original: Option<&'c Value>,
@@ -86,9 +86,9 @@ pub(super) fn block<'c>(
     }
 }
 
-/// Whether a block shows the client a call that toolwire ran for the model, or the call's result. The API accepts only calls of
-/// Anthropic's servers in these blocks. Their ids never have the prefixes of other calls
-/// (docs/protocols/messages.md#server-tools).
+/// Whether a block shows the client a call that toolwire ran for the model, or the call's result. The API
+/// accepts only calls of Anthropic's servers in these blocks. Their ids never have the prefixes of other
+/// calls (docs/protocols/messages.md#server-tools).
 fn shows_hosted_call(block: &Value) -> bool {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let id = match text("type") {
@@ -99,7 +99,7 @@ fn shows_hosted_call(block: &Value) -> bool {
     ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// Whether `original`, a block that the client wrote, means `part`, which may have got another id.
+/// Whether `original`, a block that the client wrote, means `part`, which may have a new id by now.
 pub(super) fn means(original: &Value, part: &Part) -> bool {
     let text = |key: &str| original.get(key).and_then(Value::as_str);
     match (text("type"), part) {
@@ -134,7 +134,7 @@ fn means_result(original: &Value, output: &CallOutput) -> bool {
     is_error == output.is_error && content == output.content
 }
 
-/// Whether `original`, if it is a call or a result, has the id that `part` has.
+/// Whether `original`, if it is a call or a result, has the same id as `part`.
 pub(super) fn has_its_id(original: &Value, part: &Part) -> bool {
     let is = |key: &str, id: &str| original.get(key).and_then(Value::as_str) == Some(id);
     match part {
@@ -161,7 +161,7 @@ impl<'c> Block<'c> {
         Some(Self::Result { id, output, media: media.collect() })
     }
 
-    /// The `original` with this id under `key`, in the form that `valid` gives it.
+    /// The `original` with this id under `key`, in the form that `valid` returns.
     fn with_id(
         original: &'c Value,
         key: &'static str,
@@ -174,7 +174,7 @@ impl<'c> Block<'c> {
         Self::Renamed { original, key, id: valid(id) }
     }
 
-    /// The same block with a hint for the cache, if there is one. The API takes none at thinking.
+    /// The same block with a hint for the cache, if there is one. The API does not accept a hint at thinking.
     pub(super) fn hinted(self, hint: Option<&'c Value>) -> Self {
         match (hint, self) {
             (
@@ -185,7 +185,7 @@ impl<'c> Block<'c> {
         }
     }
 
-    /// Whether it is the result of a call that the client ran.
+    /// Whether the block is the result of a call that the client ran.
     pub(super) fn is_result(&self) -> bool {
         match self {
             Self::Hinted(block, _) => block.is_result(),
@@ -309,7 +309,7 @@ fn put_result(
     });
 }
 
-/// Where an image is.
+/// The source of an image.
 #[derive(Debug, Clone, Copy)]
 enum Source<'c> {
     Data { mime: &'c str, data: &'c str },
@@ -317,7 +317,7 @@ enum Source<'c> {
 }
 
 impl<'c> Source<'c> {
-    /// `None`: the API has no such source.
+    /// `None` if the API has no such source.
     fn of(url: &'c str) -> Option<Self> {
         let scheme = url.split_once(':')?.0.to_ascii_lowercase();
         if matches!(scheme.as_str(), "http" | "https") {
@@ -326,11 +326,11 @@ impl<'c> Source<'c> {
         let (head, data) = url.split_once(',')?;
         let mime = head.get("data:".len()..).filter(|_| scheme == "data")?.strip_suffix(";base64")?;
         let mime = mime.split(';').next().unwrap_or(mime);
-        // The name that the API knows.
+        // The type's name in this API.
         Some(Self::Data { mime: if mime == "image/jpg" { "image/jpeg" } else { mime }, data })
     }
 
-    /// Whether `source` says the same.
+    /// Whether `source` means the same.
     fn is(self, source: &Value) -> bool {
         let text = |key: &str| source.get(key).and_then(Value::as_str);
         match self {

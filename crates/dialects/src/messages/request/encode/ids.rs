@@ -1,4 +1,4 @@
-//! [`CallIds`]: the ids of calls in the form that the API demands, `[a-zA-Z0-9_-]+`.
+//! [`CallIds`]: the ids of calls in the form that the API requires, `[a-zA-Z0-9_-]+`.
 
 use std::{
     borrow::Cow,
@@ -6,12 +6,12 @@ use std::{
     hash::{DefaultHasher, Hasher},
 };
 
-/// Gives each call its id, and its result the same one.
+/// Gives each call its id, and the same id to its result.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
-    /// Calls without an id so far.
+    /// Number of calls without an id so far.
     unnamed: usize,
-    /// Those of them that have no result yet.
+    /// Generated ids of those calls that have no result yet.
     unanswered: VecDeque<String>,
 }
 
@@ -27,7 +27,8 @@ impl CallIds {
         valid(id)
     }
 
-    /// The id for a result. One without an id belongs to the first call without one that has no result.
+    /// The id for a result. A result without an id belongs to the first call without an id that has no
+    /// result.
     pub(super) fn of_result<'c>(&mut self, id: &'c str) -> Cow<'c, str> {
         if id.is_empty() {
             return self.unanswered.pop_front().unwrap_or_else(|| "call_0".to_owned()).into();
@@ -45,12 +46,12 @@ fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// `id`, or another one that depends only on it.
+/// `id`, or a replacement that depends only on it.
 fn valid(id: &str) -> Cow<'_, str> {
     if is_valid(id) {
         return Cow::Borrowed(id);
     }
-    // Ids that differ only in what is replaced must not become the same.
+    // Ids that differ only in the replaced characters must not become equal.
     let mut hasher = DefaultHasher::new();
     hasher.write(id.as_bytes());
     let kept: String = id.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! The tools of a request, and the choice among them.
+//! Encodes the tools of a request, and the choice among them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,7 +13,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// Writes tools and choice. Anthropic's own tools that the client requested are kept.
+/// Writes the tools and the choice. Anthropic's own tools that the client requested are kept.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -42,7 +42,8 @@ pub(super) fn put(
     put_choice(body, conversation);
 }
 
-/// A request without tools: the API still wants those declared whose calls are in the history. They cannot be called.
+/// Writes the tools of past calls for a request without tools: the API still requires their declaration. They
+/// cannot be called.
 fn put_past(body: &mut Encoder, conversation: &Conversation) {
     let calls = conversation.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call.name.as_str()),
@@ -88,7 +89,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
         }
         let schema = tool.parameters.as_ref().map(|schema| schema.view());
         if let Some(schema) = schema.filter(|schema| has_choices(*schema)) {
-            // The API refuses alternatives for the arguments as a whole.
+            // The API rejects alternatives for the arguments as a whole.
             dropped.push("tools[].parameters".to_owned());
             return body.key("input_schema").value(&of_object(&schema.to_value()));
         }
@@ -96,7 +97,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
     });
 }
 
-/// The declaration that the client wrote, with another schema if the API refuses that.
+/// The client's declaration, with another schema if the API rejects the client's.
 fn mended(declared: Json<'_>) -> Option<Value> {
     let schema = declared.get("input_schema").filter(|schema| schema.kind() == JsonKind::Object)?;
     let is_object = schema.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("object"));
@@ -108,7 +109,7 @@ fn mended(declared: Json<'_>) -> Option<Value> {
     Some(mended)
 }
 
-/// A schema, which must be that of an object.
+/// Writes a schema, which must be that of an object.
 fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
     let kind = schema.and_then(|schema| schema.get("type")?.as_str());
     if let (Some(schema), Some("object")) = (schema, kind.as_deref()) {

@@ -1,5 +1,5 @@
-//! Turns as messages: users and assistants alternate, results come first in the message after their calls, nothing is
-//! empty, and the last message of an assistant does not end with white space.
+//! Turns as messages: users and assistants alternate, results come first in the message after their calls,
+//! nothing is empty, and the last message of an assistant does not end with white space.
 
 use serde_json::Value;
 
@@ -79,11 +79,11 @@ fn append<'c>(messages: &mut Vec<Message<'c>>, author: Author, blocks: Vec<Block
     }
 }
 
-/// The blocks of a turn, as the client wrote them where it speaks this dialect.
+/// The blocks of a turn, unchanged if the client speaks this dialect.
 fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -> Vec<Block<'c>> {
     let originals = turn.rest.from_dialect(DIALECT).and_then(|rest| rest.get("content")?.as_array());
     let mut originals = originals.map(Vec::as_slice).unwrap_or_default();
-    // The images of a result are part of it in this API.
+    // In this API, the images of a result are part of it.
     let mut hints = CacheHints::of(turn, Dialect::Chat.name());
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
         let block = Block::result(output, media, originals.first(), ids, dropped);
@@ -102,9 +102,9 @@ fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -
     blocks
 }
 
-/// The original of `part`: the next one that means the same. Those before it have no part any more.
+/// The original of `part`: the next one that means the same. Originals before it no longer have a part.
 fn next_original<'c>(originals: &mut &'c [Value], part: &Part) -> Option<&'c Value> {
-    /// Bounds the search for a part that has no original.
+    /// Limits the search for a part that has no original.
     const NEAR: usize = 16;
     let near = || originals.iter().take(NEAR);
     let exact = near().position(|original| means(original, part) && has_its_id(original, part));

@@ -11,7 +11,8 @@ use crate::{
     wire::json::{Encoder, Json},
 };
 
-/// Writes the items of `turns`: as the client wrote them, if it speaks this dialect and the turn still means them.
+/// Writes the items of `turns`: as the client wrote them, if it speaks this dialect and the turn still means
+/// the same.
 pub(super) fn put(
     body: &mut Encoder,
     turns: &[Turn],
@@ -35,7 +36,7 @@ pub(super) fn put(
     }
 }
 
-/// The items of which the turn was made, if they still mean the same, except that calls may have got other ids.
+/// The items from which the turn was made, if they still mean the same, apart from new ids of calls.
 fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     let items = turn.rest.from_dialect(DIALECT)?.get(ITEMS)?.as_array()?;
     let mut meant = meaning(items)?;
@@ -52,8 +53,8 @@ fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     (meant == turn.parts).then_some(items)
 }
 
-/// Writes an item as the client wrote it. Calls and results get the next of `ids`. Ids of items name those that the upstream has
-/// stored, which it does not.
+/// Writes an item as the client wrote it. Calls and results get the next id of `ids`. Ids of items are left
+/// out, because they refer to stored items, which the upstream does not have.
 fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
     match original.as_object() {
         Some(members) => body.object(|body| {
@@ -76,7 +77,7 @@ fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterato
     }
 }
 
-/// Whether an item of this type is a call of a client's tool, or the result of one.
+/// Whether an item of this type is a call of a client's tool, or the result of such a call.
 fn is_call_or_result(kind: &str) -> bool {
     matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
 }
@@ -84,7 +85,7 @@ fn is_call_or_result(kind: &str) -> bool {
 struct Items<'a> {
     /// Names of custom tools.
     customs: HashSet<&'a str>,
-    /// Ids of their calls.
+    /// Ids of calls to custom tools.
     custom_calls: HashSet<&'a str>,
     dropped: &'a mut Vec<String>,
 }
@@ -125,7 +126,7 @@ impl<'a> Items<'a> {
                 let state = signature.as_ref().and_then(|signature| signature.from_dialect(DIALECT));
                 match state.filter(|state| !state.is_empty()) {
                     Some(state) => reasoning(body, text, state),
-                    // The API takes back only reasoning that it can decrypt.
+                    // The API accepts only reasoning that it can decrypt.
                     None => self.dropped.push("messages[].reasoning".to_owned()),
                 }
             }

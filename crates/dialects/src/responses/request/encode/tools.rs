@@ -1,4 +1,4 @@
-//! The tools of a request, and the choice among them.
+//! Encodes the tools of a request, and the choice among them.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// Writes tools and choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
@@ -73,7 +73,7 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
     });
 }
 
-/// The declaration that the client wrote, with another schema if OpenAI refuses that.
+/// The client's declaration, with another schema if OpenAI rejects the client's.
 fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     let is_function = original.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("function"));
     let schema = match &tool.parameters {
@@ -85,7 +85,8 @@ fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     Some(mended)
 }
 
-/// The choice; `written` is what only a client of this API can write, such as the choice of a server's tool.
+/// Writes the choice; `written` is a choice that only a client of this API can write, such as a server's
+/// tool.
 fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
     let customs = customs(conversation);
     let reference = |body: &mut Encoder, name: &str| {
