@@ -49,7 +49,7 @@ pub trait ResponseState: Debug {
     /// Reads a body that is one JSON value, or should have been one.
     ///
     /// # Errors
-    /// Those of [`ResponseState::data`].
+    /// The same as for [`ResponseState::data`].
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
 
     /// Ends the body. `is_value`: it was one JSON value.

@@ -159,7 +159,7 @@ impl UpstreamDialect {
     /// Completes its settings, see [`UpstreamSide::prepare`].
     ///
     /// # Errors
-    /// Those of [`UpstreamSide::prepare`].
+    /// The same as for [`UpstreamSide::prepare`].
     pub fn prepare(
         &mut self,
         read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,

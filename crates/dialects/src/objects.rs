@@ -41,7 +41,7 @@ pub(super) trait ReadObjects {
     /// lines are not read one by one. `is_last`: the end of the body may have truncated it.
     ///
     /// # Errors
-    /// Those of [`ReadObjects::object`]; inside a response, also data that is not JSON.
+    /// The same as for [`ReadObjects::object`]; inside a response, also data that is not JSON.
     fn read(
         &mut self,
         text: &str,
@@ -81,7 +81,7 @@ pub(super) trait ReadObjects {
     /// Reads an element of an array. Arrays inside it are not read, because each level would be parsed again.
     ///
     /// # Errors
-    /// Those of [`ReadObjects::object`].
+    /// The same as for [`ReadObjects::object`].
     fn element(&mut self, element: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let (progress, _) = self.notes();
         if progress.is_marked || progress.is_done {

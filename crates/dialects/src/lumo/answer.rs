@@ -280,7 +280,7 @@ impl AnswerState {
     /// Reads a delta in the form from before November 2023.
     ///
     /// # Errors
-    /// Those of [`AnswerState::call_deltas`].
+    /// The same as for [`AnswerState::call_deltas`].
     pub(super) fn legacy_call(
         &mut self,
         function_call: Json<'_>,
@@ -370,7 +370,7 @@ impl AnswerState {
     /// truncated.
     ///
     /// # Errors
-    /// Those of [`AnswerState::end`].
+    /// The same as for [`AnswerState::end`].
     pub(super) fn end_tolerated(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.has_content {
             self.finish_by(Finish::Stop, Ending::Cut, out);

@@ -28,7 +28,7 @@ pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
 /// report of a server call. `is_sealed` is the flag of the object that contains the call.
 ///
 /// # Errors
-/// Those of [`opened`].
+/// The same as for [`opened`].
 pub(super) fn check_call(call: Json<'_>, is_sealed: bool) -> Result<(), Failure> {
     let function = call.get("function").unwrap_or_default();
     if !is_sealed && !self::is_sealed(call) && !self::is_sealed(function) {

@@ -92,7 +92,7 @@ impl Session {
     /// The request for new tokens to an upstream at `base_url`. `None` if the session has no refresh token.
     ///
     /// # Errors
-    /// Those of [`Session::headers`].
+    /// The same as for [`Session::headers`].
     pub fn refresh(
         &self,
         settings: &AccountSettings,
@@ -160,7 +160,7 @@ impl Session {
     /// The request that ends the session.
     ///
     /// # Errors
-    /// Those of [`Session::headers`].
+    /// The same as for [`Session::headers`].
     pub fn revoke(&self, settings: &AccountSettings, base_url: &Uri) -> Result<Request<Bytes>, http::Error> {
         let base = match self.form {
             Form::Token => settings.account_url.as_ref().unwrap_or(base_url),

@@ -145,7 +145,7 @@ impl CallDeltas {
     /// Takes a delta that [`arguments_only`] has read: `body` for the call number `index`.
     ///
     /// # Errors
-    /// Those of [`CallDeltas::delta`].
+    /// The same as for [`CallDeltas::delta`].
     pub(crate) fn arguments_delta(
         &mut self,
         index: u64,
@@ -161,7 +161,7 @@ impl CallDeltas {
     /// response. After `tool_calls` it is a repetition and is left out.
     ///
     /// # Errors
-    /// Those of [`CallDeltas::delta`].
+    /// The same as for [`CallDeltas::delta`].
     pub(crate) fn legacy(&mut self, function_call: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         if self.form == Some(Form::Listed) {
             return Ok(());

@@ -65,7 +65,7 @@ fn run_by_words(bytes: &[u8]) -> usize {
 /// one letter.
 ///
 /// # Errors
-/// Those of [`Rest`] and of `escape`.
+/// The errors of [`Rest`] and of `escape`.
 #[inline]
 pub(super) fn body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let first = text.first_chunk().map_or(0, special);
