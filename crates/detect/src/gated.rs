@@ -89,7 +89,7 @@ impl Gated {
         !self.gate.is_empty() || self.is_streaming()
     }
 
-    /// How many of the last bytes fed may turn out not to be part of calls.
+    /// Number of bytes at the end of the fed text that may turn out not to be part of calls.
     pub(super) fn undecided(&self) -> usize {
         self.walker.undecided()
     }

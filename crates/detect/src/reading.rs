@@ -94,7 +94,7 @@ impl Reading {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
 
-    /// How many of the last bytes fed may still be text.
+    /// Number of bytes at the end of the fed text that may still be text.
     pub(super) fn uncertain(&self) -> usize {
         if self.container.is_streaming() { self.container.undecided() } else { usize::MAX }
     }

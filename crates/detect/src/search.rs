@@ -52,7 +52,7 @@ fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmark
     }
 }
 
-/// What a byte of prose may begin.
+/// The kinds of things that a byte of prose may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begins {
     /// A value, or a marker.
@@ -182,7 +182,7 @@ impl SearchPlan {
     }
 }
 
-/// What to look for in one request's text.
+/// The search in one request's text.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) tools: DeclaredTools,

@@ -176,7 +176,8 @@ impl Walker {
         self.walk.kept()
     }
 
-    /// How many of the last bytes taken are undecided, and not part of a call that has ended or failed.
+    /// Number of bytes at the end of the taken text that are undecided, and not part of a call that has ended
+    /// or failed.
     pub(super) fn undecided(&self) -> usize {
         self.held.len()
     }

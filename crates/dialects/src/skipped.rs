@@ -119,7 +119,7 @@ impl Skipped {
         other.iter().for_each(|(why, count)| self.add_many(why, count));
     }
 
-    /// How often `why` was the reason.
+    /// Number of times that `why` was the reason.
     pub fn count(&self, why: Skip) -> u64 {
         self.iter().find(|(known, _)| *known == why).map_or(0, |(_, count)| count)
     }

@@ -207,7 +207,7 @@ pub trait UpstreamSide {
         true
     }
 
-    /// How long a working upstream may take to send its response headers, where that is unusually long.
+    /// Time that a working upstream may take to send its response headers, if it is unusually long.
     fn slow_headers(&self) -> Option<Duration> {
         None
     }

@@ -60,7 +60,7 @@ pub struct Conversation {
     /// The declared tools that are not client functions: a server runs them, or only their API knows their
     /// schemas. Upstreams of other dialects do not get them.
     pub server_tools: Vec<ServerTool>,
-    /// The server tools that the client chose in a form of its dialect, which is in `rest`: `{"type":
+    /// The server tools that the client chose in its dialect's form, which is in `rest`. Example: `{"type":
     /// "web_search"}`.
     pub server_choice: Vec<Value>,
     /// Whether tools may be called, and which.
@@ -77,7 +77,7 @@ pub struct Conversation {
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
-    /// What the upstream is asked to enforce.
+    /// The constraint that the upstream is asked to enforce.
     pub constraint: Option<Constraint>,
     /// The response should be stored, so that later requests can continue it.
     pub stored: bool,
@@ -226,7 +226,7 @@ pub struct CallOutput {
 pub struct Tool {
     /// Its name.
     pub name: String,
-    /// What it does; may be empty.
+    /// Description; may be empty.
     pub description: String,
     /// JSON Schema of the arguments object, as it was written; `None` if the client gave none (a tool without
     /// arguments).

@@ -300,7 +300,7 @@ pub struct Media<'a> {
 /// Something that is not as the client asked, although the response is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning<'a> {
-    /// What it is, for programs.
+    /// The kind of warning, for programs.
     pub code: &'static str,
     /// A sentence for people.
     pub message: Cow<'a, str>,
@@ -321,7 +321,7 @@ pub struct Usage {
     pub cached: Option<u64>,
     /// Tokens of the request that were written to the upstream's cache; they are part of `input`.
     pub cache_written: Option<u64>,
-    /// The upstream's whole usage object, including unknown fields.
+    /// The upstream's complete usage object, including unknown fields.
     pub raw: Option<RawUsage>,
 }
 

@@ -1,6 +1,6 @@
 //! [`Fields`]: the fields with which a server of this dialect is asked to constrain its model's output.
 //!
-//! The requests are those in docs/protocols/enforcement.md.
+//! docs/protocols/enforcement.md describes these requests.
 
 use serde_json::{Map, Value, json};
 

@@ -104,7 +104,7 @@ pub(super) fn readable(value: &Value) -> Value {
     }
 }
 
-/// The text with which a model is told about a tool that was loaded.
+/// The text that reports to a model that a tool was loaded.
 pub(super) fn loaded(name: &str) -> String {
     format!("Loaded: {name}")
 }

@@ -67,7 +67,7 @@ struct SameId {
     run: usize,
     /// The new ids of the calls in that response.
     ids: Vec<String>,
-    /// How many of these have a result.
+    /// Number of these ids that have a result.
     answered: usize,
     /// The turn of the last result.
     result: Option<usize>,
@@ -193,7 +193,7 @@ mod tests {
             ("a b, =b, =a, a, =a", "a b, =b, =a, a_2, =a_2"),
             // No result for the first call, one for the second.
             ("a, ., a, =a", "a, ., a_2, =a_2"),
-            // An id that looks like another one's replacement.
+            // An id that looks like the replacement of another id.
             ("a, =a, a_2, =a_2, a, =a", "a, =a, a_2, =a_2, a_3, =a_3"),
             ("a, =a, a, =a, a_2, =a_2", "a, =a, a_2, =a_2, a_2_2, =a_2_2"),
             // Results that repeat one.

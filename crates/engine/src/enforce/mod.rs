@@ -114,7 +114,7 @@ impl Request<'_> {
         formats.into_iter().find_map(|format| Some((format, Notation::of(format)?)))
     }
 
-    /// The whole response is one call as a JSON object.
+    /// The complete response is one call as a JSON object.
     fn schema(&self) -> Option<Enforced> {
         let subset = self.means.schema.filter(|_| self.required)?;
         let mut left = MAX_SIZE;
@@ -154,7 +154,7 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Tags(tags), format: self.format })
     }
 
-    /// The whole response is calls in the format's notation.
+    /// The complete response consists of calls in the format's notation.
     fn grammar(&self) -> Option<Enforced> {
         if !(self.means.grammar && self.required) {
             return None;

@@ -150,7 +150,7 @@ fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Opti
 struct Fitting<'a> {
     root: &'a Value,
     subset: Subset,
-    /// How much more may be written.
+    /// Number of bytes that may still be written.
     left: &'a mut usize,
     /// No keyword that the subset needs was left out.
     exact: bool,

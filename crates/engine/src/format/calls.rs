@@ -64,7 +64,7 @@ impl Calls {
 /// A call whose name precedes its arguments.
 #[derive(Debug)]
 pub struct Header {
-    /// What ends the header.
+    /// The end of the header.
     pub end: HeaderEnd,
     /// Returns the id and name in a header, with surrounding blanks trimmed; `None` if it is not a header of
     /// this format. The id is empty if the header has none.
@@ -79,7 +79,7 @@ pub struct Header {
     pub close: &'static [&'static str],
 }
 
-/// What ends a header.
+/// The end of a header.
 #[derive(Debug)]
 pub enum HeaderEnd {
     /// One of these markers.

@@ -210,7 +210,7 @@ mod tests {
         own.chain(surest_first(&mut ALL.iter().copied())).collect()
     }
 
-    /// Parts of globs, so that names made from them match some globs.
+    /// Parts of globs. Names made from them match some globs.
     fn pieces() -> Vec<&'static str> {
         let globs = ALL.iter().flat_map(|format| format.models);
         let pieces = globs.flat_map(|glob| glob.split('*'));

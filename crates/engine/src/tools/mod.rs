@@ -38,7 +38,7 @@ struct Table {
     tools: Box<[(Box<str>, Signature)]>,
 }
 
-/// What is known about a tool's arguments.
+/// The known facts about a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
     /// The name that the client declared, if this entry has another name for the tool.

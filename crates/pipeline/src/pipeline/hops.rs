@@ -83,7 +83,7 @@ pub(super) struct UsageSum {
 }
 
 impl UsageSum {
-    /// Takes the latest counts of this hop. Returns the counts of the whole response if they differ.
+    /// Takes the latest counts of this hop. Returns the counts of the complete response if they differ.
     pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
         if keeps {
             self.current = Some(usage.clone());

@@ -27,8 +27,8 @@ struct Begun {
     prefill: Prefill,
     /// The response's own text so far, which may be read again without the prefill.
     own: String,
-    /// The detector's state before it received the prefill. `None` if it has not received it, because all
-    /// text so far may repeat the prefill.
+    /// The detector's state before the prefill. `None` if the detector has not received the prefill, because
+    /// all text so far may repeat it.
     before: Option<Checkpoint>,
     /// The beginning of a call whose arguments have not begun.
     start: Option<CallStart<'static>>,

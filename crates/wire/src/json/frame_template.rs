@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Every string of `frame`, alone and with every other string or number as the value beside it.
+    /// Every string of `frame`, alone and with every other string or number as a second value.
     fn holes(frame: &str) -> Vec<(Json<'_>, Option<Json<'_>>)> {
         let mut all = Vec::new();
         values(Json::parse(frame).unwrap(), "", &mut all);

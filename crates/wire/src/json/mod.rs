@@ -70,9 +70,9 @@ impl error::Error for Invalid {}
 
 /// A valid JSON value, viewed in the text it was read from.
 ///
-/// The whole text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for another
-/// kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because a member that
-/// is missing, `null` or of the wrong kind is one case for them.
+/// The complete text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for
+/// another kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because a
+/// member that is missing, `null` or of the wrong kind is one case for them.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
     /// The value as it was written, from its first byte to its last.

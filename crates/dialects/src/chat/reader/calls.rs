@@ -127,7 +127,7 @@ impl Calls {
     }
 }
 
-/// Notes the events of calls, and wraps those that have a frame.
+/// Records the events of calls, and wraps those that have a frame.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
     /// The call whose first frame this may be.

@@ -119,7 +119,7 @@ fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> 
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the others of `rest`.
+/// Whether a field is written in its own place and not with the other fields of `rest`.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options" | "max_tokens" | "max_completion_tokens")
         || tools::owns(key)

@@ -1,4 +1,4 @@
-//! Objects inside messages that streams and whole responses have in common.
+//! Objects inside messages that streams and complete responses have in common.
 
 use serde_json::{Map, Value, json};
 

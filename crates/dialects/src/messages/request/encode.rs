@@ -75,7 +75,7 @@ pub(in crate::messages) fn encode(
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the others of `rest`.
+/// Whether a field is written in its own place and not with the other fields of `rest`.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "max_tokens" | "messages" | "tools" | "stream" | "output_config")
 }

@@ -68,7 +68,7 @@ pub(in crate::responses) fn encode(
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the rest, or is not meant for the upstream
+/// Whether a field is written in its own place and not with the other fields of `rest`, or is not meant for the upstream
 /// because it is state that toolwire keeps itself.
 fn is_put(key: &str) -> bool {
     let own = [

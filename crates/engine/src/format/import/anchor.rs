@@ -81,7 +81,7 @@ impl Anchor {
 
 const BLANKS: [&str; 6] = [r"\s*", r"\s+", r"\n*", r"\n?", r"\n+", r"\s?"];
 
-/// The name of a group, and the text after the group, which must not contain another one.
+/// The name of a group, and the text after the group, which must not contain a further group.
 fn group_of(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('>')?;
     let (inside, rest) = rest.split_once(')')?;

@@ -66,9 +66,10 @@ pub struct Teaching {
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
     /// that have no system role or follow it less closely. Otherwise they are a system turn.
     pub in_user_turn: bool,
-    /// As `in_user_turn`, but before the last user's text: closer to the response, and a different prompt in every turn.
+    /// Like `in_user_turn`, but before the last user's text: closer to the response, and a different prompt
+    /// in every turn.
     pub in_last_user_turn: bool,
-    /// How many examples of calls are shown.
+    /// Number of example calls that are shown.
     pub examples: usize,
     /// Show the examples as turns of the conversation before the first user's turn.
     pub example_turns: bool,
@@ -104,7 +105,7 @@ pub struct Instructed {
     pub left_out: Vec<String>,
 }
 
-/// As [`instruct_within`], for callers without a limit on the instructions.
+/// Like [`instruct_within`], for callers without a limit on the instructions.
 #[must_use]
 pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
     instruct_within(conversation, format, teaching).conversation
@@ -125,7 +126,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),
     };
-    // The order matters: the demand is put behind the last user's text, whatever is put before it.
+    // The order matters: the demand comes after the last user's text, whatever comes before it.
     if let Some(demand) = demand {
         put_behind(&mut turns, &demand);
     }
@@ -140,7 +141,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     Instructed { conversation, left_out }
 }
 
-/// What this request demands of the response: a call, or a form.
+/// The demand of this request on the response: a call, or a form.
 fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     let listed = |names: &[String]| {
         names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ")
@@ -160,7 +161,7 @@ fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     (!demands.is_empty()).then(|| demands.join("\n\n"))
 }
 
-/// Puts `demand` behind the last user's text.
+/// Puts `demand` after the last user's text.
 fn put_behind(turns: &mut Vec<Turn>, demand: &str) {
     let demand = format!("[{demand}]");
     match turns.iter_mut().rev().find(|turn| turn.role == Role::User) {

@@ -119,7 +119,7 @@ pub(super) struct Calls {
     keeps_text: bool,
     /// The index of the hop, from 0.
     hop: usize,
-    /// How often the model was asked again because of what it wrote.
+    /// Number of times that the model was asked again because of what it wrote.
     asked_again: usize,
     /// Whether another hop may follow this one.
     may_follow_up: bool,
@@ -133,7 +133,7 @@ pub(super) struct Calls {
     notices: Vec<Warning<'static>>,
     /// Nothing of the response's content has been sent yet, so another hop may replace this one.
     pub(super) can_replace: bool,
-    /// What had been sent when this hop began.
+    /// The state of what had been sent when this hop began.
     checkpoint: Checkpoint,
     pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,

@@ -219,7 +219,7 @@ mod tests {
         }
         let frames = [event(&[of(1, call, calls)]), event(&[of(0, text, none)]), event(&[of(0, "{}", stop)])];
         assert_eq!(read(false, &frames), "{}A Calls");
-        // What repeats the response is not the rest of it.
+        // A repetition of the response is not the rest of it.
         let whole = format!(r#"{{"index":0,"message":{text},"finish_reason":"stop"}}"#);
         for again in [of(0, text, "\"length\""), whole] {
             assert_eq!(read(false, &[event(&[of(0, text, stop)]), event(&[again])]), "A Stop");

@@ -110,7 +110,7 @@ fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     }
 }
 
-/// Content parts. If one contains more than a [`Part`] can hold, the whole list is kept.
+/// Reads content parts. If a part contains more than a [`Part`] can hold, the complete list is kept.
 fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if let Some(parts) = content.elements().map(original::plain_part).collect::<Option<Vec<_>>>() {
         return Ok(parts.into_iter().map(original::adopted_part).collect());
@@ -122,7 +122,7 @@ fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, F
     Ok(parts)
 }
 
-/// One content part. It is checked field by field, so that an error names the field at fault.
+/// Reads one content part. It is checked field by field, so that an error names the invalid field.
 fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     if let Some(part) = original::part(&element.to_value()) {
         return Ok(original::adopted_part(part));
@@ -137,7 +137,7 @@ fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     }
 }
 
-/// Calls. If one contains more than a [`Call`] can hold, the whole list is kept.
+/// Reads calls. If a call contains more than a [`Call`] can hold, the complete list is kept.
 fn calls(message: &mut Fields<'_, '_>) -> Result<Vec<Call>, Failure> {
     let elements: Vec<_> = message.list("tool_calls")?.collect();
     if let Some(calls) = elements.iter().map(|element| original::plain_call(*element)).collect() {
@@ -161,7 +161,7 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     Ok(Call::new(id, name, ""))
 }
 
-/// A `tool` message: the result, and those of its parts that are not text.
+/// Reads a `tool` message: the result, and those of its parts that are not text.
 fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
         return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));
