@@ -182,7 +182,7 @@ pub trait UpstreamSide {
         Means::default()
     }
 
-    /// The state that it wants back of its turns when a client replays their calls.
+    /// The state of its turns that it wants back when a client replays their calls.
     fn wants_back(&self) -> WantsBack {
         WantsBack::Nothing
     }

@@ -48,7 +48,7 @@ pub struct Options {
     pub tool_names: NameForm,
     /// The ids of calls that are accepted.
     pub call_ids: IdForm,
-    /// The state that the upstream wants back of its turns.
+    /// The state of its turns that the upstream wants back.
     pub wants_back: WantsBack,
     /// How past reasoning is sent.
     pub past_reasoning: PastReasoning,

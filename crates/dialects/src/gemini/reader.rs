@@ -1,6 +1,6 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! A stream is an event stream, or one JSON array without `alt=sse`; a response that is not streamed is one
+//! A stream is an event stream, or, without `alt=sse`, one JSON array; a response that is not streamed is one
 //! object. [`BodyReader`] finds the data; [`answer`] reads it; [`chunk`] is the view of one response.
 
 mod answer;

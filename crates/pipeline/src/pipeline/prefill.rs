@@ -47,7 +47,7 @@ enum FirstOutput {
 }
 
 impl PrefillStage {
-    /// `None`: the response begins with its own text.
+    /// `prefill` is `None` if the response begins with its own text.
     pub(super) fn new(prefill: Option<Prefill>, limits: &Limits) -> Self {
         let begun = prefill.filter(|prefill| !prefill.text.is_empty()).map(|prefill| {
             let limit = limits.max_hold.saturating_add(limits.max_arguments);
