@@ -14,7 +14,6 @@ pub(super) enum Found<'t> {
     Object,
     /// Another JSON value.
     Other(Json<'t>),
-    /// Not JSON.
     NotJson,
 }
 

@@ -159,7 +159,6 @@ impl RequiredChoice {
     /// The words of the setting, which are also those of the API.
     pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
 
-    /// The word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Required => "required",

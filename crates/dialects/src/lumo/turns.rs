@@ -42,7 +42,6 @@ pub(super) enum Role {
     Result,
 }
 
-/// A turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Turn<'a> {
     pub(super) role: Role,

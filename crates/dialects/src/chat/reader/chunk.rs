@@ -233,7 +233,6 @@ pub(super) struct Delta<'a> {
     pub(super) content: Option<Json<'a>>,
     /// A string.
     pub(super) reasoning: Option<Json<'a>>,
-    /// The field of the reasoning.
     pub(super) reasoning_field: Option<ReasoningField>,
     /// OpenRouter's list of reasoning parts, with signatures.
     pub(super) details: Option<Json<'a>>,

@@ -15,7 +15,6 @@ impl ReasoningField {
         })
     }
 
-    /// The name.
     pub(super) fn name(self) -> &'static str {
         self.0.unwrap_or("reasoning_content")
     }

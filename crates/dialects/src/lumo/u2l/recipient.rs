@@ -20,7 +20,6 @@ use crate::failure::{Failure, Kind};
 /// Lumo's key (docs/protocols/lumo.md#encryption).
 const LUMO: &str = include_str!("lumo.asc");
 
-/// Its fingerprint.
 const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
 
 /// The key of a server that can decrypt requests.

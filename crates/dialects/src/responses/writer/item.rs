@@ -68,7 +68,6 @@ impl Streamed {
     }
 }
 
-/// A message.
 #[derive(Debug)]
 pub(super) struct Message {
     place: Place,

@@ -8,9 +8,7 @@ use super::{Anchor, Definition, Field, Part, Refused, only};
 /// The part that contains a call's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
-    /// The content.
     Content,
-    /// The opener.
     Opener,
 }
 

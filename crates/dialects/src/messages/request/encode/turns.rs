@@ -21,7 +21,6 @@ pub(super) struct Message<'c> {
     pub(super) author: Author,
     /// Results of calls, which come first.
     pub(super) results: Vec<Block<'c>>,
-    /// All other blocks.
     pub(super) others: Vec<Block<'c>>,
 }
 
