@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// The event that calls wait for before they are sent.
+/// The event for which calls wait before they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,

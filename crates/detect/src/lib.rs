@@ -112,9 +112,10 @@ enum State {
     Json(Scanner),
     Calls(Box<Reading>),
     Reasoning(Thinking),
-    /// Right after a call; `held` begins possible framing.
+    /// Right after a call; `held` is the beginning of possible framing.
     Behind,
-    /// In a result that the model invented, which ends with this marker; `held` begins that marker.
+    /// In a result that the model invented, which ends with this marker; `held` is the beginning of that
+    /// marker.
     Invented(&'static str),
     /// The rest of the text is not part of the message, because the model invented it.
     Dropped,

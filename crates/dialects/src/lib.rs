@@ -135,7 +135,7 @@ impl TryFrom<Dialect> for ClientDialect {
     /// The client's side of `dialect`.
     ///
     /// # Errors
-    /// No client speaks it: a sentence that names the dialects that clients speak.
+    /// No client speaks it. The error is a sentence that names the dialects that clients speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let side = Self::SIDES.iter().find(|(_, side)| side.dialect() == dialect);
         side.map(|(client, _)| *client).ok_or_else(|| {
@@ -219,7 +219,7 @@ impl TryFrom<Dialect> for UpstreamDialect {
     /// The upstream's side of `dialect`, with its default settings.
     ///
     /// # Errors
-    /// No upstream speaks it: a sentence that names the dialects that upstreams speak.
+    /// No upstream speaks it. The error is a sentence that names the dialects that upstreams speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let all = Self::all();
         all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {

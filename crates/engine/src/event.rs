@@ -78,7 +78,7 @@ pub enum Event<'a> {
         /// The message begins.
         begins: bool,
     },
-    /// Token counts. Later ones replace earlier ones.
+    /// Token counts. Later counts replace earlier ones.
     Usage(Usage),
     /// Something that the client should know about the response, before its finish.
     Warning(Warning<'a>),
@@ -289,7 +289,7 @@ pub struct Annotation<'a> {
 /// An image or another file in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// The upstream's id of it, or the id of the hosted call that made it.
+    /// The upstream's id for it, or the id of the hosted call that made it.
     pub id: Cow<'a, str>,
     /// MIME type; empty if not given.
     pub mime: Cow<'a, str>,
@@ -297,7 +297,7 @@ pub struct Media<'a> {
     pub data: Cow<'a, str>,
 }
 
-/// Something that is not as the client asked, although the response is complete.
+/// A difference from the client's request, although the response is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning<'a> {
     /// The kind of warning, for programs.

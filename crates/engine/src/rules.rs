@@ -136,7 +136,7 @@ pub enum Detect {
 /// text, and those of the formats that are looked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reasoning {
-    /// In the field that the client's dialect has for it.
+    /// In the field that the client's dialect provides for it.
     #[default]
     Auto,
     /// Like `Auto`, but always as `reasoning_content` to clients of Chat Completions.
@@ -223,7 +223,7 @@ pub enum UnknownCalls {
     Forward,
     /// Left as text.
     Text,
-    /// The model is asked again. If it does not do better, the call is forwarded.
+    /// The model is asked again. If its next call is no better, the call is forwarded.
     Retry,
 }
 
@@ -232,7 +232,7 @@ pub enum UnknownCalls {
 pub enum InvalidArguments {
     /// Forwarded, so that the client's error result lets the model recover.
     Forward,
-    /// The model is asked again. If it does not do better, the call is forwarded.
+    /// The model is asked again. If its next call is no better, the call is forwarded.
     Retry,
 }
 

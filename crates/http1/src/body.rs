@@ -61,7 +61,7 @@ pub enum BodyError {
     Size,
     /// A line or a chunk does not end with CR LF.
     LineEnd,
-    /// A chunk's extensions hold a control character.
+    /// A chunk's extensions contain a control character.
     Extension,
     /// A trailer field is malformed.
     Trailer,

@@ -36,7 +36,7 @@ impl ResponseEncoder {
     /// Continues in the way in which hyper began `head`, a response of unknown length: hyper knows the
     /// request's version and whether the connection may persist.
     ///
-    /// A head that does not say `chunked`, or that cannot be read, closes the connection.
+    /// If the head does not say `chunked`, or cannot be read, the body ends with the connection.
     pub fn following(head: &[u8]) -> Self {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);

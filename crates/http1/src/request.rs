@@ -53,13 +53,13 @@ impl RequestHead {
     }
 }
 
-/// The host with its port. The authority of a URL may also hold a user and a password.
+/// The host with its port. The authority of a URL may also contain a user and a password.
 fn host(uri: &Uri) -> &str {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
-/// The head may hold a key, so its bytes are not shown.
+/// The head may contain a key, so its bytes are not shown.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RequestHead({} bytes)", self.0.len())

@@ -23,7 +23,7 @@ const MAX_FIELDS: usize = 100;
 /// The longest body that a `Content-Length` may announce. No real body comes near it, and arithmetic on it is safe.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// A response's head, and what it says about the rest.
+/// A response's head, and its statements about the rest.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// Status, version and headers.
@@ -264,7 +264,7 @@ fn is_persistent(head: &Parts) -> bool {
 mod tests {
     use super::*;
 
-    /// The head that `pieces` begin with, and the bytes after it.
+    /// The head with which `pieces` begin, and the bytes after it.
     fn read_pieces<'p>(
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Result<(Option<ResponseHead>, Bytes), HeadError> {

@@ -23,7 +23,7 @@ pub fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Appends to a buffer that may grow large. Capacity grows by an eighth more than needed instead of doubling.
+/// Appends to a buffer that may grow large. The capacity grows by at least an eighth instead of doubling.
 #[inline]
 pub fn append(kept: &mut String, text: &str) {
     if kept.capacity() - kept.len() < text.len() {

@@ -149,7 +149,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// A schema, reduced to what is needed to convert values written as text.
+/// A schema, reduced to the facts that converting values written as text requires.
 #[derive(Debug, Default)]
 pub struct ArgumentTypes {
     pub types: Types,

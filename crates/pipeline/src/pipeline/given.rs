@@ -9,7 +9,7 @@ use crate::{
 /// A record of what has gone to the writer.
 #[derive(Debug, Default)]
 pub(super) struct Given {
-    /// Something that a client considers content.
+    /// Whether anything that a client considers content has been written.
     pub(super) has_content: bool,
     /// The text, if it is observed.
     pub(super) text: Option<Box<TextGiven>>,

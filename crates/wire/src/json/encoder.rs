@@ -71,7 +71,7 @@ impl Encoder {
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// Writes a value unchanged except that it is on one line and without white space between its parts.
+    /// Writes a value on one line and without white space between its parts, but otherwise unchanged.
     pub fn compact(&mut self, json: Json<'_>) {
         self.begin();
         let mut rest = json.raw();

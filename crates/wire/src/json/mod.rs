@@ -68,7 +68,7 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// A valid JSON value, viewed in the text it was read from.
+/// A valid JSON value, viewed in the text from which it was read.
 ///
 /// The complete text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for
 /// another kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because a

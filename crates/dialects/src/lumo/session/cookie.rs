@@ -19,7 +19,7 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
     format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
 }
 
-/// The access token and the refresh token that an answer sets.
+/// The access token and the refresh token that a response sets.
 pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<String>) {
     let set = |name: &str| {
         let cookies = headers.get_all(header::SET_COOKIE).iter();

@@ -204,7 +204,7 @@ fn counts(usage: Option<&Usage>) -> Value {
         "output_tokens_details": {"reasoning_tokens": usage.reasoning.unwrap_or(0)},
         "total_tokens": usage.total.unwrap_or_else(|| input.saturating_add(output)),
     });
-    // The upstream's other fields, if they are of this API.
+    // The upstream's other fields, if they belong to this API.
     let raw = usage.raw.as_ref().filter(|raw| raw.dialect == Dialect::Responses.name());
     let raw = raw.and_then(|raw| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok());
     match (counts, raw) {

@@ -68,7 +68,8 @@ pub enum Values {
 /// result.
 const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 
-/// A result in the tags that many models were trained on, for formats whose calls do not begin with a similar tag.
+/// A result in the tags with which many models were trained, for formats whose calls do not begin with a
+/// similar tag.
 pub(in crate::format) const TOOL_RESPONSE: &str = "<tool_response>\n{{named_content}}\n</tool_response>";
 
 /// A call as a JSON object.
@@ -90,7 +91,7 @@ impl Form {
         Self { around: (before, between, after), ..self }
     }
 
-    /// The same form with results written like this.
+    /// The same form with results written in this way.
     pub const fn answered(self, result: &'static str) -> Self {
         Self { result, ..self }
     }

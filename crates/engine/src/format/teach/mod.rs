@@ -11,8 +11,8 @@
 //! user      the client's text, what this request demands  `tool_choice`, `response_format`
 //! ```
 //!
-//! Upstreams cache the longest common prefix of two prompts. So nothing before the history depends on what differs
-//! between the requests of a conversation.
+//! Upstreams cache the longest common prefix of two prompts. Nothing before the history therefore depends on
+//! what differs between the requests of a conversation.
 
 mod answer;
 mod budget;
@@ -61,10 +61,11 @@ pub struct Teaching {
     /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
     /// request.
     pub template: String,
-    /// Finished instructions, which replace all of that: what a model's own chat template says of the tools.
+    /// Finished instructions, which replace all of these: the description of the tools by a model's own chat
+    /// template.
     pub text: Option<String>,
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
-    /// that have no system role or follow it less closely. Otherwise they are a system turn.
+    /// that have no system role or follow it less closely. Otherwise they form a system turn.
     pub in_user_turn: bool,
     /// Like `in_user_turn`, but before the last user's text: closer to the response, and a different prompt
     /// in every turn.
@@ -76,7 +77,7 @@ pub struct Teaching {
     /// Describe tools by signatures such as `get_weather(city: string)`, unless there is a template. Otherwise by their
     /// JSON Schema.
     pub signatures: bool,
-    /// The most tokens that the instructions may have, as [`estimated_tokens`] counts them. `None`: no limit.
+    /// Maximum number of tokens of the instructions, as counted by [`estimated_tokens`]. `None`: no limit.
     pub max_instructions: Option<usize>,
 }
 
@@ -101,7 +102,7 @@ impl Default for Teaching {
 pub struct Instructed {
     /// The conversation.
     pub conversation: Conversation,
-    /// Names of the tools that `max_instructions` left no room for.
+    /// Names of the tools for which `max_instructions` left no room.
     pub left_out: Vec<String>,
 }
 
