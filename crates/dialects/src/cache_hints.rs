@@ -33,7 +33,7 @@ impl<'t> CacheHints<'t> {
         self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
     }
 
-    /// The hint at `part`, which is the next part of the turn or a later one. `is_last`: no other part
+    /// The hint on `part`, which is the next part of the turn or a later one. `is_last`: no other part
     /// follows.
     pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
         let own = match part {
@@ -51,14 +51,14 @@ impl<'t> CacheHints<'t> {
         own.and_then(|own| hint(own.get(CACHE_CONTROL))).or_else(|| self.message.filter(|_| is_last))
     }
 
-    /// The hint at a result, or at a part of it.
+    /// The hint on a result, or at a part of it.
     pub(super) fn of_result(&self) -> Option<&'t Value> {
         let own = |element: &'t Value| hint(element.get(CACHE_CONTROL)).or_else(|| inner_hint(element));
         self.message.or_else(|| self.content.iter().rev().find_map(own))
     }
 }
 
-/// The hint at a tool's declaration by a client of `dialect`. Some clients write it next to the name of the
+/// The hint on a tool's declaration by a client of `dialect`. Some clients write it next to the name of the
 /// function.
 pub(super) fn of_tool(tool: &Tool, dialect: &str) -> Option<Value> {
     let declared = tool.declared.as_ref()?.from_dialect(dialect)?.view();
@@ -75,7 +75,7 @@ fn has_hint(element: &Value) -> bool {
     element.get(CACHE_CONTROL).is_some() || inner_hint(element).is_some()
 }
 
-/// The hint at a part of a result.
+/// The hint on a part of a result.
 fn inner_hint(element: &Value) -> Option<&Value> {
     let inner = element.get("content").and_then(Value::as_array).into_iter().flatten();
     inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)))

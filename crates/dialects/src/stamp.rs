@@ -17,7 +17,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// A sequence of ids; `salt` keeps several sequences of one seed different.
+    /// A sequence of ids; `salt` distinguishes several sequences of one seed.
     pub fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }

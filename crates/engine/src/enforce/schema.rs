@@ -2,7 +2,7 @@
 //!
 //! Each server supports a different part of JSON Schema, and rejects or ignores the rest
 //! (docs/protocols/enforcement.md#schema-features). Keywords that a [`Subset`] lacks are left out, so the
-//! result allows more than the tool does. It allows less in one point: an object has no properties besides
+//! result allows more than the tool does. It allows less in one respect: an object has no properties besides
 //! the declared ones, unless the schema says so.
 
 use std::collections::HashSet;

@@ -174,7 +174,7 @@ impl<'c> Block<'c> {
         Self::Renamed { original, key, id: valid(id) }
     }
 
-    /// The same block with a hint for the cache, if there is one. The API does not accept a hint at thinking.
+    /// The same block with a hint for the cache, if there is one. The API does not accept a hint on thinking.
     pub(super) fn hinted(self, hint: Option<&'c Value>) -> Self {
         match (hint, self) {
             (
