@@ -51,7 +51,7 @@ impl<'t> CacheHints<'t> {
         own.and_then(|own| hint(own.get(CACHE_CONTROL))).or_else(|| self.message.filter(|_| is_last))
     }
 
-    /// The hint on a result, or at a part of it.
+    /// The hint on a result, or on a part of it.
     pub(super) fn of_result(&self) -> Option<&'t Value> {
         let own = |element: &'t Value| hint(element.get(CACHE_CONTROL)).or_else(|| inner_hint(element));
         self.message.or_else(|| self.content.iter().rev().find_map(own))

@@ -46,5 +46,5 @@ impl Head {
     }
 }
 
-/// Keeps a response's id different from other ids of the same seed.
+/// Distinguishes a response's id from other ids of the same seed.
 const ID_SALT: u64 = 0x6368_6174;

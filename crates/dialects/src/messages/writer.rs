@@ -46,5 +46,5 @@ impl Head {
 /// Prefix of each message's id.
 const ID_PREFIX: &str = "msg_";
 
-/// Keeps a response's id different from other ids of the same seed.
+/// Distinguishes a response's id from other ids of the same seed.
 const ID_SALT: u64 = 0x6d73_6773;

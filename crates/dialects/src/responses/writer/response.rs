@@ -38,7 +38,7 @@ const OUTPUT: &str = "\0";
 /// Prefix of each response's id.
 const ID_PREFIX: &str = "resp_";
 
-/// Keeps a response's id different from other ids of the same seed.
+/// Distinguishes a response's id from other ids of the same seed.
 const ID_SALT: u64 = 0x7265_7370;
 
 /// The key in `metadata` that names the tools of the request that are not run. Clients may show `metadata`,
