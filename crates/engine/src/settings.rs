@@ -16,8 +16,8 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// Description of its effect, in Markdown.
     pub about: Cow<'static, str>,
-    /// Only the configuration file may set it, not the admin API: its value can make toolwire run programs, use files, or connect to
-    /// other addresses.
+    /// Only the configuration file may set it, not the admin API, because its value can make toolwire run
+    /// programs, use files, or connect to other addresses.
     pub is_file_only: bool,
 }
 
