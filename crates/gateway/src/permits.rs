@@ -1,10 +1,11 @@
-//! [`Queue`]: limits how many requests an upstream has open, and how many wait.
+//! [`Queue`]: limits the number of open requests to an upstream, and the number of waiting requests.
 //!
 //! A [`Permit`] lives as long as the response's body, not as long as its handler: a stream counts until its last byte.
 //!
-//! While requests wait, no client gets more than its share: a place that becomes free goes to the client that holds the fewest,
-//! and when too many wait, the client with the most gives way. A response whose client does not read ends when others wait for
-//! its place ([`Permit::is_wanted`]): the upstream still works on it, so the place cannot be lent.
+//! While requests wait, no client gets more than its share: a slot that becomes free goes to the client that holds
+//! the fewest, and when too many requests wait, one of the client with the most is refused. If a client does not read
+//! its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream still works
+//! on it, so the slot cannot be lent.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,13 +24,13 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
-/// How long a client that does not read may keep a place that others wait for, if they wait long enough.
+/// Maximum time for which a client that does not read may keep a slot that others wait for, if they wait long enough.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The least that is.
+/// Lower limit of this time.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whose request it is, as far as clients can be told apart.
+/// The client that makes a request, as far as clients can be distinguished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) enum Claimant {
     /// toolwire itself.
@@ -37,11 +38,11 @@ pub(super) enum Claimant {
     Own,
     /// A key, or its name.
     Key(Owner),
-    /// Without keys: an address.
+    /// An address, if there are no keys.
     Peer(IpAddr),
 }
 
-/// Permission for one open request at an upstream; given back when dropped.
+/// Permission for one open request at an upstream, which is returned on drop.
 #[derive(Debug)]
 pub(super) struct Permit {
     queue: Arc<Queue>,
@@ -58,9 +59,9 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Places that are taken: all of them while requests wait.
+    /// Number of slots that are taken. While requests wait, all are taken.
     taken: usize,
-    /// How many of them each client has.
+    /// Number of slots that each client holds.
     holders: HashMap<Claimant, usize>,
     /// In order of arrival.
     waiting: VecDeque<Waiter>,
@@ -81,7 +82,7 @@ impl Queue {
         Self { line: Mutex::default(), limits, gauge }
     }
 
-    /// Takes a permit, at once or after waiting. Dropping the future leaves the queue.
+    /// Takes a permit, immediately or after waiting. Dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`Kind::RateLimit`] if the queue is full, or no permit is free in time.
@@ -89,8 +90,8 @@ impl Queue {
         self.admit(claimant, self.limits.max_waiting).await
     }
 
-    /// As [`Queue::enter`], for another hop of a response in progress: it waits for its turn like every other request,
-    /// but the queue is never too full for it.
+    /// Like [`Queue::enter`], for another hop of a response in progress: it waits for its turn like every other
+    /// request, but is never refused because the queue is full.
     ///
     /// # Errors
     /// [`Kind::RateLimit`] if no permit is free in time.
@@ -98,12 +99,13 @@ impl Queue {
         self.admit(claimant, usize::MAX).await
     }
 
-    /// Whether a request waits for a place.
+    /// Whether a request waits for a slot.
     pub(super) fn is_waited_in(&self) -> bool {
         !self.line().waiting.is_empty()
     }
 
-    /// How long a client that does not read may keep a place that others wait for: these must not have given up by then.
+    /// Maximum time for which a client that does not read may keep a slot that others wait for: short enough that
+    /// they have not given up by then.
     pub(super) fn patience(&self) -> Duration {
         PATIENCE.min(self.limits.wait_timeout / 2).max(MIN_PATIENCE)
     }
@@ -141,7 +143,7 @@ impl Queue {
         busy(format!("all {places} places at the upstream are taken and {waiting} requests wait"))
     }
 
-    /// A permit for a place that has been taken.
+    /// A permit for a slot that has been taken.
     fn permit(self: &Arc<Self>, claimant: Claimant) -> Permit {
         Permit { queue: Arc::clone(self), claimant }
     }
@@ -171,7 +173,7 @@ impl Line {
         self.holders.get(&claimant).copied().unwrap_or(0)
     }
 
-    /// The request that is next, which takes a place: the first one of the client that holds the fewest.
+    /// The next request, which takes a slot: the first one of the client that holds the fewest.
     fn next(&mut self) -> Option<Waiter> {
         let held = |(at, waiter): (usize, &Waiter)| (self.held_by(waiter.claimant), at);
         let (_, at) = self.waiting.iter().enumerate().map(held).min()?;
@@ -180,7 +182,7 @@ impl Line {
         Some(next)
     }
 
-    /// Refuses the newest request of the client with the most, if `claimant` has fewer even with another one.
+    /// Refuses the newest request of the client with the most, if `claimant` would still have fewer with one more.
     fn displace_for(&mut self, claimant: Claimant) -> bool {
         let mut claims = self.holders.clone();
         for waiter in &self.waiting {
@@ -197,7 +199,7 @@ impl Line {
 }
 
 impl Permit {
-    /// Whether a request waits for a place.
+    /// Whether a request waits for a slot.
     pub(super) fn is_wanted(&self) -> bool {
         self.queue.is_waited_in()
     }
@@ -216,7 +218,7 @@ impl Drop for Permit {
             line.next()
         };
         if let Some(Waiter { claimant, granted, .. }) = next {
-            // A request that has left meanwhile gives it back, too: the permit is dropped here.
+            // A request that has been dropped meanwhile also returns its permit, since the permit is dropped here.
             drop(granted.send(self.queue.permit(claimant)));
         }
     }
@@ -315,7 +317,7 @@ mod tests {
         let mut third = Box::pin(queue.enter(A));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(first);
-        // It has been granted, and is never polled again.
+        // The permit has been granted, and its future is never polled again.
         drop(second);
         third.await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! [`preview`]: what an upstream would be asked for a client's request, without asking it.
+//! [`preview`]: the request that an upstream would receive for a client's request, without sending it.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use toolwire_pipeline::{
     format::estimated_tokens,
 };
 
-/// See the module.
+/// The upstream's request for a client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     /// The body of the request.
     pub body: Bytes,
     /// The text of all turns, with the instructions that teach the tools.
     pub text: String,
-    /// What the tools cost: the estimated tokens of their instructions, or of their declarations.
+    /// The cost of the tools: the estimated tokens of their instructions, or of their declarations.
     pub tool_tokens: usize,
 }
 
-/// The request that the upstream of the model named in `body` would get. Its text does not depend on the time: a chat
-/// template gets the time 0.
+/// The request that the upstream of the model named in `body` would receive. Its text does not depend on the time: a
+/// chat template gets the time 0.
 ///
 /// # Errors
-/// As a request would fail before anything is sent.
+/// As a request that fails before anything is sent.
 pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;
@@ -45,8 +45,8 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
 }
 
-/// `config` with upstreams whose software is known, as far as their answers show it. A server that runs with `config` would
-/// begin to find that out with the first request, and send that one without a constraint.
+/// `config` with the software of its upstreams, as far as their responses reveal it. A server that runs with `config`
+/// would only start to determine it with the first request, and send that request without a constraint.
 pub async fn with_known_servers(mut config: Config) -> Config {
     let Ok(servers) = Servers::new(&config, None) else { return config };
     servers.look_at_all().await;
@@ -66,7 +66,7 @@ fn text(conversation: &Conversation) -> String {
     conversation.turns.iter().map(|turn| turn.joined_text()).collect::<Vec<_>>().join("\n")
 }
 
-/// The estimated tokens of the turns and of the tools that are declared.
+/// The estimated tokens of the turns and of the declared tools.
 fn tokens(conversation: &Conversation) -> usize {
     let tools = conversation.callable_tools().map(|tool| {
         let parameters = tool.parameters.as_ref().map_or("", |parameters| parameters.view().raw());

@@ -1,6 +1,6 @@
 //! `/v1/providers`: programs that register their tools at run time.
 //!
-//! What they may do is decided by the registration key that they show, see
+//! The registration key of a program determines what the program may do, see
 //! [`Registrations`](toolwire_execution::Registrations).
 
 use std::{
@@ -16,7 +16,7 @@ use super::{feed_body::FeedSource, routes::ProgramPath};
 use toolwire_execution::{CallStream, Execution, Registered, Registrations, ShownRequest};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// What a request of a program leads to.
+/// The result of a program's request.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// A response with this JSON.
@@ -28,7 +28,7 @@ pub(super) enum Outcome {
 /// Answers a request of a program.
 ///
 /// # Errors
-/// It shows no registration key, or the request is wrong.
+/// If the request has no registration key, or is wrong.
 pub(super) fn answer(
     execution: &Execution,
     path: &ProgramPath,

@@ -1,12 +1,12 @@
-//! [`Reloads`]: loads the configuration again while the server runs.
+//! [`Reloads`]: reloads the configuration while the server runs.
 //!
 //! ```text
 //! signal, changed file, admin API ─▶ Reloads ─▶ Reloader (one at a time): read and check everything ─▶ a new service
 //!                                                                                └▶ problems: nothing changes
 //! ```
 //!
-//! Requests that have begun end with the service that they have ([`CurrentService`]). The execution stage of before ends
-//! with the last of them, and accounts of upstreams that have changed when their sessions are not being refreshed any more.
+//! Requests in progress end with the service with which they began ([`CurrentService`]). The previous execution stage
+//! ends with the last of them. Accounts of changed upstreams end once their sessions are no longer being refreshed.
 
 use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -26,32 +26,32 @@ use crate::observe::{List, untrusted::clip};
 use toolwire_config::{Changes, Loaded, Problem, Problems, Severity};
 use toolwire_execution::{AuditEvent, Started, audit::unix_millis};
 
-/// Paths that a log line lists.
+/// Maximum number of paths that a log line lists.
 const MAX_LOGGED: usize = 20;
 
-/// Problems that are kept and sent as an event.
+/// Maximum number of problems that are kept and sent as an event.
 const MAX_PROBLEMS: usize = 50;
 
-/// Bytes of the message of such a problem. Some repeat the value.
+/// Maximum length in bytes of such a problem's message. Some messages repeat the value.
 const MAX_MESSAGE: usize = 500;
 
-/// How often it is checked whether a stage or an account of before is still used.
+/// Interval at which it is checked whether a replaced stage or account is still in use.
 const RETIRING: Duration = Duration::from_millis(100);
 
-/// Puts new services in place of those of all threads. Dropping it ends the stages that have been replaced.
+/// Replaces the services of all threads. Dropping it ends the stages that have been replaced.
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub(super) reloads: Reloads,
     pub(super) requests: Requests,
-    /// Of all threads.
+    /// The services of all threads.
     pub(super) services: Vec<Arc<CurrentService>>,
-    /// On which the server listens.
+    /// Addresses on which the server listens.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Stages and accounts that were replaced and are still used.
+    /// Stages and accounts that were replaced but are still in use.
     pub(super) retiring: JoinSet<()>,
 }
 
-/// A service for another configuration, for the first thread.
+/// A service for a new configuration, for the first thread.
 struct Prepared {
     service: Service,
     changes: Changes,
@@ -60,12 +60,12 @@ struct Prepared {
 }
 
 impl Reloader {
-    /// Does what is asked for.
+    /// Handles requests to reload.
     pub(super) async fn run(mut self) -> Infallible {
         loop {
             let Some(Asked { reason, answer }) = self.requests.0.recv().await else { pending().await };
             while self.retiring.try_join_next().is_some() {}
-            // An error means that nobody waits for it.
+            // An error means that the result is no longer awaited.
             let _ = answer.send(self.reload(reason).await);
         }
     }
@@ -87,7 +87,7 @@ impl Reloader {
             Ok(Ok(Some(prepared))) => {
                 let reloaded = self.install(reason, &before, prepared);
                 if let Some(certificates) = before.certificates() {
-                    // What is wrong with them is logged there.
+                    // A fault of the certificates is logged there.
                     let _ = certificates.reload().await;
                 }
                 Ok(reloaded)
@@ -104,7 +104,7 @@ impl Reloader {
         }
     }
 
-    /// Puts the new service into place.
+    /// Installs the new service.
     fn install(&mut self, reason: ReloadReason, before: &Service, prepared: Prepared) -> Reloaded {
         let Prepared { service, changes, restart, warnings } = prepared;
         service.listens_on(&self.addresses);
@@ -149,7 +149,7 @@ impl Reloader {
         }
     }
 
-    /// Takes note that nothing has changed.
+    /// Records that nothing has changed.
     fn failed(&self, reason: ReloadReason, service: &Service, mut problems: Vec<Problem>) -> ReloadError {
         problems.iter().for_each(Problem::log);
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -172,8 +172,8 @@ impl Reloader {
     }
 }
 
-/// Reads the configuration again and makes a service for it. Blocks on the disk. `None`: its files are as they were, and that is
-/// enough if it `may_skip`.
+/// Reads the configuration again and creates a service for it. Blocks on the disk. `None` if its files have not
+/// changed and `may_skip` allows skipping the reload.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
     let running = before.config();
     let Loaded { config, warnings } = running.read_again()?;
@@ -206,14 +206,16 @@ fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Chang
     }
 }
 
-/// Keeps an account until no request uses it and no attempt to refresh its session runs, so that no thread waits for that.
+/// Keeps an account until no request uses it and no attempt to refresh its session is running, so that no thread
+/// waits for that.
 async fn retire_account(account: ReplacedAccount) {
     while account.is_busy() {
         sleep(RETIRING).await;
     }
 }
 
-/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if there is no stage any more.
+/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if there is no
+/// stage any more.
 async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
     while Started::is_used(&stage) {
         sleep(RETIRING).await;
@@ -225,6 +227,6 @@ async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
             audit.close_file();
         }
     };
-    // An error means that the runtime ends.
+    // An error means that the runtime is shutting down.
     let _ = spawn_blocking(end).await;
 }

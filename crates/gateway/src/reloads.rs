@@ -1,4 +1,4 @@
-//! [`Reloads`]: asks for reloads of the configuration, and knows how the last one went.
+//! [`Reloads`]: requests reloads of the configuration, and reports the result of the last one.
 
 use std::{
     error::Error,
@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 use toolwire_config::{Config, Problem, Severity};
 use toolwire_execution::audit::unix_millis;
 
-/// Requests that may wait for the reload before them. Further ones wait to be taken note of.
+/// Maximum number of reload requests in the queue. Further ones wait for space in it.
 const MAX_WAITING: usize = 16;
 
-/// Why the configuration is loaded again.
+/// The reason for a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadReason {
-    /// A signal asks for it.
+    /// A signal.
     Signal,
-    /// The file, or one that it names, has changed.
+    /// The file, or one that it refers to, has changed.
     FileChanged,
-    /// Someone asks for it over the admin API.
+    /// A request over the admin API.
     Requested,
     /// Settings were saved over the admin API.
     SettingsSaved,
@@ -38,25 +38,25 @@ impl ReloadReason {
     }
 }
 
-/// A configuration that was loaded.
+/// The result of a successful reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// How many configurations were loaded so far; the one of the start is the first.
+    /// Number of configurations loaded so far, including the one at the start.
     pub generation: u64,
-    /// The paths of the settings that hold now and did not before, or have other values.
+    /// The paths of the settings that were added or have new values.
     pub changed: Vec<String>,
-    /// The paths of the settings that would be others after a restart.
+    /// The paths of the settings that a restart would change.
     pub restart_required: Vec<String>,
 }
 
-/// Why the configuration was not loaded again. The one before stays.
+/// The reason why a reload failed. The previous configuration stays in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadError {
-    /// It has mistakes.
+    /// The configuration has faults.
     Invalid(Vec<Problem>),
-    /// The server stops.
+    /// The server is stopping.
     Stopping,
-    /// Exchanges are being recorded, and the recorder does not know other secrets.
+    /// Exchanges are being recorded, and the recorder does not know new secrets.
     Recording,
 }
 
@@ -82,22 +82,22 @@ impl fmt::Display for ReloadError {
 
 impl Error for ReloadError {}
 
-/// Asks for reloads, and knows how the last one went.
+/// Requests reloads, and reports the result of the last one.
 #[derive(Debug, Clone)]
 pub struct Reloads {
     asked: mpsc::Sender<Asked>,
     status: Arc<Mutex<ReloadStatus>>,
 }
 
-/// How the last reload went.
+/// The status after the last reload.
 #[derive(Debug, Clone)]
 pub struct ReloadStatus {
     pub generation: u64,
     pub(crate) config: Arc<Config>,
-    /// When the configuration was loaded, in milliseconds of Unix time.
+    /// Time at which the configuration was loaded, in milliseconds of Unix time.
     pub loaded_at: u64,
     pub restart_required: Vec<String>,
-    /// The problems of later attempts, and the time of the last one.
+    /// The problems of later attempts, and the time of the last attempt.
     pub failed: Option<(u64, Vec<Problem>)>,
 }
 
@@ -108,23 +108,23 @@ pub(super) struct Asked {
 }
 
 impl Reloads {
-    /// Loads the configuration again, after reloads that were asked for before.
+    /// Reloads the configuration, after reloads that were requested before.
     ///
     /// # Errors
-    /// Nothing has changed.
+    /// If the reload failed; nothing has changed.
     pub async fn reload(&self, reason: ReloadReason) -> Result<Reloaded, ReloadError> {
         let (answer, answered) = oneshot::channel();
-        // Errors mean that the server has ended.
+        // An error means that the server has ended.
         self.asked.send(Asked { reason, answer }).await.map_err(|_| ReloadError::Stopping)?;
         answered.await.unwrap_or(Err(ReloadError::Stopping))
     }
 
-    /// How many configurations were loaded so far; the one of the start is the first.
+    /// Number of configurations loaded so far, including the one at the start.
     pub fn generation(&self) -> u64 {
         self.locked().generation
     }
 
-    /// The configuration that was loaded last.
+    /// The last configuration that was loaded.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.locked().config)
     }
@@ -138,11 +138,11 @@ impl Reloads {
     }
 }
 
-/// Reloads that were asked for.
+/// Requested reloads.
 #[derive(Debug)]
 pub(super) struct Requests(pub(super) mpsc::Receiver<Asked>);
 
-/// What asks for reloads, and what was asked for. The server begins with `config`.
+/// Creates the two ends: one that requests reloads, and the queue of requests. The server begins with `config`.
 pub(super) fn reloads(config: Arc<Config>) -> (Reloads, Requests) {
     let (sender, asked) = mpsc::channel(MAX_WAITING);
     let status = ReloadStatus {

@@ -1,7 +1,4 @@
-//! Responses: streams, and responses that are sent at once.
-//!
-//! Each head is written anew, so there is no list of headers to strip. Of an upstream's headers, clients get `Retry-After`, and
-//! for requests that are passed through those that `passthrough` lists.
+//! Responses: streams, and responses that are sent in one piece.
 
 use std::{
     convert::Infallible,
@@ -26,43 +23,43 @@ use super::{
     retry_after,
 };
 
-/// What clients speak at paths that belong to no dialect.
+/// The dialect for paths that belong to no dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
-/// Identifies a request in the logs; a client may send its own.
+/// Identifies a request in the logs; a client may send its own id.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The same for Anthropic's SDKs, which read no other name.
+/// The same id for Anthropic's SDKs, which read only this name.
 const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// The configuration's entry that has answered, for a model with alternatives.
 const TARGET: HeaderName = HeaderName::from_static("x-toolwire-target");
 
-/// How many entries were asked.
+/// Number of entries that were asked.
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-toolwire-attempts");
 
-/// Which pages may load a response without asking.
+/// Specifies which pages may load a response without a CORS request.
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// The body of a response, with its request's log record, which ends when this is dropped.
+/// The body of a response, with its request's log record, which ends when the body is dropped.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// Sent at once.
+    /// A complete body.
     Plain(Box<Plain>),
-    /// An upstream's response, as it arrives.
+    /// An upstream's response, which is sent as it arrives.
     AnswerBody(Pin<Box<AnswerBody>>),
-    /// An upstream's response that nobody reads, as it arrives.
+    /// An upstream's response that is passed through without being read.
     Passed(Box<PassedBody>),
-    /// Events of toolwire's own.
+    /// A stream of toolwire's own events.
     Feed(Box<FeedBody>),
-    /// An upstream's response that is sent without hyper. This body never yields anything.
+    /// An upstream's response that is sent without hyper. This body never yields any data.
     Elsewhere,
 }
 
-/// A body that is complete.
+/// A complete body.
 #[derive(Debug)]
 pub struct Plain {
     bytes: Bytes,
@@ -112,7 +109,8 @@ pub(super) fn unknown_model(name: &str) -> Failure {
     DEFAULT_DIALECT.side().unknown_model(name)
 }
 
-/// The response to a request for a WebSocket. Clients go on over HTTP at once then, without trying again (RFC 9110, section 15.5.22).
+/// The response to a request for a WebSocket, after which clients continue over HTTP immediately without retrying
+/// (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let message = "toolwire speaks no WebSockets; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
@@ -122,7 +120,7 @@ pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Respon
     response
 }
 
-/// A response of an upstream that is passed on: its status, `headers` and body.
+/// Passes on an upstream's response: its status, `headers` and body.
 pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::Passed(Box::new(body)));
     *response.status_mut() = status;
@@ -130,7 +128,7 @@ pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -
     response
 }
 
-/// The same for an error, whose body is complete. `failure` is what it means.
+/// Passes on an error, whose body is complete. `failure` is its meaning.
 pub(super) fn passed_error(
     (status, headers): (StatusCode, HeaderMap),
     bytes: Bytes,
@@ -149,14 +147,15 @@ pub fn feed(body: FeedBody) -> Response<ReplyBody> {
     response
 }
 
-/// Keeps a body that came from another server from becoming a page of this one, and pages of other origins from loading it. A page
-/// that may call toolwire reads it all the same: its requests name their origin, and this policy is not for such requests.
+/// Prevents a body that came from another server from becoming a page of this one, and pages of other origins from
+/// loading it. A page that may call toolwire can still read it: its requests name their origin, and this policy does
+/// not apply to them.
 pub(super) fn put_no_page(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// Says which model answers, if there are several.
+/// Adds headers that say which model answers, if there are several.
 fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     let Some((target, count)) = answer.attempts() else { return };
     if let Ok(target) = HeaderValue::try_from(target) {
@@ -164,13 +163,13 @@ fn put_attempts(headers: &mut HeaderMap, answer: &AnswerBody, is_final: bool) {
     }
     headers.insert(ATTEMPTS, HeaderValue::from(count));
     if is_final && count > 1 {
-        // The client would only begin again what toolwire has done already.
+        // The client would only repeat attempts that toolwire has already made.
         retry_after::end_retries(headers);
     }
 }
 
-/// The head of the response whose body is `answer`: 200, or the status of a failure before any content, for which the
-/// body is made the error body.
+/// The head of the response whose body is `answer`: 200, or the status of a failure before any content, in which case
+/// the body becomes the error body.
 pub fn answer(
     mut answer: Pin<Box<AnswerBody>>,
     committed: Result<(), Failure>,
@@ -185,7 +184,7 @@ pub fn answer(
             answer.as_mut().refuse(&failure);
             put_error_headers(&mut head.headers, &failure);
             if answer.has_run_tools() {
-                // SDKs repeat a failed request by themselves, and the tools would run again.
+                // SDKs automatically repeat a failed request, and the tools would run again.
                 retry_after::end_retries(&mut head.headers);
             }
         }
@@ -200,7 +199,7 @@ pub fn answer(
     (head, answer)
 }
 
-/// Tells the client the id that identifies its request in the logs.
+/// Adds the id that identifies the request in the logs.
 pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     if let Ok(id) = HeaderValue::try_from(id) {
         headers.insert(ANTHROPIC_REQUEST_ID, id.clone());
@@ -208,12 +207,12 @@ pub(super) fn put_request_id(headers: &mut HeaderMap, id: &str) {
     }
 }
 
-/// Closes the connection after the response. For HTTP/1 only.
+/// Closes the connection after the response. Only for HTTP/1.
 pub(super) fn close(headers: &mut HeaderMap) {
     headers.append(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// For a HEAD request: the same without the body.
+/// For a HEAD request: the same response without the body.
 pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     if let ReplyBody::Plain(plain) = response.body_mut() {
         let length = HeaderValue::from(plain.bytes.len());
@@ -223,7 +222,7 @@ pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyB
     response
 }
 
-/// A response with this body, and how the request ended.
+/// A response with this body and outcome.
 pub fn said(status: StatusCode, bytes: Bytes, outcome: Outcome, mut access: Access) -> Response<ReplyBody> {
     access.status(status.as_u16());
     let mut plain = Plain { bytes, outcome: Some(outcome), access };
@@ -251,12 +250,12 @@ fn put_stream_headers(headers: &mut HeaderMap) {
     const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     headers.insert(header::CONTENT_TYPE, EVENT_STREAM);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Otherwise proxies on the path (nginx) buffer the stream.
+    // Without this header, proxies on the path (nginx) buffer the stream.
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 impl Plain {
-    /// Takes the bytes; this ends the request with its outcome.
+    /// Takes the bytes, and ends the request with its outcome.
     fn take(&mut self) -> Bytes {
         if let Some(outcome) = self.outcome.take() {
             self.access.ended(outcome);
@@ -266,7 +265,7 @@ impl Plain {
 }
 
 impl ReplyBody {
-    /// The client has accepted nothing for too long; its connection is closed.
+    /// Called when the client has accepted nothing for too long and its connection is closed.
     pub(super) fn stalled(&mut self) {
         match self {
             Self::AnswerBody(answer) => answer.as_mut().stalled(),

@@ -1,7 +1,8 @@
-//! [`ExchangeReport`]: publishes what happens to one response: its begin and end, its hops, how far its text has come.
+//! [`ExchangeReport`]: publishes the events of one response: its start and end, its hops, and the progress of its
+//! text.
 //!
-//! Nothing is published while nobody hears it. Who begins to listen in the middle of a response gets its begin late, so that every end
-//! has a begin; every begin has one end, also when the client leaves.
+//! Nothing is published while there is no subscriber. A subscriber that joins in the middle of a response gets a late
+//! start event, so that every end has a start. Every start has one end, even if the client disconnects.
 
 use std::{
     sync::Arc,
@@ -21,19 +22,19 @@ use toolwire_pipeline::{
     wire::text::{boundary_from, boundary_upto, slice},
 };
 
-/// How long the text is not reported after it has been.
+/// Minimum time between two reports of the text.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least time between two updates of the text for the observer of an exchange.
+/// Minimum time between two updates of the text for the observer of an exchange.
 const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 
-/// Bytes before a piece of text that are read again with it: a secret may begin there.
+/// Number of bytes before a piece of text that are searched again together with it, since a secret may begin there.
 const CONTEXT: usize = 4 << 10;
 
-/// Bytes at the end of a text that may be the beginning of a secret. A configured secret may be longer.
+/// Number of bytes at the end of a text that may be the start of a secret. A configured secret may be longer.
 const HELD: usize = 256;
 
-/// Why a response has no end.
+/// Message of the error for a response that did not reach its end.
 const DISCONNECTED: &str = "the client disconnected before the end";
 
 /// What is known when a response begins.

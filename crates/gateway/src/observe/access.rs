@@ -1,7 +1,7 @@
 //! [`Access`]: the record of one request, logged and counted when it is dropped.
 //!
-//! It travels inside the response's body, because that lives as long as the request: a complete response, a
-//! failed one, and a client that disconnected all end with the drop of the body.
+//! It is part of the response's body, because that lives as long as the request: a complete response, a failed one,
+//! and a client that disconnected all end when the body is dropped.
 
 use std::{
     fmt,
@@ -30,16 +30,16 @@ use super::{
     untrusted::clip,
 };
 
-/// The status in logs and metrics of a client that disconnected before a status was decided.
+/// The status in logs and metrics for a client that disconnected before a status was decided.
 const CLIENT_LEFT: u16 = 499;
 
-/// The most bytes of a path or model name that are kept for the log line; longer ones are clipped.
+/// Maximum number of bytes of a path or model name in the log line; longer ones are clipped.
 const MAX_WORD: usize = 128;
 
-/// The most bytes of tool names in one log line.
+/// Maximum number of bytes of tool names in one log line.
 const MAX_NAMES: usize = 512;
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// The client disconnected before the end.
@@ -49,7 +49,7 @@ pub enum Outcome {
     Stalled,
     /// The complete response was written to the client's connection.
     Done,
-    /// It failed, and the client got an error.
+    /// The request failed, and the client got an error.
     Failed(Failure),
 }
 
@@ -86,32 +86,32 @@ pub struct Access {
     first_content: Option<Duration>,
     bytes_out: u64,
     tally: Option<Tally>,
-    /// Tokens of the request and of the response that count for the client.
+    /// Input and output tokens that count for the client.
     spent: (u64, u64),
     outcome: Outcome,
     span: Span,
-    /// The same span for telemetry.
+    /// The request's span for telemetry.
     trace: telemetry::Span,
-    /// The request to the upstream, if the client's is passed through.
+    /// The span of the request to the upstream, if the client's request is passed through.
     passed: telemetry::Span,
     /// Tokens of the hops that have ended.
     counted: Tokens,
-    /// Requests to the upstream so far.
+    /// Number of requests to the upstream so far.
     hops: usize,
-    /// The last of them.
+    /// The last of these requests.
     hop: Option<HopRecord>,
-    /// Other models that were asked because one failed.
+    /// Number of other models that were asked because one failed.
     turns: u64,
-    /// It asks a model, and so is part of the figures.
+    /// Whether the request asks a model, and so is part of the figures.
     asks_model: bool,
-    /// While the response is listed as being in progress.
+    /// Set while the response is listed as in progress.
     live: Option<Box<LiveEntry>>,
 }
 
-/// Tokens of requests and of responses, as far as upstreams say.
+/// Input and output tokens, as far as upstreams report them.
 type Tokens = (Option<u64>, Option<u64>);
 
-/// Where a request was routed.
+/// The destination of a request.
 #[derive(Debug)]
 struct Target {
     /// The name in the configuration.
@@ -161,13 +161,13 @@ impl Access {
         }
     }
 
-    /// The same record, which also describes `trace`.
+    /// The same record, which also ends the span `trace`.
     pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
         self.trace = trace;
         self
     }
 
-    /// The span of which requests to upstreams are part.
+    /// The parent span of requests to upstreams.
     pub(crate) fn trace(&self) -> Option<Parent> {
         self.trace.parent()
     }
@@ -187,12 +187,12 @@ impl Access {
         self.first_byte
     }
 
-    /// The request is one for a model, whatever comes of it.
+    /// Marks the request as one for a model, whatever its result.
     pub(crate) fn asks_model(&mut self) {
         self.asks_model = true;
     }
 
-    /// Lists the response as being in progress until it is over. `key`: a name or mark of the client's key.
+    /// Lists the response as in progress until it is over. `key`: a name or mark of the client's key.
     pub(crate) fn show(&mut self, client: ClientDialect, key: Option<String>) {
         let start = LiveStart {
             id: self.id.clone(),
@@ -209,17 +209,17 @@ impl Access {
         self.live = Some(Box::new(entry));
     }
 
-    /// The response in the list of those in progress, if it is there.
+    /// The entry of the response in the list of those in progress, if it is listed.
     pub(crate) fn live(&self) -> Option<&LiveEntry> {
         self.live.as_deref()
     }
 
-    /// The name of the configuration entry that the request is for, or went to last.
+    /// The name of the configuration entry that the request is for, or was last sent to.
     pub(crate) fn model(&self) -> Option<&str> {
         Some(&*self.target.as_ref()?.model)
     }
 
-    /// The key of a client at `peer` is missing or wrong.
+    /// Records that the key of a client at `peer` is missing or wrong.
     pub fn refused(&mut self, peer: IpAddr) {
         self.peer = Some(peer.to_canonical());
     }
@@ -229,7 +229,7 @@ impl Access {
         self.key = Some(name);
     }
 
-    /// Records what counts for the client: tokens of the request, and of the response.
+    /// Records the input and output tokens that count for the client.
     pub(crate) fn spent(&mut self, tokens: (u64, u64)) {
         self.spent = tokens;
     }
@@ -248,23 +248,24 @@ impl Access {
         self.moved(1, model, upstream);
     }
 
-    /// Records that the exchange goes on with another model, or with one that was only now prepared: the `number`th that is asked.
+    /// Records that the exchange continues with another model, or with one that has just been prepared. `number`: how
+    /// many were asked.
     pub(crate) fn moved(&mut self, number: usize, model: &str, upstream: &Arc<Upstream>) {
         self.turns = number.saturating_sub(1) as u64;
         if let Some(live) = &self.live {
             live.at(model, &upstream.name);
         }
         self.target = Some(Target { model: model.to_owned(), upstream: Arc::clone(upstream) });
-        // Its counts begin anew.
+        // The other model's counts start at zero.
         self.counted = (None, None);
     }
 
-    /// The request's span. It is never entered while a response is read.
+    /// The request's log span. It is never entered while a response is read.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// A request to the upstream has begun.
+    /// Records that a request to the upstream has begun.
     pub(crate) fn hop_begun(&mut self, attempt: Attempt) {
         self.hops += 1;
         if let Some(live) = &self.live {
@@ -273,24 +274,25 @@ impl Access {
         self.hop = self.hop_name().map(|name| HopRecord::begin(&self.span, name, attempt));
     }
 
-    /// The next request to the upstream. `None`: no other has begun a hop.
+    /// The next request to the upstream. `None` if no hop has begun.
     pub(crate) fn next_attempt(&self) -> Option<Attempt> {
         self.hop.as_ref().map(HopRecord::again)
     }
 
-    /// The upstream has refused the request, and gets another one in its place: see [`HopRecord::asked_otherwise`].
+    /// Records that the upstream has refused the request and gets another one instead: see
+    /// [`HopRecord::asked_otherwise`].
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         self.hop.as_mut()?.asked_otherwise(error)
     }
 
-    /// A piece of the upstream's response has arrived.
+    /// Records that a piece of the upstream's response has arrived.
     pub(crate) fn hop_chunk(&mut self) {
         if let Some(hop) = &mut self.hop {
             hop.chunk();
         }
     }
 
-    /// The client's request is about to be passed through. What the upstream learns of the trace.
+    /// Records that the client's request is about to be passed through. Returns the trace context for the upstream.
     pub(crate) fn pass(&mut self, model: &str, upstream: &Upstream) -> Option<telemetry::SpanContext> {
         let method = self.method.as_str();
         let about = || {
@@ -307,8 +309,9 @@ impl Access {
         self.passed.context().cloned()
     }
 
-    /// The request to the upstream has ended, if one is under way. `outcome` is its finish reason, or why it has none, and then `error`
-    /// is what counts it. `tokens` are those of all hops so far.
+    /// Records the end of the request to the upstream, if one is in progress. `outcome` is its finish reason, or the
+    /// reason why it has none; `error` is then the label under which it is counted. `tokens` are the totals of all
+    /// hops so far.
     pub(crate) fn hop_ended(
         &mut self,
         outcome: &dyn fmt::Display,
@@ -322,7 +325,7 @@ impl Access {
                 hop.end(name, &HopEnd { outcome, error, tokens: own }, &self.metrics);
             }
             self.counted = tokens;
-            // What the hop has called runs in its span.
+            // The calls of the hop run in its span.
             self.hop = Some(hop);
         }
     }
@@ -357,7 +360,7 @@ impl Access {
         }
     }
 
-    /// Records that what was passed to the client's connection has content of the response.
+    /// Records that the bytes passed to the client's connection include content of the response.
     pub(crate) fn wrote_content(&mut self) {
         if self.first_content.is_none() {
             let after = self.elapsed();
@@ -368,12 +371,12 @@ impl Access {
         }
     }
 
-    /// Sets how it ended. Without this call it counts as cancelled.
+    /// Sets how the request ended. Without this call it counts as cancelled.
     pub(crate) fn ended(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    /// Sets what the response consisted of.
+    /// Sets the contents of the response.
     pub(crate) fn counted(&mut self, tally: Tally) {
         self.tally = Some(tally);
     }
@@ -402,7 +405,8 @@ impl Access {
         }
     }
 
-    /// Tells the trace how the request went, and why it failed. A refusal is the client's fault, so the span of its request has not failed.
+    /// Adds the result of the request to the trace, and the reason if it failed. A refusal is the client's fault, so
+    /// it does not mark the span of its request as failed.
     fn describe(&mut self, error: Option<&'static str>) {
         let (status, hops) = (u64::from(self.status), self.hops as u64);
         self.trace.set("http.response.status_code", || status);
@@ -449,7 +453,7 @@ impl Access {
         self.metrics.figures().record(&finished, unix_millis() / 1000);
     }
 
-    /// Tokens of the request and of the response: as the upstream counts them, or as they count for the client.
+    /// Input and output tokens: as the upstream counts them, or as they count for the client.
     fn tokens(&self) -> (u64, u64) {
         let tally = self.tally.as_ref();
         let input = tally.and_then(|tally| tally.input_tokens).unwrap_or(self.spent.0);
@@ -517,7 +521,7 @@ impl Drop for Access {
     }
 }
 
-/// Logs that the model learns nothing of these tools in the request `id`.
+/// Logs that the instructions to the model in the request `id` leave out these tools.
 pub(crate) fn tools_left_out(id: &str, model: &str, tools: &[String]) {
     let names = tools.join(", ");
     let (tools, names) = (tools.len(), clip(&names, MAX_NAMES));
@@ -529,7 +533,7 @@ pub fn failure_name(failure: &Failure) -> &str {
     failure.code().unwrap_or_else(|| kind_name(failure.kind()))
 }
 
-/// The finish reason in toolwire's own words, whatever the dialect calls it.
+/// The finish reason in toolwire's own terms, whatever the dialect's term.
 pub fn finish_name(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",

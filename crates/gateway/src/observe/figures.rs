@@ -1,7 +1,8 @@
-//! [`Figures`]: what the requests of the last two hours came to, minute by minute, by model, key and upstream.
+//! [`Figures`]: figures of the requests of the last two hours, per minute, grouped by model, key and upstream.
 //!
-//! A request is counted once, when it is over. Minutes, names and latencies are bounded, so that memory is, too: at most
-//! [`MAX_NAMES`] models, keys and upstreams have figures of their own at a time. The others are counted as `other`.
+//! A request is counted once, when it is over. The numbers of minutes, names and latencies are bounded, and so is
+//! memory: at most [`MAX_NAMES`] models, keys and upstreams have their own figures at a time. Others are counted as
+//! `other`.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -17,36 +18,36 @@ use super::{
     metrics::OTHER,
 };
 
-/// The longest window in minutes. As many are kept before it, for comparison.
+/// The longest window in minutes. The same number of minutes before it is kept for comparison.
 pub const MAX_WINDOW: u64 = 60;
 
-/// The most models, keys or upstreams that have figures of their own.
+/// Maximum number of models, keys or upstreams that have their own figures.
 const MAX_NAMES: usize = 100;
 
-/// Seconds that the [figures of now](Figures::now) are about.
+/// Number of seconds that the [current figures](Figures::now) cover.
 const RECENT: u64 = 60;
 
-/// A request that is over.
+/// A finished request.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedRequest<'r> {
-    /// The names of [`By`] in the configuration. `None`: it has none, or never got that far.
+    /// The names for [`By`] in the configuration. `None` if the request has none, or failed before it was known.
     pub(crate) names: [Option<&'r str>; 3],
-    /// Why it failed.
+    /// The error label, if the request failed.
     pub(crate) error: Option<&'static str>,
-    /// The client left before the end.
+    /// Whether the client disconnected before the end.
     pub(crate) is_cancelled: bool,
     pub(crate) input_tokens: u64,
     pub(crate) output_tokens: u64,
-    /// From its arrival to the first content of its stream.
+    /// Time from its arrival to the first content of its stream.
     pub(crate) first_content: Option<Duration>,
     pub(crate) duration: Duration,
-    /// Tool calls that reached the client.
+    /// Number of tool calls that reached the client.
     pub(crate) calls: u64,
-    /// Further requests to upstreams because of failures or wrong calls.
+    /// Number of further requests to upstreams because of failures or wrong calls.
     pub(crate) retries: u64,
 }
 
-/// What figures are grouped by. The order is that of [`FinishedRequest::names`].
+/// The property by which figures are grouped. The order is that of [`FinishedRequest::names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     Model,
@@ -55,7 +56,7 @@ pub enum By {
 }
 
 impl By {
-    /// All of them with their names.
+    /// All groupings with their names.
     pub const ALL: [(&str, Self); 3] =
         [("model", Self::Model), ("key", Self::Key), ("upstream", Self::Upstream)];
 
@@ -64,32 +65,32 @@ impl By {
     }
 }
 
-/// See the module.
+/// The figures of the last two hours.
 #[derive(Debug, Default)]
 pub struct Figures(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// By [`By`].
+    /// Indexed by [`By`].
     groups: [Group; 3],
     /// All requests by the second in which they ended, in order.
     seconds: VecDeque<(u64, Sums)>,
 }
 
-/// The requests by one of [`By`].
+/// The requests grouped by one [`By`].
 #[derive(Debug, Default)]
 struct Group {
     /// The latest minute with a request.
     current: Minute,
-    /// Those before it, in order.
+    /// Earlier minutes, in order.
     earlier: VecDeque<Minute>,
-    /// The names that have figures of their own, with the last minute of each.
+    /// The names that have their own figures, each with its last minute.
     names: HashMap<Arc<str>, u64>,
 }
 
 #[derive(Debug, Default)]
 struct Minute {
-    /// Since 1970.
+    /// Minutes since 1970.
     number: u64,
     sums: BTreeMap<Arc<str>, Sums>,
 }
@@ -135,8 +136,8 @@ impl Figures {
         Value::Object(json)
     }
 
-    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], up to the one of `now`, in seconds of Unix time, which is not
-    /// over yet. Beside them, the figures of as many minutes before.
+    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, in
+    /// seconds of Unix time. Also contains the figures of the same number of minutes before.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
         let kept = self.lock();
         let [model, key, upstream] = &kept.groups;
@@ -181,7 +182,7 @@ impl Figures {
 impl Group {
     /// The sums of `name` in the minute `now`.
     fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
-        // Otherwise the clock may have been set back.
+        // If this is false, the clock has been set back.
         if now > self.current.number {
             let mut over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
             over.sums.values_mut().for_each(Sums::shrink);
@@ -208,7 +209,7 @@ impl Group {
     }
 }
 
-/// The figures of a name in a window, and before it.
+/// The figures of a name in a window and in the window before it.
 #[derive(Debug, Default)]
 struct Row {
     totals: Sums,
@@ -246,7 +247,7 @@ impl Row {
     }
 }
 
-/// What several requests came to.
+/// Sums over several requests.
 #[derive(Debug, Default)]
 struct Sums {
     requests: u64,
@@ -254,7 +255,7 @@ struct Sums {
     cancelled: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// Of streams whose tokens are known: the tokens, and the time from the first content to the end.
+    /// For streams whose tokens are known: the tokens, and the time from the first content to the end.
     streamed: (u64, Duration),
     first_content: Latencies,
     duration: Latencies,
@@ -330,7 +331,7 @@ fn percentiles(times: &Latencies) -> Value {
     })
 }
 
-/// `count` in a second, with two decimals. `null`: there was no time.
+/// `count` per second, with two decimals. `null` if no time has passed.
 fn ratio(count: u64, time: Duration) -> Value {
     if time.is_zero() {
         return Value::Null;

@@ -1,6 +1,7 @@
-//! What OpenTelemetry's conventions for generative AI define: names, and the metrics of requests to models.
+//! OpenTelemetry's conventions for generative AI: names, and the metrics of requests to models.
 //!
-//! All names stand here, in the version of `docs/protocols/telemetry.md#version`, because they are still being renamed.
+//! All names are defined here, in the version of `docs/protocols/telemetry.md#version`, because they are still being
+//! renamed.
 
 use std::fmt;
 
@@ -35,7 +36,7 @@ pub(crate) const TOKEN_TYPE: &str = "gen_ai.token.type";
 /// The operation of every request to a model.
 pub(crate) const CHAT: &str = "chat";
 
-/// The name of the provider of an upstream: that of the conventions for a host that is known, otherwise the upstream's own.
+/// The provider name of an upstream: the conventions' name for a known host, otherwise the upstream's own name.
 pub(crate) fn provider(upstream: &Upstream) -> &str {
     let host = upstream.base_url.host().unwrap_or_default();
     let is_in = |domain: &str| {
@@ -50,7 +51,7 @@ pub(crate) fn provider(upstream: &Upstream) -> &str {
     }
 }
 
-/// The word of the conventions for a finish reason of toolwire's (docs/protocols/telemetry.md#version).
+/// The conventions' term for one of toolwire's finish reasons (docs/protocols/telemetry.md#version).
 pub(super) fn finish_reason(own: String) -> String {
     match own.as_str() {
         "calls" => "tool_call".to_owned(),
@@ -74,20 +75,20 @@ const PROVIDERS: [(&str, &str); 11] = [
     ("api.perplexity.ai", "perplexity"),
 ];
 
-/// What is known of a request to a model when it ends.
+/// The measurements of a request to a model, known at its end.
 #[derive(Debug)]
 pub(super) struct Measured<'m> {
-    /// The name of the model's entry in the configuration: clients cannot add to these.
+    /// The name of the model's entry in the configuration, so that clients cannot add names.
     pub(super) model: &'m str,
     pub(super) upstream: &'m Upstream,
-    /// Seconds from its begin to its end.
+    /// Duration in seconds.
     pub(super) duration: f64,
-    /// Seconds to the first chunk of a stream, and from one chunk to the next on average.
+    /// Seconds to the first chunk of a stream, and average seconds between chunks.
     pub(super) first_chunk: Option<f64>,
     pub(super) per_chunk: Option<f64>,
-    /// Why it failed.
+    /// The error label, if the request failed.
     pub(super) error: Option<&'static str>,
-    /// Tokens of the request and of the response, as far as the upstream says.
+    /// Input and output tokens, as far as the upstream reports them.
     pub(super) tokens: (Option<u64>, Option<u64>),
 }
 
@@ -156,7 +157,7 @@ impl GenAiMetrics {
         Self { registry, duration, first_chunk, per_chunk, tokens }
     }
 
-    /// Adds a request.
+    /// Counts a request.
     pub(super) fn add(&self, measured: &Measured<'_>) {
         let Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens } = *measured;
         let mut labels = Labels {
@@ -185,7 +186,7 @@ impl GenAiMetrics {
     }
 }
 
-/// From 1 ms to 164 s: the bounds of the conventions, and more at both ends.
+/// From 1 ms to 164 s: the bounds of the conventions, extended at both ends.
 fn seconds() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
 }

@@ -1,7 +1,7 @@
 //! [`HopRecord`]: the record of one request to an upstream: spans, metrics, and a log line when it ends.
 //!
-//! The span of the log and the line are of level debug, so that they cost nothing by default. A span is only entered where something
-//! begins in it, and never while a response is read.
+//! The log span and the line have the level debug, so that they cost nothing by default. The span is only entered
+//! when an operation starts in it, and never while a response is read.
 
 use std::{
     fmt,
@@ -22,28 +22,28 @@ use toolwire_config::Upstream;
 use toolwire_net::telemetry::{self, Parent, SpanKind, Value};
 use toolwire_pipeline::conversation::Sampling;
 
-/// What a hop is called.
+/// The names that identify a hop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HopName<'n> {
     /// The id of the client's request.
     pub(crate) request: &'n str,
-    /// Its number in the response, from 1.
+    /// The number of the hop in the response, from 1.
     pub(crate) number: usize,
     /// The name of the model's entry in the configuration.
     pub(crate) model: &'n str,
     /// The upstream.
     pub(crate) upstream: &'n Upstream,
-    /// Why toolwire itself asks; `None`: the client does.
+    /// The purpose of a request of toolwire itself. `None` for a client's request.
     pub(crate) purpose: Option<&'static str>,
 }
 
-/// How a hop has ended.
+/// The end of a hop.
 pub(crate) struct HopEnd<'e> {
-    /// Its finish reason, or why it has none.
+    /// The finish reason, or the reason why there is none.
     pub(crate) outcome: &'e dyn fmt::Display,
-    /// The kind of the failure, if it has failed.
+    /// The kind of the failure, if the hop has failed.
     pub(crate) error: Option<&'static str>,
-    /// Tokens of the request and the response, as far as the upstream has said.
+    /// Input and output tokens, as far as the upstream has reported them.
     pub(crate) tokens: (Option<u64>, Option<u64>),
 }
 
@@ -56,7 +56,8 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// For a request to `model`, as the upstream calls it. It is part of `parent`, if there is one.
+    /// Starts the span of a request to `model`, which is the upstream's name for it. The span is a child of `parent`,
+    /// if there is one.
     pub(crate) fn begin(
         parent: Option<&Parent>,
         (upstream, model): (&Upstream, &str),
@@ -89,12 +90,12 @@ impl Attempt {
         Self { begun: Instant::now(), is_streamed, trace }
     }
 
-    /// For a request that is part of no trace.
+    /// A request that is not part of a trace.
     pub(crate) fn untraced(is_streamed: bool) -> Self {
         Self { begun: Instant::now(), is_streamed, trace: telemetry::Span::default() }
     }
 
-    /// What the upstream learns of the trace.
+    /// The trace context that the upstream receives.
     pub(crate) fn context(&self) -> Option<&telemetry::SpanContext> {
         self.trace.context()
     }
@@ -105,15 +106,15 @@ impl Attempt {
 pub(crate) struct HopRecord {
     span: Span,
     attempt: Attempt,
-    /// When the first piece of the response arrived, after the begin.
+    /// Time from the start to the first piece of the response.
     first_chunk: Option<Duration>,
-    /// Pieces of the response.
+    /// Number of pieces of the response.
     chunks: u32,
     is_ended: bool,
 }
 
 impl HopRecord {
-    /// A hop that has begun, in the span `parent` of the log.
+    /// Records a hop that has begun, in the log span `parent`.
     pub(crate) fn begin(parent: &Span, name: HopName<'_>, attempt: Attempt) -> Self {
         let HopName { request, number, model, upstream, purpose } = name;
         let span = tracing::debug_span!(
@@ -128,12 +129,13 @@ impl HopRecord {
         Self { span, attempt, first_chunk: None, chunks: 0, is_ended: false }
     }
 
-    /// The span of the log, in which the tools that the hop calls run.
+    /// The log span, in which the tools that the hop calls run.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// The upstream has refused the request for the reason `error`, and gets another one in its place. What it learns of the trace.
+    /// Records that the upstream has refused the request for the reason `error`, and gets another one instead.
+    /// Returns the trace context for the new request.
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         let trace = self.attempt.trace.again();
         self.attempt.trace.fail(error);
@@ -147,7 +149,7 @@ impl HopRecord {
         Attempt { begun: Instant::now(), is_streamed: *is_streamed, trace: trace.again() }
     }
 
-    /// A piece of the response has arrived.
+    /// Records that a piece of the response has arrived.
     pub(crate) fn chunk(&mut self) {
         if self.chunks == 0 {
             self.first_chunk = Some(self.attempt.begun.elapsed());
@@ -155,7 +157,7 @@ impl HopRecord {
         self.chunks = self.chunks.saturating_add(1);
     }
 
-    /// The hop has ended, if it had not before.
+    /// Ends the hop, if it has not ended before.
     pub(crate) fn end(&mut self, name: HopName<'_>, end: &HopEnd<'_>, metrics: &Metrics) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;
@@ -184,7 +186,7 @@ impl HopRecord {
         self.describe(end, (number, purpose), first_chunk);
     }
 
-    /// Tells the trace how the hop went.
+    /// Adds the result of the hop to the trace.
     fn describe(
         &mut self,
         end: &HopEnd<'_>,

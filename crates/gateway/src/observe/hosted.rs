@@ -1,4 +1,4 @@
-//! [`HostedFigures`]: what the calls of each hosted tool came to, since toolwire started.
+//! [`HostedFigures`]: figures of each hosted tool's calls since toolwire started.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::latencies::Latencies;
 
-/// The calls of all tools. Whoever counts bounds the number of names.
+/// The calls of all tools. The caller bounds the number of names.
 #[derive(Debug, Default)]
 pub struct HostedFigures(Mutex<HashMap<String, ToolFigures>>);
 
@@ -19,12 +19,12 @@ struct ToolFigures {
     calls: u64,
     failed: u64,
     cached: u64,
-    /// Of the calls that were run.
+    /// Latencies of the calls that were run.
     times: Latencies,
 }
 
 impl HostedFigures {
-    /// Counts a call that has ended.
+    /// Counts a finished call.
     pub(super) fn count(&self, tool: &str, took: Duration, (is_ok, is_cached): (bool, bool)) {
         let mut tools = self.lock();
         let own = match tools.get_mut(tool) {
@@ -39,7 +39,7 @@ impl HostedFigures {
         }
     }
 
-    /// The figures of one tool: `calls`, those that `failed` and those that were `cached`, and how long half of the others took at most.
+    /// The figures of one tool: `calls`, `failed` and `cached` calls, and the median time of the calls that were run.
     pub fn of(&self, tool: &str) -> Value {
         let tools = self.lock();
         let none = ToolFigures::default();

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-/// Buckets in each power of two. So a percentile is off by at most a sixteenth.
+/// Number of buckets for each power of two. A percentile is off by at most a sixteenth.
 const STEPS: u32 = 8;
 
 /// [`STEPS`] as a power of two.
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Milliseconds with three decimals: the proxy's own share is far below one.
+/// Milliseconds with three decimals, since the proxy's own share is far below one.
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// How often times of about the same length occurred. Times above 71 minutes count as 71 minutes.
+/// A histogram of times. Times above 71 minutes count as 71 minutes.
 ///
-/// Takes 8 bytes for each bucket that has a time, because [`Figures`](super::figures::Figures) keeps many of these for two hours.
+/// Takes 8 bytes for each non-empty bucket, because [`Figures`](super::figures::Figures) keeps many of these for two
+/// hours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Latencies {
-    /// Buckets with their counts, in order. Most have none.
+    /// Non-empty buckets with their counts, in order.
     buckets: Vec<(u8, u32)>,
 }
 
@@ -31,7 +32,7 @@ impl Latencies {
         other.buckets.iter().for_each(|(bucket, count)| self.add_to(*bucket, *count));
     }
 
-    /// Gives back the space for buckets that may follow.
+    /// Releases the space that is reserved for further buckets.
     pub(crate) fn shrink(&mut self) {
         self.buckets.shrink_to_fit();
     }
@@ -49,7 +50,7 @@ impl Latencies {
         }
     }
 
-    /// The time that `percent` of the times do not exceed. `None`: there are no times.
+    /// The time that `percent` of the times do not exceed. `None` if there are no times.
     pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = self.count().saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -61,7 +62,7 @@ impl Latencies {
     }
 }
 
-/// The bucket of a time: the position of the highest bit of its microseconds, and the bits behind it.
+/// The bucket of a time: the position of the highest bit of its microseconds, and the following bits.
 fn bucket(time: Duration) -> u8 {
     let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
     let Some(shift) = micros.checked_ilog2().and_then(|highest| highest.checked_sub(STEP_BITS)) else {

@@ -1,6 +1,6 @@
-//! [`LiveStreams`]: the responses in progress, for people who look.
+//! [`LiveStreams`]: the responses in progress, for people who inspect them.
 //!
-//! A response that goes on only stores numbers. Whoever looks reads them without delaying it.
+//! A response in progress only stores numbers. Readers do not delay it.
 
 use std::{
     collections::BTreeMap,
@@ -13,19 +13,20 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The most responses that are listed.
+/// Maximum number of responses that are listed.
 const MAX_LISTED: usize = 1000;
 
-/// Where a response is.
+/// The state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LiveState {
-    /// Images are described, or hosted calls of the turn before still run, before the upstream can be asked.
+    /// Images are being described, or hosted calls of the previous turn are still running, before the upstream can be
+    /// asked.
     Preparing,
-    /// Nothing has come of the upstream's content: the request is in its queue, or the model works.
+    /// No content has come from the upstream yet: the request is in its queue, or the model is working.
     Waiting,
-    /// Content comes.
+    /// Content is arriving.
     Streaming,
-    /// Between two requests to the upstream: hosted tools run.
+    /// Between two requests to the upstream: hosted tools are running.
     Tools,
     /// Complete, but not yet taken by the client.
     Ending,
@@ -45,7 +46,7 @@ impl LiveState {
     }
 }
 
-/// All responses in progress, by the order in which they began.
+/// All responses in progress, in the order in which they began.
 #[derive(Debug, Default)]
 pub struct LiveStreams(Mutex<Open>);
 
@@ -55,7 +56,7 @@ struct Open {
     streams: BTreeMap<u64, Arc<LiveStream>>,
 }
 
-/// What is known of a response from the start.
+/// Facts about a response that are known from the start.
 #[derive(Debug)]
 pub(crate) struct LiveStart {
     /// The request's id.
@@ -80,11 +81,11 @@ struct LiveStream {
     state: AtomicU8,
     hops: AtomicU64,
     tokens: AtomicU64,
-    /// Microseconds from the start to the first content; 0: there is none yet.
+    /// Microseconds from the start to the first content; 0 before the first content.
     first_content: AtomicU64,
 }
 
-/// A response in progress, until this is dropped.
+/// The entry of a response in progress, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct LiveEntry {
     streams: Arc<LiveStreams>,
@@ -93,7 +94,7 @@ pub(crate) struct LiveEntry {
 }
 
 impl LiveStreams {
-    /// Lists a response from now on.
+    /// Lists a response.
     pub(crate) fn begin(self: &Arc<Self>, start: LiveStart) -> LiveEntry {
         let stream = Arc::new(LiveStream {
             start,
@@ -111,7 +112,7 @@ impl LiveStreams {
         LiveEntry { streams: Arc::clone(self), number, stream }
     }
 
-    /// How many there are, and the oldest of them as JSON.
+    /// The number of responses in progress, and the oldest of them as JSON.
     pub fn list(&self) -> (usize, Vec<Value>) {
         let open = self.lock();
         let count = open.streams.len();
@@ -126,12 +127,12 @@ impl LiveStreams {
 }
 
 impl LiveEntry {
-    /// The entry of the model that answers, and the upstream.
+    /// Sets the entry of the model that answers, and the upstream.
     pub(super) fn at(&self, model: &str, upstream: &str) {
         *self.stream.place() = (model.to_owned(), upstream.to_owned());
     }
 
-    /// How often an upstream was asked.
+    /// Sets the number of requests to upstreams.
     pub(super) fn hops(&self, count: usize) {
         self.stream.hops.store(count as u64, Relaxed);
     }
@@ -142,7 +143,7 @@ impl LiveEntry {
         self.stream.first_content.store(micros, Relaxed);
     }
 
-    /// Where it is, and about how many tokens the model has written.
+    /// Sets the state, and the approximate number of tokens that the model has written.
     pub(crate) fn progress(&self, state: LiveState, tokens: u64) {
         self.stream.state.store(state as u8, Relaxed);
         self.stream.tokens.store(tokens, Relaxed);
@@ -184,7 +185,7 @@ impl LiveStream {
     }
 }
 
-/// Tokens in a second, with one decimal. `None` at the very beginning, when it would mean nothing.
+/// Tokens per second, with one decimal. `None` at the very start, when the rate would be meaningless.
 fn rate(tokens: u64, time: Duration) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "no response has 2^52 tokens")]
     let rate = (tokens as f64 / time.as_secs_f64() * 10.0).round() / 10.0;

@@ -1,6 +1,6 @@
-//! Log lines: where they go and how they look. tracing-subscriber formats them. This module adds that a value
-//! cannot leave its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in
-//! text and in JSON.
+//! Log lines: their destination and their form. tracing-subscriber formats them. This module ensures that a value
+//! cannot break out of its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in text
+//! and in JSON.
 
 use std::{
     error::Error,
@@ -49,10 +49,10 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
     let chosen = filter.unwrap_or("info");
     let mut filter = EnvFilter::try_new(chosen)?;
     if !chosen.contains("rmcp") {
-        // It logs what MCP servers send, with everything in it.
+        // rmcp logs everything that MCP servers send.
         filter = filter.add_directive("rmcp=off".parse()?);
     }
-    // A line that cannot be written is lost: a report of that would panic when stderr is a terminal that has gone.
+    // A line that cannot be written is lost: reporting it would panic when stderr is a terminal that has gone.
     let lines =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     // If logging is set up already, a test or an embedding program did it, which takes precedence.
@@ -63,7 +63,7 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
     Ok(())
 }
 
-/// The fields of a line of text, each value cleaned before the library formats it.
+/// The fields of a text line, with each value cleaned before the library formats it.
 #[derive(Debug)]
 struct CleanFields;
 
@@ -93,8 +93,8 @@ impl<V: Visit> Visit for Clean<V> {
     }
 }
 
-/// A line of JSON as the library writes it, its texts clipped, its unprintable characters escaped, with
-/// arrays for each [`List`].
+/// A line of JSON as the library writes it, with its texts clipped, its unprintable characters escaped, and arrays
+/// for each [`List`].
 #[derive(Debug)]
 struct CleanObjects<L>(L);
 
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Puts arrays in place of the texts that the library wrote for lists.
+/// Replaces the texts that the library wrote for lists by arrays.
 struct Lists<'o>(&'o mut Map<String, Value>);
 
 impl Visit for Lists<'_> {

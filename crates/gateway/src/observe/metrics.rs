@@ -1,8 +1,8 @@
-//! [`Metrics`]: the counters behind `/metrics`.
+//! [`Metrics`]: the counters that `/metrics` shows.
 //!
-//! `/metrics` requires no key. Labels therefore hold only configured names, kinds, formats and names from the
-//! API, nothing that clients choose. That also bounds the number of series. Names of called tools are a label
-//! only if the configuration says so, up to [`names::MAX_NAMES`] of them; the others are counted as `other`.
+//! `/metrics` requires no key. Labels therefore contain only configured names, kinds, formats and names from the API,
+//! nothing that clients choose. That also bounds the number of series. Names of called tools are a label only if the
+//! configuration enables it, up to [`names::MAX_NAMES`] of them; others are counted as `other`.
 
 mod labels;
 mod names;
@@ -40,7 +40,7 @@ use super::{
     live::LiveStreams,
 };
 
-/// The label of every name that has no label of its own.
+/// The label for names that have no label of their own.
 pub(super) const OTHER: &str = "other";
 
 /// All metrics of one server.
@@ -92,7 +92,7 @@ pub struct Metrics {
     live: Arc<LiveStreams>,
 }
 
-/// How the last reload of the configuration went.
+/// The result of the last reload of the configuration.
 #[derive(Debug, Default)]
 struct ConfigGauges {
     generation: Gauge,
@@ -109,7 +109,7 @@ pub(crate) struct RefreshCounter {
 }
 
 impl RefreshCounter {
-    /// `result`: `ok`, `failed`, or `logged_out` if it takes a login to go on.
+    /// `result`: `ok`, `failed`, or `logged_out` if a new login is required.
     pub(crate) fn count(&self, result: &'static str) {
         let labels = RefreshLabels { upstream: self.upstream.clone(), result };
         self.refreshes.get_or_create(&labels).inc();
@@ -117,7 +117,7 @@ impl RefreshCounter {
 }
 
 impl Metrics {
-    /// All counters at zero. With `tool_names`, the names of called tools are a label.
+    /// All counters at zero. If `tool_names` is set, the names of called tools are a label.
     pub(crate) fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
@@ -167,7 +167,8 @@ impl Metrics {
         new
     }
 
-    /// Takes note that a configuration was loaded: the first one at the start. `at` is in milliseconds of Unix time.
+    /// Records that a configuration was loaded, including the first one at the start. `at` is in milliseconds of Unix
+    /// time.
     pub(crate) fn config_loaded(&self, generation: u64, at: u64) {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let ConfigGauges { generation: gauge, is_ok, loaded_at, reloads } = &self.config;
@@ -179,7 +180,7 @@ impl Metrics {
         }
     }
 
-    /// Takes note that a configuration could not be loaded.
+    /// Records that a configuration could not be loaded.
     pub(crate) fn config_failed(&self) {
         self.config.is_ok.set(0);
         self.config.reloads.get_or_create(&ResultLabel { result: "failed" }).inc();
@@ -205,8 +206,8 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
     }
 
-    /// Counts a finished request of the client `key`, and the tokens that count for it: those of the request and those of the response.
-    /// Names of keys and models are those of the configuration.
+    /// Counts a finished request of the client `key`, and the input and output tokens that count for the client.
+    /// Names of keys and models come from the configuration.
     pub(super) fn key_request(&self, key: &str, model: Option<&str>, (status, tokens): (u16, (u64, u64))) {
         let model = model.unwrap_or(OTHER);
         self.key_tokens(key, model, tokens);
@@ -214,7 +215,7 @@ impl Metrics {
         self.key_requests.get_or_create(&KeyRequestLabels { key, model, status }).inc();
     }
 
-    /// Counts tokens of a client whose key has a name: those of a request, and those of the response.
+    /// Counts input and output tokens of a client whose key has a name.
     pub(crate) fn key_tokens(&self, key: &str, model: &str, (input, output): (u64, u64)) {
         for (kind, tokens) in [("input", input), ("output", output)] {
             if tokens > 0 {
@@ -246,7 +247,7 @@ impl Metrics {
         self.stalls.inc();
     }
 
-    /// Adds what a response consisted of.
+    /// Adds the contents of a response.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
@@ -265,7 +266,7 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
-    /// Adds the tokens of a response by `upstream`, of all its hops. `model` is the name of the configuration entry.
+    /// Adds the tokens of all hops of a response by `upstream`. `model` is the name of the configuration entry.
     pub(crate) fn tokens(&self, model: &str, upstream: &str, tally: &Tally) {
         for (direction, count) in [("input", tally.input_tokens), ("output", tally.output_tokens)] {
             if let Some(count) = count.filter(|count| *count > 0) {
@@ -276,8 +277,8 @@ impl Metrics {
         }
     }
 
-    /// Counts fields of a request that the dialect of `upstream` could not express. Fields that the API does
-    /// not define are counted as `other`.
+    /// Counts fields of a request that the dialect of `upstream` cannot express. Fields that the API does not define
+    /// are counted as `other`.
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
@@ -286,13 +287,14 @@ impl Metrics {
         }
     }
 
-    /// Counts tools that a request's instructions had no room for.
+    /// Counts tools that were left out because a request's instructions had no room for them.
     pub(crate) fn tools_left_out(&self, model: &str, tools: usize) {
         let labels = ModelLabel { model: model.to_owned() };
         self.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
     }
 
-    /// Counts a constraint by these means that did not work for this reason. `model` is the name of the configuration entry.
+    /// Counts a constraint by these means that did not work, with the reason. `model` is the name of the
+    /// configuration entry.
     pub(crate) fn constraint_failed(
         &self,
         upstream: &str,
@@ -303,7 +305,7 @@ impl Metrics {
         self.constraints_failed.get_or_create(&ConstraintLabels { upstream, model, means, reason }).inc();
     }
 
-    /// Counts what was left out of a response of `upstream`.
+    /// Counts the parts that were left out of a response of `upstream`.
     pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
         for (why, count) in skipped.iter() {
             let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
@@ -316,17 +318,17 @@ impl Metrics {
         self.models.add(measured);
     }
 
-    /// What is counted of telemetry itself.
+    /// Counters about telemetry itself.
     pub(crate) fn traces(&self) -> TraceMetrics {
         self.traces.clone()
     }
 
-    /// What shows the state of the listeners' TLS.
+    /// Metrics of the listeners' TLS.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
         self.certificates.clone()
     }
 
-    /// What shows how many generated images are kept.
+    /// Gauges of the kept generated images.
     pub(crate) fn images(&self) -> ImageGauges {
         self.images.clone()
     }
@@ -341,7 +343,7 @@ impl Metrics {
         self.store_failures.clone()
     }
 
-    /// The gauge that says whether the server with the shared state cannot be used.
+    /// The gauge that shows whether the server with the shared state is unavailable.
     #[cfg(feature = "redis")]
     pub(crate) fn store_away(&self) -> Gauge {
         self.store_away.clone()
@@ -357,13 +359,13 @@ impl Metrics {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
-    /// What counts the refreshes of the session of `upstream`.
+    /// The counter of refreshes of the session of `upstream`.
     pub(crate) fn lumo_refreshes(&self, upstream: &str) -> RefreshCounter {
         RefreshCounter { refreshes: self.lumo_refreshes.clone(), upstream: upstream.to_owned() }
     }
 
-    /// Counts what happens in the execution stage. Names of tools come from providers, which may offer others all the time; those that
-    /// only a model has written are counted as `other`.
+    /// Counts an event of the execution stage. Names of tools come from providers, which may keep changing them;
+    /// names that only a model has written are counted as `other`.
     pub(crate) fn hosted(&self, record: &Record) {
         match &record.event {
             AuditEvent::ToolResult { call, provider, code, millis, is_cached, .. } => {
@@ -388,17 +390,17 @@ impl Metrics {
         self.attempts.get_or_create(&AttemptLabels { target: target.to_owned(), outcome }).inc();
     }
 
-    /// Sets how many targets are not asked at the moment.
+    /// Sets the number of targets that are currently ejected.
     pub(crate) fn ejected_targets(&self, count: usize) {
         self.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// What the calls of each hosted tool came to.
+    /// Figures of each hosted tool's calls.
     pub fn hosted_figures(&self) -> &HostedFigures {
         &self.hosted_figures
     }
 
-    /// What the requests of the last two hours came to.
+    /// Figures of the requests of the last two hours.
     pub fn figures(&self) -> &Figures {
         &self.figures
     }
@@ -408,7 +410,7 @@ impl Metrics {
         &self.live
     }
 
-    /// The [figures of now](Figures::now), at `now` in seconds of Unix time.
+    /// The [current figures](Figures::now), at `now` in seconds of Unix time.
     pub fn figures_of_now(&self, now: u64) -> serde_json::Value {
         self.figures.now(self.streams.get(), now)
     }
@@ -419,7 +421,7 @@ impl Metrics {
     }
 }
 
-/// From 1 ms to 65 s, doubling: reasoning models take long.
+/// From 1 ms to 65 s, doubling, since reasoning models take long.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }

@@ -1,9 +1,8 @@
-//! What an operator sees: one log line per request, Prometheus metrics, what a collector gets of both and of traces, and for the admin
-//! API figures of the last hours and the responses in progress.
+//! Output for operators: one log line per request, Prometheus metrics, the export of both and of traces to a
+//! collector, and for the admin API the figures of the last hours and the responses in progress.
 //!
-//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped the
-//! request is over, however it ended: the line is written and everything is counted. Nothing here sees a body
-//! or a secret.
+//! [`Access`] is created when a request arrives, and travels with its response. When it is dropped, the request is
+//! over, however it ended: the line is written and everything is counted. No code here sees a body or a secret.
 
 mod access;
 #[cfg(feature = "otel")]

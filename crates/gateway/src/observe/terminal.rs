@@ -1,4 +1,4 @@
-//! What stdout and stderr are connected to, and text that fits its width.
+//! Properties of stdout and stderr, and text that fits their width.
 
 use std::{env, io::IsTerminal, os::fd::AsFd};
 
@@ -7,7 +7,7 @@ use rustix::termios::tcgetwinsize;
 /// The width of tables and columns when the output is not a terminal.
 pub const WITHOUT_TERMINAL: usize = 120;
 
-/// The smallest width that output is fitted to.
+/// The minimum width that output is fitted to.
 const LEAST: usize = 20;
 
 /// Whether `stream` is a terminal with colours and `NO_COLOR` (<https://no-color.org>) is not set.
@@ -16,15 +16,15 @@ pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_set("NO_COLOR") && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The width in columns of the terminal behind `stream`; `None` if it is not a terminal or does not report
+/// The width in columns of the terminal that `stream` writes to. `None` if it is not a terminal or does not report
 /// its width.
 pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let columns = stream.is_terminal().then(|| tcgetwinsize(stream).ok())??.ws_col;
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
-/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and the others are indented as
-/// far. A word is cut only if it is longer than a line.
+/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and further lines are indented by the
+/// same width. A word is split only if it is longer than a line.
 pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));
@@ -45,10 +45,10 @@ pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// The least columns of a piece of a word.
+/// Minimum number of columns of a piece of a word.
 const SHORTEST: usize = 8;
 
-/// `word` in pieces of at most `room` characters.
+/// Splits `word` into pieces of at most `room` characters.
 fn pieces(word: &str, room: usize) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {

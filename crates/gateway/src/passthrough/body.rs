@@ -1,8 +1,8 @@
 //! [`PassedBody`]: the body of an upstream's response on its way to the client.
 //!
-//! As for other responses, the client's connection polls it and it polls the upstream's connection, so a slow client slows
-//! the upstream, and each side that goes away takes the other with it. A body that does not reach its end breaks the
-//! client's connection off (HTTP/2: the stream), so that it never looks complete.
+//! As for other responses, the client's connection polls the body, which polls the upstream's connection. So a slow
+//! client slows the upstream, and when either side disconnects, so does the other. If a body does not reach its end,
+//! the client's connection (over HTTP/2, the stream) is broken off, so that the response never looks complete.
 
 use std::{
     error::Error,
@@ -28,7 +28,7 @@ use crate::observe::{Access, Outcome};
 use toolwire_config::Timeouts;
 use toolwire_pipeline::failure::{self, Failure, Kind};
 
-/// The upstream has had the request, so its tokens count, whatever became of the response.
+/// The upstream has received the request, so its tokens count, whatever happened to the response.
 impl Drop for PassedBody {
     fn drop(&mut self) {
         if let Some(allowance) = self.allowance.take() {
@@ -39,7 +39,7 @@ impl Drop for PassedBody {
     }
 }
 
-/// Why a response ends before its end.
+/// The reason why a response breaks off.
 #[derive(Debug)]
 pub struct BrokenOff(Failure);
 
@@ -51,7 +51,7 @@ impl fmt::Display for BrokenOff {
 
 impl Error for BrokenOff {}
 
-/// See the module.
+/// The body of an upstream's response that is passed through.
 #[derive(Debug)]
 pub struct PassedBody {
     body: UpstreamBody,
@@ -62,15 +62,15 @@ pub struct PassedBody {
     timeouts: Timeouts,
     cut: Pin<Box<SignalFuture>>,
     access: Access,
-    /// What the response holds of its client's limits.
+    /// The amounts of the client's limits that the response holds.
     allowance: Option<Box<Allowance>>,
-    /// Why the response breaks off. Whatever came before it is written first.
+    /// The reason why the response breaks off. Bytes before the failure are written first.
     failure: Option<Failure>,
     is_over: bool,
 }
 
 impl PassedBody {
-    /// The body of a response to a request that was sent at `begun`. It breaks off when `cut` becomes ready.
+    /// Creates the body of a response to a request that was sent at `begun`. It breaks off when `cut` becomes ready.
     pub(crate) fn new(
         (opened, allowance): (Opened, Option<Box<Allowance>>),
         timeouts: Timeouts,
@@ -94,12 +94,12 @@ impl PassedBody {
         }
     }
 
-    /// The client has accepted nothing for too long; its connection is closed.
+    /// Called when the client has accepted nothing for too long and its connection is closed.
     pub(crate) fn stalled(&mut self) {
         self.access.ended(Outcome::Stalled);
     }
 
-    /// Whether nothing follows.
+    /// Whether no more pieces follow.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over && self.failure.is_none()
     }
@@ -144,7 +144,7 @@ impl PassedBody {
         }
     }
 
-    /// What ends the response although the upstream goes on.
+    /// Returns a failure that ends the response although the upstream continues.
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Option<Failure> {
         if self.cut.as_mut().poll(cx).is_ready() {
             let message = "toolwire was stopped before the response was complete";
@@ -158,7 +158,7 @@ impl PassedBody {
             .then(|| failure::timed_out("whole response", self.timeouts.total.unwrap_or_default()))
     }
 
-    /// Waits from now on for at most `limit`.
+    /// Waits for at most `limit` from now on.
     fn rest(&mut self, limit: Duration) {
         match Instant::now().checked_add(limit) {
             Some(deadline) => self.idle.as_mut().reset(deadline),
@@ -171,8 +171,8 @@ impl PassedBody {
         self.access.ended(outcome);
     }
 
-    /// Breaks the response off with the next poll: hyper drops what it has not written when a body fails, so it gets the
-    /// opportunity to write it.
+    /// Breaks the response off with the next poll: when a body fails, hyper drops the bytes that it has not written,
+    /// so it gets an opportunity to write them first.
     fn fail(
         &mut self,
         failure: Failure,

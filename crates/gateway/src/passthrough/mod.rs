@@ -1,11 +1,12 @@
-//! Requests that go to an upstream unread, and their responses (`passthrough` of the configuration).
+//! Requests that are passed to an upstream without being parsed, and their responses (`passthrough` in the
+//! configuration).
 //!
 //! ```text
 //! client ─▶ path, body, two headers ─▶ model entry ─▶ upstream (queue, key, limits) ─▶ status, body, safe headers ─▶ client
 //! ```
 //!
-//! Of the request, only the name of its model is read ([`model`]). Of the response nothing is, except that the body of an
-//! error is searched for secrets of the configuration. hyper writes these responses: [`PassedBody`] is their body.
+//! Only the name of the model is read from the request ([`model`]). The response is not read, except that the body of
+//! an error is searched for configured secrets. hyper writes these responses: [`PassedBody`] is their body.
 
 mod body;
 mod model;
@@ -26,10 +27,10 @@ use toolwire_pipeline::{
     format::estimated_tokens,
 };
 
-/// The headers of a request that are sent on. All others stay here, above all the client's credentials.
+/// The headers of a request that are passed on. All others are dropped, above all the client's credentials.
 const REQUEST_HEADERS: [HeaderName; 2] = [header::CONTENT_TYPE, header::ACCEPT];
 
-/// The headers of a response that are sent on, unless `Connection` lists them (RFC 9110, section 7.6.1).
+/// The headers of a response that are passed on, unless `Connection` lists them (RFC 9110, section 7.6.1).
 const RESPONSE_HEADERS: [HeaderName; 5] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -41,7 +42,7 @@ const RESPONSE_HEADERS: [HeaderName; 5] = [
 /// A request prepared for its upstream.
 #[derive(Debug)]
 pub(super) struct Prepared<'c> {
-    /// The configuration's entry that serves it.
+    /// The configuration's entry that serves the request.
     pub(super) model: &'c Model,
     /// The model's name, if the request has one.
     pub(super) asked: Option<String>,
@@ -49,8 +50,8 @@ pub(super) struct Prepared<'c> {
     pub(super) request: RawRequest,
 }
 
-/// What a request takes of its client's limits. Its response is not read, so of the tokens only those of a body of text count, by
-/// estimate, and only if `has_limits`.
+/// The amounts of its client's limits that a request needs. Its response is not read, so only the estimated tokens of
+/// a text body count, and only if `has_limits`.
 ///
 /// # Errors
 /// [`Kind::Internal`]
@@ -74,7 +75,7 @@ fn tokens(body: &[u8]) -> u64 {
     str::from_utf8(body).map_or(0, estimated_tokens) as u64
 }
 
-/// Checks what can be checked before the body is read.
+/// Checks everything that can be checked before the body is read.
 ///
 /// # Errors
 /// [`Kind::Request`] for the key of a WebSocket, and if a header that must be unambiguous occurs twice.
@@ -95,8 +96,8 @@ pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
 /// Prepares the request for `path`, which has no query, and `body`.
 ///
 /// # Errors
-/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] if it is not certain which upstream it is for, or if that has
-/// no such paths.
+/// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] if it is unclear which upstream the request is for, or
+/// if that upstream has no such paths.
 pub(super) async fn prepare<'c>(
     config: &'c Config,
     path: &str,
@@ -145,10 +146,11 @@ pub(super) async fn prepare<'c>(
     Ok(Prepared { model, asked: named.map(|named| named.name), request })
 }
 
-/// The headers of a response that are sent on.
+/// The headers of a response that are passed on.
 ///
 /// # Errors
-/// [`Kind::Protocol`] for a response that cannot be passed on: a redirect, which would lead the client past toolwire.
+/// [`Kind::Protocol`] for a response that cannot be passed on: a redirect, which would lead the client around
+/// toolwire.
 pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Failure> {
     if head.status.is_informational() || head.status.is_redirection() {
         let message = format!("the upstream responded with status {}; is its base_url right?", head.status);
@@ -158,7 +160,7 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
         headers.remove(header::CONTENT_TYPE);
     }
-    // Another server's content must not become a page of this one, whatever its type.
+    // Content of another server must not become a page of this one, whatever its type.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply::put_no_page(&mut headers);
     if let Some(disposition) = headers.get(header::CONTENT_DISPOSITION).and_then(saved) {
@@ -167,7 +169,8 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     Ok(headers)
 }
 
-/// A `Content-Disposition` by which a browser saves what it would show. `None`: it does so as it is.
+/// Returns a `Content-Disposition` that makes a browser save the content instead of showing it. `None` if the given
+/// one already does.
 fn saved(disposition: &HeaderValue) -> Option<HeaderValue> {
     const SAVED: &[u8] = b"attachment";
     let bytes = disposition.as_bytes();
@@ -189,7 +192,7 @@ fn copied(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     names.filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
 }
 
-/// `bytes` with what `cover` covers, unless they are not text.
+/// Applies `cover` to `bytes`, unless they are not text.
 pub(super) fn covered(bytes: Bytes, cover: impl for<'t> FnOnce(&'t str) -> Cow<'t, str>) -> Bytes {
     match str::from_utf8(&bytes).map(cover) {
         Ok(Cow::Owned(covered)) => covered.into(),
@@ -208,7 +211,7 @@ mod tests {
     const CONFIG: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nname = \"m\"\nupstream = \"u\"\nupstream_name = \"o\"\n";
 
-    /// What is sent on, what it counts as, and how often work was done apart.
+    /// The body that is passed on, its estimated tokens, and how often work was moved to another thread.
     async fn prepared(body: String, has_limits: bool) -> (Bytes, u64, usize) {
         let config = of_text(CONFIG.to_owned()).unwrap();
         let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());

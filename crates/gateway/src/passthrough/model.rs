@@ -1,4 +1,4 @@
-//! Which model a request is for: as its body says, or its header, or else as the configuration leaves no choice.
+//! Determines the model that a request is for: from its body, its header, or a configuration that leaves no choice.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use toolwire_pipeline::{
     wire::json::{self, Json, span},
 };
 
-/// Names the model of a request whose body does not.
+/// Names the model of a request whose body does not name one.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("x-toolwire-model");
 
 /// A model's name in a request.
@@ -26,18 +26,18 @@ pub(super) struct Named {
     written: Written,
 }
 
-/// Where the name stands.
+/// The place of the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Written {
     InHeader,
-    /// In these bytes of the body, a JSON string.
+    /// A JSON string in this range of the body.
     AsJson(Range<usize>),
-    /// In these bytes of the body.
+    /// This range of the body.
     AsText(Range<usize>),
 }
 
 impl Named {
-    /// The body with the model named `name`; every other byte stays as it is.
+    /// Replaces the model's name in the body by `name`; all other bytes stay the same.
     pub(super) fn renamed(&self, name: &str, body: Bytes) -> Bytes {
         let (range, written) = match &self.written {
             _ if self.name == name => return body,
@@ -55,7 +55,7 @@ impl Named {
 /// The model that a request names.
 ///
 /// # Errors
-/// [`Kind::Request`] for a body in which servers could find different names, if body and header differ, and if a JSON body
+/// [`Kind::Request`] if servers could find different names in the body, if body and header differ, or if a JSON body
 /// multiplies the upstream's work by more than `max_n`.
 pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     let content_type =
@@ -63,7 +63,7 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Op
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let in_body = match media_type.as_str() {
         _ if body.is_empty() => None,
-        // Servers read such a body as JSON whatever its type says.
+        // Servers read such a body as JSON, whatever its content type.
         _ if begins_as_object(body) => in_json(body, max_n)?,
         "application/json" => in_json(body, max_n)?,
         json if json.ends_with("+json") => in_json(body, max_n)?,
@@ -91,8 +91,8 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Op
     }
 }
 
-/// Whether a server may find a JSON object at the beginning of `body`: `{`, then a key or `}`. Byte order marks, and the zeros of
-/// UTF-16 and UTF-32, are passed over.
+/// Whether a server may find a JSON object at the start of `body`: `{`, then a key or `}`. Byte order marks, and the
+/// zeros of UTF-16 and UTF-32, are skipped.
 pub(super) fn begins_as_object(body: &[u8]) -> bool {
     let is_passed =
         |byte: &&u8| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf | 0xfe | 0xff);
@@ -137,7 +137,7 @@ fn in_json(body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     }
 }
 
-/// Checks a member of the body if servers could read it as one that multiplies their work.
+/// Checks a member of the body if servers could interpret it as one that multiplies their work.
 fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failure> {
     let Some(name) = MULTIPLIERS.iter().find(|name| is_like(key, name)) else { return Ok(()) };
     match value.kind() {
@@ -149,7 +149,7 @@ fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failu
     }
 }
 
-/// The entry for requests that name no model: that of every name, or any entry if there is only one upstream.
+/// The entry for requests that name no model: the wildcard entry, or any entry if there is only one upstream.
 pub(super) fn default(config: &Config) -> Option<&Model> {
     let wildcard = config.models.iter().find(|model| model.is_wildcard());
     wildcard.or_else(|| config.models.first().filter(|_| config.upstreams.len() == 1))

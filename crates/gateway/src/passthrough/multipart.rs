@@ -1,18 +1,18 @@
 //! Finds a field of a form (`multipart/form-data`, RFC 7578, section 4), without copying its parts.
 //!
-//! A form that servers could read in different ways is refused, since they could find different fields in it.
+//! A form that servers could parse in different ways is refused, since they could find different fields in it.
 
 use std::ops::Range;
 
 use memchr::memmem;
 
-/// The most bytes of the headers of one part.
+/// Maximum size in bytes of the headers of one part.
 const MAX_HEADERS: usize = 8 << 10;
 
-/// The value of the field `name` in `body`, and its place.
+/// The value of the field `name` in `body`, and its range.
 ///
 /// # Errors
-/// Why the form is refused, in words.
+/// The reason why the form is refused, in words.
 pub(super) fn field<'b>(
     content_type: &str,
     body: &'b [u8],
@@ -24,7 +24,7 @@ pub(super) fn field<'b>(
     }
     let delimiter = format!("--{boundary}");
     let mut found = None;
-    // The end of the part that began last: its headers and its content.
+    // The range of the part that began last: its headers and its content.
     let mut part: Option<usize> = None;
     for at in memmem::find_iter(body, delimiter.as_bytes()) {
         let before = body.get(..at).unwrap_or_default();
@@ -78,7 +78,7 @@ fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Rang
     Ok((field == name).then(|| part.start + end + 4..part.end))
 }
 
-/// A parameter of a header's value. `None` also if it occurs twice.
+/// A parameter of a header's value. Also `None` if it occurs twice.
 fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
     let mut found = None;
     let mut rest = value.split_once(';')?.1;
@@ -86,7 +86,7 @@ fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
         let (key, behind) = rest.split_once('=')?;
         let behind = behind.trim_start();
         let (value, after) = match behind.strip_prefix('"') {
-            // A quoted value with escapes is read differently by different servers.
+            // Servers differ in how they read a quoted value with escapes.
             Some(quoted) => quoted.split_once('"').filter(|(value, _)| !value.contains('\\'))?,
             None => {
                 let end = behind.find(';').unwrap_or(behind.len());

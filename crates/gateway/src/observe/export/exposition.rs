@@ -1,14 +1,14 @@
-//! Metrics from the text that `/metrics` shows.
+//! Reads metrics from the text of `/metrics`.
 //!
-//! So both show the same numbers, and nothing is counted twice while requests run. The text is the only form in which the registry
-//! gives its values away.
+//! So the export and `/metrics` show the same numbers, and nothing is counted twice while requests run. The text is
+//! the only form in which the registry exposes its values.
 
 use std::time::SystemTime;
 
 use super::otlp::{Data, HistogramPoint, KeyValue, Metric, NumberPoint, nanos};
 use crate::observe::gen_ai;
 
-/// The metrics of `text`: counts since `began`, as they are `now`. What is not understood is left out.
+/// The metrics of `text`: counts since `began`, with their values at `now`. Unknown lines are left out.
 pub(super) fn metrics(text: &str, (began, now): (SystemTime, SystemTime)) -> Vec<Metric> {
     let mut reading = Reading { times: (nanos(began), nanos(now)), name: "", metrics: Vec::new() };
     for line in text.lines() {
@@ -35,7 +35,7 @@ struct Reading<'t> {
 }
 
 impl<'t> Reading<'t> {
-    /// `HELP name text` begins a metric, and `TYPE name kind` says what it is.
+    /// `HELP name text` begins a metric, and `TYPE name kind` specifies its type.
     fn comment(&mut self, comment: &'t str) {
         let mut words = comment.splitn(3, ' ');
         let (Some(word), Some(name), Some(rest)) = (words.next(), words.next(), words.next()) else { return };
@@ -110,7 +110,7 @@ fn put(point: &mut HistogramPoint, suffix: &str, (bound, number): (Option<f64>, 
     }
 }
 
-/// The labels in front of `rest`, and what is behind them.
+/// The labels at the start of `rest`, and the text after them.
 fn labels(rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     let Some(mut rest) = rest.strip_prefix('{') else { return Some((labels, rest)) };
@@ -125,7 +125,7 @@ fn labels(rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     }
 }
 
-/// The text before the closing quote, and what is behind that.
+/// The text before the closing quote, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.chars();
@@ -182,7 +182,8 @@ const METRICS: [(&str, &str, &str); 4] = [
     ("gen_ai_client_token_usage", "gen_ai.client.token.usage", "{token}"),
 ];
 
-/// The name and the unit of a metric in OpenTelemetry's way: `toolwire_first_byte_seconds` is `toolwire.first_byte` in seconds.
+/// The name and unit of a metric in OpenTelemetry's style: `toolwire_first_byte_seconds` is `toolwire.first_byte` in
+/// seconds.
 fn own_name(name: &str) -> (String, &'static str) {
     if let Some((_, own, unit)) = METRICS.iter().find(|(known, _, _)| *known == name) {
         return ((*own).to_owned(), unit);

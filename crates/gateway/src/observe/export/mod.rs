@@ -1,8 +1,8 @@
-//! Sends traces and metrics to a collector, by OTLP over HTTP.
+//! Sends traces and metrics to a collector over OTLP/HTTP.
 //!
-//! One thread does that, with a runtime of its own: whatever the collector does costs no request anything. It sends one export at a
-//! time, each within a time limit, and none twice: what a collector does not accept is lost. The log says when exports begin to fail
-//! and when they succeed again, and metrics count those that failed.
+//! One thread exports, with its own runtime, so that a slow collector never delays a request. It sends one export at
+//! a time, each within a time limit, and never repeats one: data that a collector does not accept is lost. The log
+//! says when exports start to fail and when they succeed again, and metrics count the failed ones.
 
 mod exposition;
 mod otlp;
@@ -30,19 +30,19 @@ use super::Metrics;
 use toolwire_execution::http::HttpClient;
 use toolwire_net::telemetry::{Message, SpanRecord, TelemetrySettings, TraceMetrics, Tracer};
 
-/// Spans of one export.
+/// Maximum number of spans of one export.
 const MAX_BATCH: usize = 512;
 
-/// Bytes of a collector's response. What it says is not used.
+/// Maximum size of a collector's response in bytes. Its content is ignored.
 const MAX_RESPONSE: usize = 64 << 10;
 
-/// A year: longer delays do not differ.
+/// A year: longer delays make no difference.
 const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Starts the thread that exports. It ends when the tracer is dropped.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// If the thread cannot be started.
 pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -> io::Result<Arc<Tracer>> {
     let counted = metrics.traces();
     let (tracer, queue) = Tracer::new(settings, &counted);
@@ -50,23 +50,23 @@ pub(crate) fn start(settings: &Arc<TelemetrySettings>, metrics: &Arc<Metrics>) -
     let (settings, metrics) = (Arc::clone(settings), Arc::clone(metrics));
     thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
         runtime.block_on(async {
-            // Reading the system's certificates takes time.
+            // Reading the system's certificates takes time, so it happens on the thread.
             let exporter = Exporter::new(&settings, counted);
             exporter.run(&settings, &metrics, queue).await;
         });
-        // Does not wait for a pending DNS lookup.
+        // Unlike a drop, this does not wait for a pending DNS lookup.
         runtime.shutdown_background();
     })?;
     Ok(tracer)
 }
 
-/// This long from now, or so far that it does not matter.
+/// The time after `delay`, or a time so late that it makes no difference.
 fn after(delay: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(delay).unwrap_or(now + FAR)
 }
 
-/// Waits until then; `None`: for ever.
+/// Waits until `then`, or forever if it is `None`.
 async fn until(then: Option<Instant>) {
     match then {
         Some(then) => sleep_until(then).await,
@@ -74,7 +74,7 @@ async fn until(then: Option<Instant>) {
     }
 }
 
-/// What is exported, as the collector's paths and our counters call it.
+/// The kind of exported data, as in the collector's paths and our counters.
 #[derive(Debug, Clone, Copy)]
 enum Signal {
     Traces,
@@ -98,7 +98,7 @@ struct Exporter {
     limit: Duration,
     resource: Resource,
     counted: TraceMetrics,
-    /// The last export of each signal failed: traces, metrics.
+    /// Whether the last export of each signal failed: traces, metrics.
     is_failing: [bool; 2],
 }
 
@@ -106,7 +106,7 @@ impl Exporter {
     fn new(settings: &TelemetrySettings, counted: TraceMetrics) -> Self {
         let mut headers = HeaderMap::new();
         for (name, text) in &settings.headers {
-            // The configuration has checked them.
+            // The configuration has checked these headers.
             if let (Ok(name), Ok(mut value)) =
                 (HeaderName::try_from(name), HeaderValue::try_from(text.expose_secret()))
             {
@@ -219,7 +219,7 @@ impl Exporter {
     }
 
     /// # Errors
-    /// Why the collector has not accepted it.
+    /// The reason why the collector has not accepted it.
     async fn exchange(&self, signal: Signal, body: Vec<u8>) -> Result<(), String> {
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = http::Method::POST;

@@ -1,4 +1,4 @@
-//! The messages of OTLP, as far as they are sent: `docs/protocols/telemetry.md#otlp`. The numbers are those of its definitions.
+//! The OTLP messages that are sent: `docs/protocols/telemetry.md#otlp`. The field numbers come from its definitions.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,13 +6,13 @@ use prost::{Message, Oneof};
 
 use toolwire_net::telemetry::{SpanKind, SpanRecord, Value};
 
-/// The name under which our spans and metrics stand.
+/// The scope name of our spans and metrics.
 const SCOPE: &str = "toolwire";
 
 /// Counts and sums since the start of the process.
 const CUMULATIVE: i32 = 2;
 
-/// A span whose trace did not fail has no status.
+/// Spans that did not fail have no status.
 const STATUS_ERROR: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]

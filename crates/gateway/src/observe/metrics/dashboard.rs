@@ -1,4 +1,4 @@
-//! Every query of the dashboard and of the alerts names metrics and labels that exist.
+//! Tests that every query of the dashboard and of the alerts names existing metrics and labels.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use toolwire_config::{Overrides, load};
 use toolwire_execution::audit::CallRecord;
 use toolwire_pipeline::pipeline::{CallTally, Reason};
 
-/// Metrics with a sample each, so that their labels show.
+/// Metrics with one sample each, so that their labels appear.
 fn filled() -> Metrics {
     let metrics = Metrics::new(true);
     let (model, upstream) = ("m".to_owned(), "up".to_owned());
@@ -66,7 +66,7 @@ fn filled() -> Metrics {
     metrics
 }
 
-/// The names of series, each with its labels. Prometheus adds those of the target.
+/// The names of series, each with its labels. Includes the target's labels, which Prometheus adds.
 fn series() -> BTreeMap<String, BTreeSet<String>> {
     let mut series = BTreeMap::<_, BTreeSet<String>>::new();
     let (name, label) = (Regex::new("^[a-z_]+").unwrap(), Regex::new("([a-z_]+)=\"").unwrap());
@@ -78,7 +78,7 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     series
 }
 
-/// What is wrong with a query.
+/// The fault of a query.
 fn wrong(query: &str, series: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
     let metric = Regex::new("([a-zA-Z_:][a-zA-Z0-9_:]*)\\{([^}]*)\\}").unwrap();
     let label = Regex::new("([a-zA-Z_]+)(=~|!~|!=|=)\"").unwrap();

@@ -1,13 +1,14 @@
-//! [`Names`]: names that may become labels, of which there is a bounded number.
+//! [`Names`]: a bounded set of names that become labels.
 
 use std::{collections::HashSet, fmt, sync::Mutex};
 
 use super::OTHER;
 
-/// The most tool names that become labels in one process; the others are `other`.
+/// Maximum number of tool names that become labels in one process; further names are `other`.
 pub(super) const MAX_NAMES: usize = 256;
 
-/// The most bytes of a tool name that becomes a label: what OpenAI allows. A longer one is `other`.
+/// Maximum length in bytes of a tool name that becomes a label: the longest that OpenAI allows. A longer one is
+/// `other`.
 const MAX_NAME: usize = 64;
 
 /// The tool names that have become labels.

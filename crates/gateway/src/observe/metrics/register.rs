@@ -1,10 +1,10 @@
-//! What each metric is called, and what it counts: the names and the help texts of `/metrics`.
+//! The names and help texts of all metrics in `/metrics`.
 
 use super::{ConfigGauges, Metrics};
 use toolwire_net::{telemetry::TraceMetrics, tls::CertificateMetrics};
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers all metrics.
     pub(super) fn register(&mut self) {
         self.register_requests();
         self.register_responses();
@@ -16,7 +16,7 @@ impl Metrics {
         self.register_config();
     }
 
-    /// What clients ask and get.
+    /// Requests of clients, and their responses.
     fn register_requests(&mut self) {
         let registry = &mut self.registry;
         registry.register("requests", "Finished requests", self.requests.clone());
@@ -59,7 +59,7 @@ impl Metrics {
         );
     }
 
-    /// What was done to upstreams' responses and to requests on their way.
+    /// Changes to upstreams' responses and to requests.
     fn register_responses(&mut self) {
         let registry = &mut self.registry;
         registry.register("calls", "Tool calls that reached a client", self.calls.clone());
@@ -106,7 +106,7 @@ impl Metrics {
         );
     }
 
-    /// What upstreams do.
+    /// Behaviour of upstreams.
     fn register_upstreams(&mut self) {
         let registry = &mut self.registry;
         registry.register("upstream_errors", "Failed responses, by kind", self.upstream_errors.clone());
@@ -133,7 +133,7 @@ impl Metrics {
         );
     }
 
-    /// What outlives requests.
+    /// State that outlives requests.
     fn register_store(&mut self) {
         let registry = &mut self.registry;
         registry.register(
@@ -215,7 +215,7 @@ impl Metrics {
         );
     }
 
-    /// How the last reload of the configuration went.
+    /// The result of the last reload of the configuration.
     fn register_config(&mut self) {
         let ConfigGauges { generation, is_ok, loaded_at, reloads } = &self.config;
         let registry = &mut self.registry;
