@@ -30,7 +30,7 @@ pub struct Preview {
 /// chat template gets the time 0.
 ///
 /// # Errors
-/// As a request that fails before anything is sent.
+/// The failure that a request would have before anything is sent.
 pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Result<Preview, Failure> {
     const NOW: u64 = 0;
     let mut conversation = exchange::decode(dialect, body)?;

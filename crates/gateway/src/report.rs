@@ -37,7 +37,7 @@ const HELD: usize = 256;
 /// Message of the error for a response that did not reach its end.
 const DISCONNECTED: &str = "the client disconnected before the end";
 
-/// What is known when a response begins.
+/// Facts that are known when a response begins.
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
     pub(super) exchange: &'a ExchangeId,
@@ -49,28 +49,28 @@ pub(super) struct Opening<'a> {
     /// The upstream's name.
     pub(super) upstream: &'a str,
     pub(super) upstream_dialect: &'static str,
-    /// The model's name there.
+    /// The model's name at the upstream.
     pub(super) upstream_model: &'a str,
-    /// The hosted tools that the model gets.
+    /// The hosted tools that are offered to the model.
     pub(super) tools: Vec<String>,
 }
 
-/// Publishes what happens to one response.
+/// Publishes the events of one response.
 #[derive(Debug)]
 pub(super) struct ExchangeReport {
     audit: Arc<Audit>,
-    /// What else observes the exchange.
+    /// A further observer of the exchange.
     observer: Option<Box<dyn ExchangeObserver>>,
     subject: Subject,
     upstream: String,
     upstream_model: String,
-    /// The begin, until it is published.
+    /// The start event, until it is published.
     start: Option<AuditEvent>,
-    /// The hop that is under way, if any.
+    /// The hop in progress, if there is one.
     hop: Option<Hop>,
-    /// Token counts of the hops that have ended: of the requests, of the responses.
+    /// Token counts of the hops that have ended: input and output.
     counted: (u64, u64),
-    /// Contents are captured: that was so when the response began.
+    /// Whether contents were captured when the response began.
     is_captured: bool,
     text: TextReported,
     has_content: bool,
@@ -84,21 +84,22 @@ struct Hop {
     is_published: bool,
 }
 
-/// What has been reported of the text.
+/// The part of the text that has been reported.
 #[derive(Debug, Default)]
 struct TextReported {
     pieces: u64,
     held: u64,
-    /// Bytes of the kept text.
+    /// Bytes of the kept text that have been reported.
     content: usize,
-    /// When it was reported last.
+    /// Time of the last report.
     last: Option<Instant>,
-    /// When the observer got it last.
+    /// Time of the last report to the observer.
     observed: Option<Instant>,
 }
 
 impl ExchangeReport {
-    /// For a response that begins now. `observe` says what else observes it; `asks_upstream`: with its first hop.
+    /// Creates the report of a response that begins. `observe` returns a further observer; `asks_upstream`: whether
+    /// it begins with a hop.
     pub(super) fn new(
         audit: &Arc<Audit>,
         observe: impl FnOnce(&ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>,
@@ -144,17 +145,17 @@ impl ExchangeReport {
         report
     }
 
-    /// What observes the exchange with its contents, if these are captured.
+    /// The observer of the exchange with its contents, if these are captured.
     pub(super) fn captures(&self) -> Option<&dyn ExchangeObserver> {
         self.observer.as_deref().filter(|_| self.is_captured)
     }
 
-    /// The bytes of the text that are to be kept for it.
+    /// Maximum number of bytes of the text that must be kept for the report.
     pub(super) fn kept_text(&self) -> usize {
         if self.is_captured { MAX_CONTENT } else { 0 }
     }
 
-    /// The upstream is asked again.
+    /// Reports that the upstream is asked again.
     pub(super) fn hop_started(&mut self) {
         self.subject.hop += 1;
         self.hop = Some(Hop { begun: Instant::now(), is_published: false });
@@ -164,7 +165,7 @@ impl ExchangeReport {
         self.catch_up();
     }
 
-    /// The hop has ended, if there is one under way.
+    /// Reports the end of the hop, if one is in progress.
     pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
         if self.hop.is_some() {
             let tally = pipeline.tally();
@@ -173,7 +174,7 @@ impl ExchangeReport {
         }
     }
 
-    /// More of the response may have been given to the client.
+    /// Reports the progress of the response, part of which may have been given to the client.
     pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
         if !self.has_content && pipeline.has_content() {
             self.has_content = true;
@@ -194,7 +195,7 @@ impl ExchangeReport {
         }
     }
 
-    /// Tells the observer how far the text has come, from time to time.
+    /// Reports the progress of the text to the observer from time to time.
     fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
         let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
         if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.text_given()) {
@@ -203,7 +204,7 @@ impl ExchangeReport {
         }
     }
 
-    /// The response is over.
+    /// Reports the end of the response.
     pub(super) fn ended(mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
         let tally = pipeline.tally();
         let finish = match outcome {
@@ -234,13 +235,13 @@ impl ExchangeReport {
         self.end(event, (finish, &tally), timing);
     }
 
-    /// The beginning of the whole text.
+    /// The start of the whole text.
     fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
         let text = pipeline.text_given().filter(|_| self.is_captured)?;
         self.audit.content(&text.kept)
     }
 
-    /// Publishes what has not been heard yet of the begin. `false`: nobody hears anything.
+    /// Publishes the start events that have not been published yet. Returns `false` if there is no subscriber.
     fn catch_up(&mut self) -> bool {
         if !self.audit.is_heard() {
             return false;
@@ -260,7 +261,7 @@ impl ExchangeReport {
         let is_heard = self.catch_up();
         let Some(hop) = self.hop.take() else { return };
         let total = (tally.input_tokens.unwrap_or(0), tally.output_tokens.unwrap_or(0));
-        // The counts are those of all hops so far.
+        // The counts are totals of all hops so far.
         let own = |total: u64, before: u64| Some(total.saturating_sub(before)).filter(|own| *own > 0);
         let usage = usage(own(total.0, self.counted.0), own(total.1, self.counted.1));
         self.counted = total;
@@ -273,7 +274,7 @@ impl ExchangeReport {
         }
     }
 
-    /// Publishes how far the text has come. `false`: there is nothing new.
+    /// Publishes the progress of the text. Returns `false` if there is nothing new.
     fn report_text(&mut self, pipeline: &Pipeline, is_last: bool) -> bool {
         let Some(text) = pipeline.text_given() else { return false };
         let held = pipeline.held() as u64;
@@ -287,7 +288,8 @@ impl ExchangeReport {
         true
     }
 
-    /// What can be published of the kept text, and has not been. The end of a text that goes on may be the beginning of a secret.
+    /// The part of the kept text that can be published now and has not been. The end of an unfinished text may be the
+    /// start of a secret.
     fn new_content(&mut self, text: &TextGiven, is_last: bool) -> Option<(u64, String)> {
         let (kept, from) = (text.kept.as_str(), self.text.content);
         let line = memchr::memrchr2(b'\n', b'\r', kept.as_bytes()).map_or(0, |at| at + 1);
@@ -301,7 +303,7 @@ impl ExchangeReport {
             return None;
         }
         let context = boundary_from(kept, from.saturating_sub(CONTEXT));
-        // Secrets are covered by as many bytes.
+        // A secret is covered by the same number of bytes.
         let covered = self.audit.redacted(slice(kept, context, kept.len()));
         let content = slice(&covered, from - context, upto - context).to_owned();
         self.text.content = upto;
@@ -336,7 +338,7 @@ impl ExchangeReport {
     }
 }
 
-/// A response whose body never came into being, or whose task panicked.
+/// For a response whose body was never created, or whose task panicked.
 impl Drop for ExchangeReport {
     fn drop(&mut self) {
         if self.is_over {
@@ -352,7 +354,7 @@ impl Drop for ExchangeReport {
     }
 }
 
-/// The event of a response that fails.
+/// The event for a failed response.
 pub fn failed(failure: &Failure) -> AuditEvent {
     AuditEvent::Error {
         code: failure_name(failure).to_owned(),
@@ -372,12 +374,12 @@ pub fn failed(failure: &Failure) -> AuditEvent {
     }
 }
 
-/// The client did not wait for the end.
+/// The event for a client that did not wait for the end.
 fn left(code: &str, message: &str) -> AuditEvent {
     AuditEvent::Error { code: code.to_owned(), message: message.to_owned(), is_retryable: false }
 }
 
-/// Token counts, as far as they are known.
+/// Token counts, as far as known.
 pub fn usage(input: Option<u64>, output: Option<u64>) -> Value {
     let counts = [("input_tokens", input), ("output_tokens", output)];
     let known = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?.into())));

@@ -1,8 +1,8 @@
-//! Reads the head of a request: checks what it must state unambiguously, its host and how its body is encoded, and takes
-//! the options that clients set in headers of toolwire's own.
+//! Reads the head of a request: checks the parts that must be unambiguous, its host and its body's encoding, and
+//! reads the options that clients set in toolwire's own headers.
 //!
-//! Without the checks, two servers on the path could read one request differently, and what is a body to one of them would be a
-//! request to the other.
+//! Without the checks, two servers on the path could interpret one request differently, and one of them could take
+//! the body for another request.
 
 use std::net::Ipv6Addr;
 
@@ -15,16 +15,16 @@ use toolwire_pipeline::{
     rules::Reasoning,
 };
 
-/// Says for one request how reasoning is passed on, with the words of the setting `reasoning`.
+/// Sets for one request how reasoning is passed on, with the values of the setting `reasoning`.
 pub(super) const REASONING: HeaderName = HeaderName::from_static("x-toolwire-reasoning");
 
-/// Bytes of a header's value that a message shows.
+/// Maximum number of bytes of a header's value that a message shows.
 const MAX_SHOWN: usize = 64;
 
 /// Checks the head of a request.
 ///
 /// # Errors
-/// [`Kind::Request`]. The connection must be closed then.
+/// [`Kind::Request`]. The connection must then be closed.
 pub(super) fn check(head: &Parts) -> Result<(), Failure> {
     check_host(head)?;
     check_encoding(&head.headers)
@@ -36,7 +36,7 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
     match (authority, hosts.next(), hosts.next()) {
         (_, _, Some(_)) => Err(refused("the request has more than one `Host` header", "host")),
-        // A browser's request has no user name there (section 8.3.1).
+        // The authority of a browser's request contains no user name (section 8.3.1).
         (Some(authority), _, _) if !is_host(authority.as_str().as_bytes()) => {
             Err(refused("the request's `:authority` is not a host name or address", "host"))
         }
@@ -60,8 +60,8 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Whether the client wants to go on with a WebSocket, which is a GET (RFC 6455, section 4.1). Of HTTP/1.0, and without the connection
-/// option, `Upgrade` is ignored (RFC 9110, section 7.8).
+/// Whether the client wants to continue with a WebSocket, which takes a GET request (RFC 6455, section 4.1). In
+/// HTTP/1.0, and without the connection option, `Upgrade` is ignored (RFC 9110, section 7.8).
 pub(super) fn asks_websocket(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && head.method == Method::GET
@@ -69,10 +69,10 @@ pub(super) fn asks_websocket(head: &Parts) -> bool {
         && list_contains(&head.headers, &header::CONNECTION, b"upgrade")
 }
 
-/// How the client wants reasoning passed on, if it says so.
+/// The client's setting for passing on reasoning, if it sends one.
 ///
 /// # Errors
-/// [`Kind::Request`] for a value that does not exist.
+/// [`Kind::Request`] for an unknown value.
 pub(super) fn reasoning(headers: &HeaderMap) -> Result<Option<Reasoning>, Failure> {
     let mut values = headers.get_all(REASONING).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -91,8 +91,8 @@ fn refused(message: impl Into<String>, header: &str) -> Failure {
     Failure::new(Kind::Request, message).with_param(header)
 }
 
-/// Whether this is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but an `http`
-/// URL may not have one (section 4.2.1).
+/// Whether `value` is `uri-host [ ":" port ]` (RFC 9110, section 7.2). The grammar allows an empty host, but an
+/// `http` URL may not have one (section 4.2.1).
 fn is_host(value: &[u8]) -> bool {
     let Ok(value) = str::from_utf8(value) else { return false };
     let (is_host, port) = match value.strip_prefix('[') {
@@ -108,7 +108,7 @@ fn is_host(value: &[u8]) -> bool {
     is_host && is_port(port)
 }
 
-/// A registered name or an IPv4 address (RFC 3986, section 3.2.2).
+/// Whether `name` is a registered name or an IPv4 address (RFC 3986, section 3.2.2).
 fn is_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [first, tail @ ..] = rest {
@@ -121,7 +121,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
 }
 
-/// Whether this is empty, or a colon and a port. The port may be empty.
+/// Whether `port` is empty, or a colon and a port. The port may be empty.
 fn is_port(port: &str) -> bool {
     match port.strip_prefix(':') {
         None => port.is_empty(),

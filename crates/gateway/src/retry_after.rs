@@ -1,7 +1,7 @@
-//! How long an upstream wants no request, and what clients learn of it.
+//! The upstream's `Retry-After`, and the part of it that clients receive.
 //!
-//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; for a long one, the client learns
-//! that it should not try again.
+//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; for a long one,
+//! the client is told not to try again.
 
 use std::{
     borrow::Cow,
@@ -16,15 +16,15 @@ use toolwire_pipeline::failure::Failure;
 /// The longest wait that is passed on to a client.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The same in milliseconds, of Azure and OpenAI.
+/// Azure's and OpenAI's headers for the wait in milliseconds.
 const MILLISECONDS: [HeaderName; 2] =
     [HeaderName::from_static("retry-after-ms"), HeaderName::from_static("x-ms-retry-after-ms")];
 
 /// OpenAI's and Anthropic's SDKs read it.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// What an upstream's `headers` say, as the value of `Retry-After`. A header that `Connection` lists is for toolwire alone
-/// (RFC 9110, section 7.6.1).
+/// The wait in an upstream's `headers`, as a value of `Retry-After`. A header that `Connection` lists is meant only
+/// for toolwire (RFC 9110, section 7.6.1).
 pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = |name: &HeaderName| {
         let is_for_us = list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());
@@ -39,8 +39,8 @@ pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
         .or_else(|| MILLISECONDS.iter().find_map(|name| in_seconds(value(name)?)))
 }
 
-/// How long the upstream wants no request: seconds, or a date (RFC 9110, section 10.2.3). What is neither, or in the past, is no
-/// wait.
+/// The time for which the upstream wants no request: seconds, or a date (RFC 9110, section 10.2.3). `None` for
+/// anything else and for dates in the past.
 pub(super) fn wait_of(failure: &Failure) -> Option<Duration> {
     let text = failure.retry_after()?.trim();
     match text.parse::<f64>() {
@@ -49,7 +49,7 @@ pub(super) fn wait_of(failure: &Failure) -> Option<Duration> {
     }
 }
 
-/// Tells the client what it may do after `failure`.
+/// Adds headers that tell the client whether and when to retry after `failure`.
 pub(super) fn put(headers: &mut HeaderMap, failure: &Failure) {
     let Some(text) = failure.retry_after() else { return };
     match wait_of(failure) {
@@ -59,7 +59,7 @@ pub(super) fn put(headers: &mut HeaderMap, failure: &Failure) {
     }
 }
 
-/// Tells the client not to repeat its request.
+/// Tells the client not to retry.
 pub(super) fn end_retries(headers: &mut HeaderMap) {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
 }

@@ -1,4 +1,4 @@
-//! [`Route`]: the paths of the API, and what each of them accepts.
+//! [`Route`]: the paths of the API, with the methods that each accepts.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// The methods that any path has, as an `Allow` header lists them.
+/// The methods that exist at any path, as an `Allow` header lists them.
 pub(super) const ANY_METHOD: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 
 /// A path at which clients request responses of models, in one dialect.
@@ -23,27 +23,27 @@ pub(super) struct Endpoint {
     path: &'static str,
     /// The name in logs and metrics.
     name: &'static str,
-    /// What clients speak there.
+    /// The dialect of clients at this path.
     dialect: ClientDialect,
 }
 
-/// The table of dialects' routes: one line for each path at which clients speak one. All take POST.
+/// The routes of the dialects: one line for each path at which clients request responses. All accept POST.
 const ENDPOINTS: &[Endpoint] = &[
     Endpoint { path: "/chat/completions", name: "chat_completions", dialect: ClientDialect::Chat },
     Endpoint { path: "/responses", name: "responses", dialect: ClientDialect::Responses },
     Endpoint { path: "/messages", name: "messages", dialect: ClientDialect::Messages },
 ];
 
-/// The paths at which requests of a dialect are measured before they are made, below [`BASE`]. All take POST.
+/// The paths below [`BASE`] at which the tokens of a dialect's requests are counted. All accept POST.
 const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
 
-/// The paths below which stored responses of a dialect are, by their ids, below [`BASE`].
+/// The paths below [`BASE`] under which a dialect's stored responses are found by their ids.
 const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
 
-/// Paths of OpenAI's API where ids of stored responses are, below [`BASE`], and which toolwire does not have.
+/// Paths of OpenAI's API below [`BASE`] that look like stored responses, but that toolwire does not serve.
 const ABSENT: [&str; 2] = ["/responses/compact", "/responses/input_tokens"];
 
-/// Methods of Gemini's API, which stand behind a colon at the end of a model's path.
+/// Methods of Gemini's API, which follow a colon at the end of a model's path.
 const GEMINI_METHODS: [&str; 10] = [
     "generateContent",
     "streamGenerateContent",
@@ -77,24 +77,24 @@ pub(super) enum Route {
     Models,
     /// GET `/v1/models/{id}`
     Model(String),
-    /// A path of the configuration, whose requests go to the upstream unread.
+    /// A configured path, whose requests are passed to the upstream without being parsed.
     Passthrough(String),
     /// A path of an extension.
     Extension(ExtensionRoute),
     /// A path at which programs register their tools.
     Programs(ProgramPath),
-    /// GET `/api/images/{name}`: a generated image, by its name as the path has it.
+    /// GET `/api/images/{name}`: a generated image, with the name as written in the path.
     Image(String),
     /// GET `/healthz`: the process is alive.
     Health,
-    /// GET `/readyz`: it accepts requests.
+    /// GET `/readyz`: the server accepts requests.
     Ready,
     /// GET `/metrics`
     Metrics,
 }
 
 impl Route {
-    /// The route at which clients of `dialect` request responses, and its path.
+    /// The route at which clients of `dialect` request responses, and the path of that route.
     pub(super) fn generating(dialect: ClientDialect) -> Option<(Self, String)> {
         let endpoint = ENDPOINTS.iter().find(|endpoint| endpoint.dialect == dialect)?;
         Some((Self::Generate(endpoint), format!("{BASE}{}", endpoint.path)))
@@ -168,22 +168,22 @@ impl Route {
         }
     }
 
-    /// Whether its requests are for a model, so that they are part of the figures.
+    /// Whether its requests ask a model, so that they are part of the figures.
     pub(super) fn asks_model(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
 
-    /// Whether its requests have a body of JSON that toolwire reads for a model.
+    /// Whether its requests have a JSON body that toolwire reads for a model.
     pub(super) fn takes_json(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::CountTokens(_))
     }
 
-    /// The path as the log shows it. Who knows the name of an image may see it.
+    /// The path as the log shows it. The name of an image is hidden, since anyone who knows it may see the image.
     pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
 
-    /// What clients speak at this path.
+    /// The dialect of clients at this path.
     pub(super) fn dialect(&self) -> ClientDialect {
         match self {
             Self::Generate(endpoint) => endpoint.dialect,
@@ -208,7 +208,7 @@ impl Route {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
-    /// Whether requests are for models' responses, or for what belongs to them.
+    /// Whether its requests are for models' responses or related resources.
     pub(super) fn is_of_models(&self) -> bool {
         matches!(
             self,
@@ -243,27 +243,27 @@ pub struct ExtensionRoute {
     pub kind: ExtensionRouteKind,
 }
 
-/// What a service checks before an extension responds.
+/// The checks that a service makes before an extension responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtensionRouteKind {
-    /// Only the head's form: the extension does the rest, methods included.
+    /// Only the form of the head: the extension checks the rest, including methods.
     Api,
-    /// Also the method, which is GET or HEAD. No key is needed.
+    /// Also the method, which must be GET or HEAD. No key is needed.
     Page,
 }
 
 /// A path below `/v1/providers`, with ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramPath {
-    /// Where programs register.
+    /// The path at which programs register.
     Register,
     /// A registration.
     Registration(String),
-    /// Where it is renewed.
+    /// The path at which a registration is renewed.
     Heartbeat(String),
     /// The stream of its calls.
     Calls(String),
-    /// The result of one of them.
+    /// The result of one of its calls.
     Result(String, String),
 }
 
@@ -292,21 +292,21 @@ impl ProgramPath {
     }
 }
 
-/// Whether this is the id of a model and a method of Gemini's API.
+/// Whether `id` is the id of a model followed by a method of Gemini's API.
 fn is_of_gemini(id: &str) -> bool {
     id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
 }
 
-/// A client whose base URL ends with a slash sends two.
+/// Removes one of two leading slashes, which a client sends if its base URL ends with a slash.
 pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }
 
-/// The prefix of all paths of the API. Clients' base URLs end in it.
+/// The prefix of all paths of the API. Clients' base URLs end with it.
 const BASE: &str = "/v1";
 
-/// The failure of a request for an unknown path, and the dialect that its client probably speaks. Most often the
-/// client's base URL is not quite right, or the client speaks an API that toolwire does not.
+/// The failure of a request for an unknown path, and the dialect that its client probably uses. In most cases, the
+/// client's base URL is slightly wrong, or the client uses an API that toolwire does not serve.
 pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);
     let path = path.trim_end_matches('/');
@@ -334,7 +334,7 @@ pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     (dialect, Failure::new(Kind::NotFound, message))
 }
 
-/// What toolwire speaks, and where.
+/// The APIs that toolwire serves, with their paths.
 pub(super) fn directions() -> String {
     let spoken = ENDPOINTS
         .iter()
@@ -353,7 +353,7 @@ fn base_url() -> String {
 /// The list of models, below [`BASE`].
 const MODELS: &str = "/models";
 
-/// Bytes of a path that the message shows.
+/// Maximum number of bytes of a path that the message shows.
 const MAX_SHOWN: usize = 128;
 
 #[cfg(test)]

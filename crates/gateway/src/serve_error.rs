@@ -1,31 +1,31 @@
-//! [`ServeError`]: why a server cannot start.
+//! [`ServeError`]: the reason why a server cannot start.
 
 use std::{fmt, io, net::SocketAddr};
 
-/// Why a server cannot start.
+/// The reason why a server cannot start.
 #[derive(Debug)]
 pub enum ServeError {
     /// An address cannot be listened on.
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         error: io::Error,
     },
     /// A socket of another process cannot be used.
     Inherited(io::Error),
-    /// Others than this machine can reach the address of an inherited socket, and clients need no key.
+    /// The address of an inherited socket can be reached from other machines, and clients need no key.
     Open(SocketAddr),
     /// A thread or its runtime cannot be created.
     Thread(io::Error),
-    /// TLS cannot be spoken as the configuration says.
+    /// TLS cannot be used as configured.
     Tls(tokio_rustls::rustls::Error),
-    /// No request to an upstream can be written: its key contains characters that no header may have, or its address is too
-    /// long.
+    /// The request to an upstream cannot be built: its key contains characters that a header must not contain, or its
+    /// address is too long.
     Upstream {
         /// The upstream's name.
         name: String,
-        /// Why not.
+        /// The reason.
         error: http::Error,
     },
 }

@@ -30,14 +30,14 @@ use super::{
 };
 use toolwire_config::Config;
 
-/// How long the collector may take to accept what is left when the server stops.
+/// Maximum time in which the collector may accept the remaining telemetry when the server stops.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not accept connections yet.
 ///
-/// It runs on as many threads as are configured: the caller's, and others that each have a runtime. Each thread has its
-/// own listening sockets (the kernel distributes connections) and its own connections to upstreams, so that both sockets
-/// of a stream wake the thread that works on it, and no other.
+/// It runs on the configured number of threads: the caller's thread, and further threads that each have a runtime.
+/// Each thread has its own listening sockets (the kernel distributes connections) and its own connections to
+/// upstreams, so that both sockets of a stream wake only the thread that works on it.
 #[derive(Debug)]
 pub struct Server {
     first: Worker,
@@ -50,15 +50,16 @@ impl Server {
     /// Listens on the configured addresses. `tap`, if given, observes the exchanges.
     ///
     /// # Errors
-    /// If an address cannot be listened on, or no request to an upstream can be written.
+    /// If an address cannot be listened on, or the request to an upstream cannot be built.
     pub fn bind(config: Arc<Config>, tap: Option<Arc<dyn Tap>>) -> Result<Self, ServeError> {
         Self::bind_or_inherit(config, tap, Vec::new())
     }
 
-    /// The same on sockets that listen already, in place of the configured addresses. Without any, as [`Server::bind`].
+    /// Uses sockets that already listen instead of the configured addresses. Without any, works like
+    /// [`Server::bind`].
     ///
     /// # Errors
-    /// As [`Server::bind`], or if the sockets cannot be used.
+    /// As for [`Server::bind`], or if the sockets cannot be used.
     pub fn bind_or_inherit(
         config: Arc<Config>,
         tap: Option<Arc<dyn Tap>>,
@@ -67,10 +68,10 @@ impl Server {
         Self::bind_extended(config, tap, inherited, None)
     }
 
-    /// The same with an `extension`.
+    /// Like [`Server::bind_or_inherit`], with an `extension`.
     ///
     /// # Errors
-    /// As [`Server::bind_or_inherit`], or if the extension cannot start.
+    /// As for [`Server::bind_or_inherit`], or if the extension cannot start.
     pub fn bind_extended(
         config: Arc<Config>,
         tap: Option<Arc<dyn Tap>>,
@@ -98,12 +99,12 @@ impl Server {
         Ok(Self { first, others: workers.collect(), current, reloader })
     }
 
-    /// The addresses on which it listens, with the actual ports where the configuration says 0.
+    /// The addresses on which the server listens. A configured port 0 is replaced by the port in use.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.reloader.addresses
     }
 
-    /// Loads the configuration again while the server runs.
+    /// The handle that reloads the configuration while the server runs.
     pub fn reloads(&self) -> Reloads {
         self.reloader.reloads.clone()
     }
@@ -113,14 +114,15 @@ impl Server {
         self.current.get().hosted_tools()
     }
 
-    /// Serves until `shutdown` is ready and `drain_delay` is over, then drains: no new connections and requests, open responses go on for at most
-    /// `drain_timeout`, and what is left then ends with an error that says so. Deferred calls of hosted tools may finish within the
-    /// same time. Dropping the future ends everything at once.
+    /// Serves until `shutdown` is ready and `drain_delay` is over, then drains: new connections and requests are
+    /// refused, open responses continue for at most `drain_timeout`, and remaining ones then end with an error that
+    /// gives the reason. Deferred calls of hosted tools may finish within the same time. Dropping the future ends
+    /// everything immediately.
     ///
     /// # Errors
     /// If a thread cannot be started.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        // Also if this future is dropped: the programs of hosted tools do not outlive the server.
+        // Also holds if this future is dropped: the programs of hosted tools must not outlive the server.
         let stage = StopOnDrop(Arc::clone(&self.current));
         let drain = Arc::clone(self.current.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));
@@ -152,7 +154,7 @@ impl Server {
                 thread.ended().await;
             }
             if let Some(execution) = stage.0.get().execution() {
-                // Calls that take longer are stopped, and the model is told.
+                // Calls that take longer are stopped, and the model receives that as their result.
                 let _ = timeout_at(deadline, execution.settled()).await;
             }
             if let Some(tracer) = stage.0.get().tracer() {
@@ -168,7 +170,7 @@ impl Server {
     }
 }
 
-/// Gives each worker sockets on these addresses. Returns the addresses with the actual ports.
+/// Gives each worker sockets on these addresses. Returns the addresses with the ports in use.
 fn listen_on(addresses: &[SocketAddr], workers: &mut [Worker]) -> Result<Vec<SocketAddr>, ServeError> {
     let mut actual = Vec::new();
     for &address in addresses {
@@ -197,7 +199,7 @@ fn take_over(
     Ok(addresses)
 }
 
-/// Stops the execution stage on drop, whatever else still refers to it, and closes the audit file.
+/// Stops the execution stage on drop, even if it is still referenced elsewhere, and closes the audit file.
 #[derive(Debug)]
 struct StopOnDrop(Arc<CurrentService>);
 
@@ -213,10 +215,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A thread that serves. Dropping it ends the thread at once.
+/// A thread that serves. Dropping this ends the thread immediately.
 #[derive(Debug)]
 struct Thread {
-    /// Dropping it stops the thread.
+    /// Dropping this sender stops the thread.
     _wanted: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -235,9 +237,10 @@ impl Thread {
                     _ = unwanted => {}
                 }
             });
-            // Connections that were cut go before the thread counts as ended. A pending DNS lookup is not waited for.
+            // Connections that were cut are dropped before the thread counts as ended. A pending DNS lookup is not
+            // waited for.
             runtime.shutdown_background();
-            // Fails if the server was dropped, and then nothing waits for it.
+            // Fails if the server was dropped, in which case nothing waits for it.
             let _ = end.send(());
         })?;
         Ok(Self { _wanted: wanted, ended })

@@ -1,8 +1,9 @@
-//! [`Servers`]: which software the upstreams run, where the configuration does not say so.
+//! [`Servers`]: detects the software that upstreams run, if it is not configured.
 //!
-//! It decides what can be enforced. An upstream is asked for it once, in the background, when a request could first make use
-//! of it; that request does not wait. The answers come from outside: they are limited in size and time, redirects are not
-//! followed, and nothing of them is kept or logged but the name of the server that they show.
+//! The software decides which constraints can be enforced. Each upstream is probed once, in the background, when a
+//! request could first benefit from it; that request does not wait. The responses come from outside: they are limited
+//! in size and time, redirects are not followed, and nothing is kept or logged except the name of the server that
+//! they reveal.
 
 use std::{
     collections::HashMap,
@@ -16,20 +17,20 @@ use super::upstream::{Get, GetError};
 use toolwire_config::{Changes, Config, Upstream};
 use toolwire_pipeline::dialect::UpstreamDialect;
 
-/// How long to wait before an upstream that was not recognised is asked again: it may have been down, or be another one by
-/// then.
+/// Time to wait before an upstream that was not recognised is probed again: it may have been down, or have been
+/// replaced by then.
 const PAUSE: Duration = Duration::from_secs(3600);
 
-/// How long one request may take. The upstream may be busy with other work.
+/// Timeout of one request. The upstream may be busy with other work.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes of an answer that are read. The largest one is the description of an API, with some hundred KiB.
+/// Maximum number of bytes of a response that are read. The largest is an API description of some hundred KiB.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// The upstreams whose software is not configured. Shared by all threads.
+/// The upstreams whose software is not configured. All threads share them.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// By the upstreams' names.
+    /// By upstream name.
     unknown: HashMap<String, Arc<Unknown>>,
 }
 
@@ -38,26 +39,26 @@ pub(super) struct Servers {
 struct Unknown {
     upstream: Arc<Upstream>,
     get: Get,
-    /// Its settings with the server that was recognised.
+    /// The upstream's settings with the server that was recognised.
     found: OnceLock<UpstreamDialect>,
     search: Mutex<Search>,
 }
 
 #[derive(Debug, Default)]
 struct Search {
-    /// When it may be asked again. `None`: it was never asked.
+    /// Time from which the upstream may be probed. `None` if it was never probed.
     not_before: Option<Instant>,
-    /// It was logged that the server is not known.
+    /// Whether it was logged that the server is unknown.
     is_reported: bool,
     running: JoinSet<()>,
 }
 
 impl Servers {
-    /// For the upstreams of those models for which something may be enforced. `before` are those of the configuration that
-    /// `config` replaces, with what has changed since.
+    /// Covers the upstreams of the models for which something may be enforced. `before`: the servers of the
+    /// configuration that `config` replaces, and the changes since; unchanged upstreams keep what was found.
     ///
     /// # Errors
-    /// The name of an upstream to which no request can be written, and why.
+    /// The name of the upstream to which no request can be built, and the reason.
     pub(super) fn new(
         config: &Config,
         before: Option<(&Self, &Changes)>,
@@ -85,21 +86,21 @@ impl Servers {
         Ok(Self { unknown })
     }
 
-    /// The settings of `upstream`, with its server if that was recognised.
+    /// The settings of `upstream`, with its server if it was recognised.
     pub(super) fn options<'u>(&'u self, upstream: &'u Upstream) -> &'u UpstreamDialect {
         let found = self.unknown.get(&upstream.name).and_then(|unknown| unknown.found.get());
         found.unwrap_or(&upstream.options)
     }
 
-    /// Finds out which servers the upstreams are, one after the other.
+    /// Detects the servers of all upstreams, one after the other.
     pub(super) async fn look_at_all(&self) {
         for unknown in self.unknown.values() {
             Arc::clone(unknown).find().await;
         }
     }
 
-    /// Begins to find out which server `upstream` is, if that is not known and it was not asked lately. It must be called in a
-    /// runtime, and returns at once.
+    /// Starts to detect the server of `upstream`, unless it is known or was probed recently. Must be called in a
+    /// runtime, and returns immediately.
     pub(super) fn look_at(&self, upstream: &Upstream) {
         let Some(unknown) = self.unknown.get(&upstream.name) else { return };
         if unknown.found.get().is_some() {
@@ -113,7 +114,7 @@ impl Servers {
 }
 
 impl Search {
-    /// Whether it is time to ask. If so, the next time is later.
+    /// Whether it is time for a probe. If so, postpones the next one.
     fn may_begin(&mut self, now: Instant) -> bool {
         let may = self.not_before.is_none_or(|not_before| not_before <= now);
         if may {
@@ -125,7 +126,7 @@ impl Search {
 }
 
 impl Unknown {
-    /// Asks until an answer is recognised.
+    /// Sends requests until a response is recognised.
     async fn find(self: Arc<Self>) {
         let upstream = self.upstream.name.as_str();
         for probe in self.upstream.options.side().probes() {
@@ -143,14 +144,14 @@ impl Unknown {
                     }
                 }
                 Err(GetError::Status(_) | GetError::Answer(_)) => {}
-                // The others would end in the same way.
+                // Further probes would fail the same way.
                 Err(GetError::NoAnswer(reason)) => return self.report(&reason),
             }
         }
         self.report("no answer is that of a known server; `server` in the configuration can name it");
     }
 
-    /// Logs, the first time, that the server is not known.
+    /// Logs once that the server is unknown.
     fn report(&self, reason: &str) {
         let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut search.is_reported, true) {

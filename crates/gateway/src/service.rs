@@ -1,4 +1,4 @@
-//! [`Service`]: the state that requests share, and how each is handled.
+//! [`Service`]: the state that requests share, and the handling of each request.
 
 mod admission;
 mod assembly;
@@ -64,10 +64,10 @@ use super::{
 
 pub use self::own::{MadeResponse, OwnExchange};
 
-/// The longest request id that is accepted from a client, in bytes.
+/// Maximum length in bytes of a request id that is accepted from a client.
 const MAX_REQUEST_ID: usize = 128;
 
-/// The method, if clients did not make it up.
+/// The method, unless clients invented it.
 fn standard_method(method: &Method) -> Option<&str> {
     let known = [
         Method::GET,
@@ -81,18 +81,18 @@ fn standard_method(method: &Method) -> Option<&str> {
     known.contains(method).then(|| method.as_str())
 }
 
-/// Whether bytes of a request may be unread. They must not be read as the next request.
+/// Whether bytes of a request may be unread. They must not be interpreted as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     None,
     Unread,
 }
 
-/// Why a request has no response of an upstream.
+/// The reason why a request has no response of an upstream.
 #[derive(Debug)]
 enum Refused {
     Failure(Failure),
-    /// It would exceed a limit of its client.
+    /// The request would exceed a limit of its client.
     Limited(Box<Limited>),
 }
 
@@ -123,7 +123,7 @@ impl Refused {
     }
 }
 
-/// Admits a request of `caller`. `None`: the caller has no name, and so no limits.
+/// Admits a request of `caller`. `None` if the caller has no name, and so no limits.
 async fn admit(
     caller: &Caller,
     wish: impl FnOnce(&Account) -> Wish,
@@ -134,54 +134,54 @@ async fn admit(
     admitted.map(Some).map_err(Refused::Limited)
 }
 
-/// Adds the headers that say what is left of a client's limits.
+/// Adds the headers with the remaining amounts of a client's limits.
 fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
     if let Some(allowance) = allowance {
         allowance.put_headers(headers, unix_time());
     }
 }
 
-/// The state that all requests of a thread share. All of it except the connections is shared by all threads.
+/// The state that all requests of a thread share. All threads share it, except for the connections.
 #[derive(Debug)]
 pub struct Service {
     config: Arc<Config>,
-    /// By the upstreams' names.
+    /// By upstream name.
     clients: HashMap<String, Arc<Client>>,
     keys: Arc<Keys>,
     models: Arc<Models>,
     learned: Arc<Learned>,
-    /// Where state is kept that outlives a request.
+    /// Place of the state that outlives a request.
     stores: Stores,
     responses: Responses,
     states: Arc<TurnStates>,
-    /// What is known of models that may answer for another one.
+    /// State of models that may answer instead of another one.
     failover: Arc<Failover>,
-    /// The stage that runs hosted tools, if there is one.
+    /// The stage that runs hosted tools, if it exists.
     execution: Option<Arc<Started>>,
-    /// The models that its tools ask, on its thread.
+    /// The models that hosted tools ask, on the stage's thread.
     stage_models: Option<Arc<NewestModels>>,
-    /// Describes images for models that cannot see.
+    /// Describes images for models that do not accept images.
     vision: Arc<Vision>,
-    /// Asks models from inside, on this thread.
+    /// Sends toolwire's own questions to models, on this thread.
     asking: Arc<dyn Ask>,
-    /// The bus of events, if anyone may hear them.
+    /// The bus of events, if there may be subscribers.
     audit: Option<Arc<Audit>>,
-    /// What the program adds to the server.
+    /// The program's extension of the server.
     extension: Option<Arc<dyn Extension>>,
-    /// The same in this configuration, if it has it.
+    /// The extension in this configuration, if it is enabled.
     configured: Option<Arc<dyn ConfiguredExtension>>,
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
     drain: Arc<Drain>,
-    /// For request bodies.
+    /// Memory of request bodies.
     budget: Arc<Budget>,
     reloads: Reloads,
     /// Begins traces, if there is a collector.
     tracer: Option<Arc<Tracer>>,
     /// The certificate of the listeners, if they speak TLS.
     certificates: Option<Arc<Certificates>>,
-    /// How they speak it.
+    /// TLS configuration of the listeners, if they use TLS.
     tls: Option<Arc<ServerConfig>>,
 }
 
@@ -196,7 +196,7 @@ impl Service {
         &self.drain
     }
 
-    /// Takes note of the addresses on which the server listens: links to generated images lead there.
+    /// Records the addresses on which the server listens, for links to generated images.
     pub(super) fn listens_on(&self, addresses: &[SocketAddr]) {
         let files = self.execution.as_ref().and_then(|execution| execution.files());
         if let (Some(files), Some(address)) = (files, addresses.first()) {
@@ -219,12 +219,12 @@ impl Service {
         &self.keys
     }
 
-    /// What happens, if anyone may hear it.
+    /// The bus of events, if there may be subscribers.
     pub(super) fn audit(&self) -> Option<&Arc<Audit>> {
         self.audit.as_ref()
     }
 
-    /// A service with these `changes` has taken the place of this one.
+    /// Called when a service with these `changes` has replaced this one.
     pub(super) fn replaced(&self, changes: &Changes) {
         if let Some(extension) = &self.configured {
             extension.replaced(changes);
@@ -239,7 +239,7 @@ impl Service {
     /// Reads the body of a request, up to `max` bytes.
     ///
     /// # Errors
-    /// It is too long, too slow or broken, or there is no memory for it.
+    /// If it is too long, too slow or broken, or there is no memory for it.
     pub(super) async fn read_body(
         &self,
         headers: &HeaderMap,
@@ -249,7 +249,7 @@ impl Service {
         intake::read(headers, body, self.bounds(Some(max))).await
     }
 
-    /// What is counted.
+    /// The metrics.
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
@@ -264,12 +264,12 @@ impl Service {
         &self.config.limits
     }
 
-    /// Whether a request waits for a place at an upstream.
+    /// Whether a request waits for a slot at an upstream.
     pub(super) fn is_waited_for(&self) -> bool {
         self.clients.values().any(|client| client.queue().is_waited_in())
     }
 
-    /// How long a client may read nothing while others wait for a place at an upstream.
+    /// Maximum time for which a client may read nothing while others wait for a slot at an upstream.
     pub(super) fn patience(&self) -> std::time::Duration {
         let patience = self.clients.values().map(|client| client.queue().patience()).min();
         patience.unwrap_or(self.limits().write_timeout)
@@ -280,12 +280,12 @@ impl Service {
         self.metrics.client_stalled();
     }
 
-    /// Begins traces, if there is a collector.
+    /// The tracer, if there is a collector.
     pub(super) fn tracer(&self) -> Option<&Arc<Tracer>> {
         self.tracer.as_ref()
     }
 
-    /// How to accept connections with TLS, if it is configured.
+    /// The configuration for accepting TLS connections, if there is one.
     pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.tls.clone()
     }
@@ -321,11 +321,11 @@ impl Service {
         })
     }
 
-    /// Handles one request of `peer` as far as that does not depend on an upstream.
+    /// Handles the part of a request of `peer` that does not depend on an upstream.
     ///
     /// # Errors
-    /// The response, if it does not come from an upstream. Otherwise the upstream was asked, and the request itself has been
-    /// dropped.
+    /// The response, if it does not come from an upstream. Otherwise the upstream was asked, and the request itself
+    /// has been dropped.
     pub(super) async fn begin(
         self: &Arc<Self>,
         request: Request<Incoming>,
@@ -367,7 +367,8 @@ impl Service {
         }
     }
 
-    /// Begins the span of a request for a model or its responses. Other requests have none: probes would hide the rest.
+    /// Begins the span of a request for a model or its responses. Other requests have no span, since probes would
+    /// hide the rest.
     fn trace(
         &self,
         route: Option<&Route>,
@@ -440,7 +441,8 @@ impl Service {
             Ok(client) => Caller { peer: Some(peer), ..client },
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        // hyper moves the future of a request several times. It stays small since those of the routes are on the heap.
+        // hyper moves the future of a request several times. It stays small because the futures of the routes are on
+        // the heap.
         Err(match route {
             Route::Generate(_) => {
                 return Box::pin(self.generate((dialect, client), (&head.headers, body), rest, access)).await;
@@ -493,7 +495,7 @@ impl Service {
         })
     }
 
-    /// The route of a URL's path, if there is something in this configuration.
+    /// The route of a URL's path, if this configuration serves it.
     fn route(&self, path: &str) -> Option<Route> {
         let known = Route::find_with(path, &self.config.passthrough);
         known.filter(|route| self.has(route)).or_else(|| {
@@ -502,7 +504,7 @@ impl Service {
         })
     }
 
-    /// Whether there is something at the route in this configuration.
+    /// Whether this configuration serves the route.
     fn has(&self, route: &Route) -> bool {
         match route {
             Route::Programs(_) => {
@@ -512,7 +514,7 @@ impl Service {
         }
     }
 
-    /// A request for a path of the extension.
+    /// Handles a request for a path of the extension.
     fn extended<'r>(
         self: &'r Arc<Self>,
         route: ExtensionRoute,
@@ -538,12 +540,12 @@ impl Service {
         intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
     }
 
-    /// The session of the client's own account, if the request has one and there is an upstream for it.
+    /// The session of the client's own account, if the request contains one and an upstream accepts it.
     fn session(&self, headers: &HeaderMap) -> Option<HeaderMap> {
         self.config.takes_sessions().then(|| dialect::brought(headers)).flatten()
     }
 
-    /// A request for a stored response, or for its input.
+    /// Handles a request for a stored response, or for its input.
     async fn stored(
         &self,
         dialect: ClientDialect,
@@ -557,7 +559,7 @@ impl Service {
         }
     }
 
-    /// A request to delete a stored response.
+    /// Handles a request to delete a stored response.
     async fn delete(
         &self,
         dialect: ClientDialect,
@@ -572,7 +574,7 @@ impl Service {
         }
     }
 
-    /// A request for the number of tokens that a request for a model's response would take.
+    /// Handles a request for the number of tokens of a model request.
     async fn count_tokens(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -609,7 +611,7 @@ impl Service {
         }
     }
 
-    /// The tokens of a request for a model's response, by estimate.
+    /// The estimated tokens of a model request.
     fn tokens(
         &self,
         (dialect, caller): (ClientDialect, &Caller),
@@ -626,7 +628,7 @@ impl Service {
         Ok(count::tokens(&sent))
     }
 
-    /// A request that goes to the upstream unread.
+    /// Handles a request that is passed to the upstream without being parsed.
     async fn pass_through(
         &self,
         (path, caller): (&str, Caller),
@@ -680,7 +682,7 @@ impl Service {
             passed = client.pass(request, caller.claimant()) => passed,
             () = &mut cut => Err(drain::refusal()),
         };
-        // The upstream has the request now.
+        // The upstream has received the request.
         drop(memory);
         let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
         let (headers, opened) = match passed {
@@ -707,7 +709,7 @@ impl Service {
     /// The client of an upstream.
     ///
     /// # Errors
-    /// Never for an upstream of the configuration.
+    /// Never for a configured upstream.
     fn client(&self, upstream: &Upstream) -> Result<&Arc<Client>, Failure> {
         let missing = || format!("there is no client for upstream `{}`", upstream.name);
         self.clients.get(&upstream.name).ok_or_else(|| Failure::new(Kind::Internal, missing()))

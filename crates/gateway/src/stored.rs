@@ -1,4 +1,4 @@
-//! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: what stores one.
+//! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: stores one response.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,15 +15,15 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// The most responses of which one request may name items.
+/// Maximum number of responses whose items one request may reference.
 const MAX_REFERENCES: usize = 256;
 
 /// The stored responses.
 #[derive(Debug, Clone)]
 pub(super) struct Responses {
-    /// `None`: nothing is stored.
+    /// `None` if nothing is stored.
     store: Option<Arc<dyn Store>>,
-    /// Bytes of a request with its history.
+    /// Maximum bytes of a request with its history.
     max_body: usize,
 }
 
@@ -38,15 +38,15 @@ impl Responses {
         Self { store, max_body: config.limits.max_body }
     }
 
-    /// The same responses, for requests of at most this many bytes.
+    /// The same responses, with another maximum for requests.
     pub(super) fn with_max_body(&self, max_body: usize) -> Self {
         Self { store: self.store.clone(), max_body }
     }
 
-    /// The request `body` with the history that it refers to.
+    /// Adds to the request `body` the history that it refers to.
     ///
     /// # Errors
-    /// A response is not stored, not this client's, or cannot be read.
+    /// If a response is not stored, belongs to another client, or cannot be read.
     pub(super) async fn with_history(
         &self,
         dialect: ClientDialect,
@@ -76,7 +76,7 @@ impl Responses {
             for key in &keys {
                 let record = find(store, key, now)?;
                 bytes += record.as_ref().map_or(0, Bytes::len);
-                // What is read for one request is bounded before it is all there.
+                // The bytes read for one request are limited before all of them are in memory.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
                     return Ok(None);
                 }
@@ -103,7 +103,7 @@ impl Responses {
     /// The stored response `id`, or its input.
     ///
     /// # Errors
-    /// [`Kind::NotFound`], or the store cannot be read.
+    /// [`Kind::NotFound`], or if the store cannot be read.
     pub(super) async fn find(
         &self,
         dialect: ClientDialect,
@@ -123,7 +123,7 @@ impl Responses {
     /// Deletes the stored response `id`.
     ///
     /// # Errors
-    /// [`Kind::NotFound`], or the store cannot be written.
+    /// [`Kind::NotFound`], or if the store cannot be written.
     pub(super) async fn delete(&self, owner: Owner, id: &str, now: u64) -> Result<(), Failure> {
         let key = Key::new(owner, id);
         match self.read(move |store| known(store.remove(&key, now).map(Some))).await?.flatten() {
@@ -132,7 +132,7 @@ impl Responses {
         }
     }
 
-    /// What stores the response to a request with this `input`; `None` if nothing is stored.
+    /// The keeper of the response to a request with this `input`. `None` if nothing is stored.
     pub(super) fn keeper(
         &self,
         dialect: ClientDialect,
@@ -144,7 +144,7 @@ impl Responses {
         Some(ResponseKeeper { store, dialect, owner, input, now })
     }
 
-    /// Asks the store on a thread for blocking work. `None`: there is no store.
+    /// Uses the store on a thread for blocking work. `None` if there is no store.
     async fn read<T: Send + 'static>(
         &self,
         act: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -169,14 +169,15 @@ const BUSY: &str = "another process holds the stored responses of this server, s
 
 const BROKEN: &str = "the stored responses cannot be read; try again in a moment";
 
-/// The answer while the store that instances share is away.
+/// The failure while the store that instances share is away.
 pub(super) fn away(error: &StoreError) -> Failure {
     tracing::warn!(%error, "a request needs the store, which is away");
     let message = "the store of this server cannot be reached, and the request depends on what is kept there; try again in a moment";
     Failure::new(Kind::StoreAway, message).with_retry_after("2")
 }
 
-/// The value under `key`. Another instance may be about to write it: a client can be faster than the store.
+/// Returns the value under `key`. Looks twice, since another instance may be about to write it: a client can be
+/// faster than the store.
 fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
     let found = known(store.get(key, now))?;
     if found.is_some() || !store.is_shared() {
@@ -186,7 +187,7 @@ fn find(store: &dyn Store, key: &Key, now: u64) -> Result<Option<Bytes>, StoreEr
     store.get(key, now)
 }
 
-/// What was read. Nothing of this server is in a file that cannot be opened.
+/// Treats a file that cannot be opened as empty: it contains no value of this server.
 fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Err(error) if error.is_unusable() => Ok(None),
@@ -194,13 +195,13 @@ fn known<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError
     }
 }
 
-/// How long after a first look there is a second one.
+/// Pause before the second look.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// Records may be larger than what the request takes of them.
+/// Factor by which records may be larger than the part that the request uses.
 const RECORDS_PER_BODY: usize = 4;
 
-/// What of a stored response is read.
+/// The part of a stored response that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Response,
@@ -230,9 +231,10 @@ pub(super) const DELETE: Method = Method::DELETE;
 /// The input of a request, with its history.
 #[derive(Debug)]
 pub(super) enum RecordInput {
-    /// In this body of a request.
+    /// Contained in this body of a request.
     In(Bytes),
-    /// Itself, as [`ClientSide::record_input`](toolwire_pipeline::dialect::ClientSide::record_input) gives it.
+    /// The input itself, as returned by
+    /// [`ClientSide::record_input`](toolwire_pipeline::dialect::ClientSide::record_input).
     Found(Bytes),
 }
 
@@ -248,7 +250,7 @@ pub(super) struct ResponseKeeper {
 }
 
 impl ResponseKeeper {
-    /// Stores `response`. It can be continued from now on; it is on disk later.
+    /// Stores `response`. It can be continued from now on, and is on disk later.
     pub(super) fn keep(&self, response: &str) {
         let side = self.dialect.side();
         let record = match &self.input {
@@ -284,7 +286,7 @@ mod tests {
         Bytes::from(body.to_string())
     }
 
-    /// The request with its history, and how often work was done apart.
+    /// The request with its history, and how often work was moved to another thread.
     async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
         let before = MOVED.get();
         let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();
@@ -301,7 +303,7 @@ mod tests {
             let body = body(size, json!({}));
             assert_eq!(joined(&responses, dialect, &body).await, (written(&body), moved), "{size}");
         }
-        // What is stored counts as well.
+        // Stored bytes count too.
         for (stored, size, moved) in [(1000, 1000, 0), (LARGE, 1000, 1), (1000, LARGE, 2)] {
             let stored = body(stored, json!({}));
             let response = r#"{"id":"resp_1","output":[{"type":"message","content":"said"}]}"#;

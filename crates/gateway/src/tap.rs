@@ -19,33 +19,33 @@ use toolwire_pipeline::{
 
 /// Observes exchanges. Its methods are called on the data path, so they must not block.
 pub trait Tap: fmt::Debug + Send + Sync {
-    /// An exchange is about to begin. `None`: this one is not observed.
+    /// Called when an exchange is about to begin. `None` if this exchange is not observed.
     fn begin(&self, opening: &Opening<'_>) -> Option<Box<dyn Watch>>;
 }
 
 /// Observes one exchange, from before the request is sent to the upstream.
 pub trait Watch: Send {
-    /// The upstream is asked again within the same response, `after` the beginning of the exchange: another hop begins.
-    /// `request` has `turns` more than the request before.
+    /// The upstream is asked again within the same response, `after` the start of the exchange: another hop begins.
+    /// `request` contains `turns` in addition to the previous request.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
 
-    /// The client gets this between two hops.
+    /// The client gets `event` between two hops.
     fn shown(&mut self, _event: &Event<'_>) {}
 
     /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.
     fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
 
-    /// The upstream has sent these headers, `after` the beginning of the exchange. Called once per hop.
+    /// The upstream has sent these headers, `after` the start of the exchange. Called once per hop.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
-    /// A piece of the upstream's body has arrived, as the network split it, `after` the beginning of the exchange.
+    /// A piece of the upstream's body has arrived, as the network split it, `after` the start of the exchange.
     fn piece(&mut self, bytes: &[u8], after: Duration);
 
     /// The exchange is over. Called exactly once, last.
     fn end(&mut self, ending: Ending<'_>, after: Duration);
 }
 
-/// Two that observe the same exchange.
+/// Passes each event to two observers of the same exchange.
 pub(super) struct Both(pub(super) Box<dyn Watch>, pub(super) Box<dyn Watch>);
 
 impl Watch for Both {
@@ -80,12 +80,12 @@ impl Watch for Both {
     }
 }
 
-/// What is known when an exchange begins.
+/// Facts that are known when an exchange begins.
 #[derive(Debug)]
 pub struct Opening<'a> {
     /// The request's id, as in logs and in `x-request-id`.
     pub id: &'a str,
-    /// What the client speaks.
+    /// The client's dialect.
     pub dialect: ClientDialect,
     /// The client's request as it was sent.
     pub body: &'a Bytes,
@@ -93,20 +93,20 @@ pub struct Opening<'a> {
     pub conversation: &'a Conversation,
     /// The configuration entry that serves it, with its settings.
     pub model: &'a Model,
-    /// The upstream that gets it.
+    /// The upstream to which the request is sent.
     pub upstream: &'a Upstream,
-    /// What is sent to the upstream, without authorization and configured headers.
+    /// The request to the upstream, without authorization and configured headers.
     pub request: &'a UpstreamRequest,
     /// The rules under which the response is read.
     pub rules: &'a Rules,
-    /// How calls of hosted tools are handled, if the model gets any.
+    /// The rules for calls of hosted tools, if the model has any.
     pub hosted: Option<&'a HostedRules>,
-    /// How the response is written, with the stamp that makes its ids.
+    /// The form of the response, with the stamp from which its ids are made.
     pub answering: &'a Answering,
 }
 
 impl Opening<'_> {
-    /// What its fixture says of it.
+    /// The facts that its fixture contains.
     pub fn noted(&self) -> NotedExchange<'_> {
         NotedExchange {
             dialect: self.dialect,
@@ -120,12 +120,12 @@ impl Opening<'_> {
     }
 }
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub enum Ending<'a> {
     /// The response was complete and all of it was given to the client's connection.
     Done,
-    /// It failed.
+    /// The exchange failed.
     Failed(&'a Failure),
     /// The client disconnected before the end.
     Cancelled,

@@ -1,4 +1,4 @@
-//! [`Tries`]: how often an address has tried to sign in, or which wrong keys it has shown.
+//! [`Tries`]: counts an address's attempts to sign in, or the wrong keys that it has sent.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,19 +13,21 @@ use std::{
 
 use tokio::time::Instant;
 
-/// For how long a try counts.
+/// Time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Addresses that are remembered. Beyond, the one that tried longest ago is forgotten.
+/// Maximum number of addresses that are remembered. Beyond it, the address whose last attempt is oldest is forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
-/// Different wrong keys of an address within [`WINDOW`]. Somebody who mistypes a key, or has several old ones, stays below.
+/// Maximum number of different wrong keys of an address within [`WINDOW`]. A user who mistypes a key, or has several
+/// old ones, stays below it.
 const MAX_KEYS: usize = 10;
 
-/// How long the answer to a further wrong key takes. A right one is not delayed, so others behind the address do not notice.
+/// Delay of the response to a further wrong key. Valid keys are not delayed, so other clients at the address do not
+/// notice.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
-/// The tries of the last minute, by address.
+/// The attempts of the last minute, by address.
 #[derive(Debug)]
 pub struct Tries {
     max: usize,
@@ -35,25 +37,26 @@ pub struct Tries {
 #[derive(Debug)]
 struct Try {
     at: Instant,
-    /// What tells it apart from others that are not the same.
+    /// Identifies attempts that count only once together.
     mark: Option<u64>,
 }
 
 impl Tries {
-    /// At most `max` tries of an address.
+    /// Allows at most `max` attempts per address.
     pub fn new(max: usize) -> Self {
         Self { max, by_address: HashMap::new() }
     }
 
-    /// Counts a try.
+    /// Counts an attempt.
     ///
     /// # Errors
-    /// There were too many. How long to wait.
+    /// The time to wait, if there were too many attempts.
     pub fn count(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         self.count_marked(address, None, now).map(|_| ())
     }
 
-    /// Counts a try, unless one with the same mark counts already. Returns how many count if this is a new one.
+    /// Counts an attempt, unless one with the same mark already counts. Returns the number of attempts if this is a
+    /// new one.
     fn count_marked(
         &mut self,
         address: IpAddr,
@@ -87,34 +90,34 @@ impl Tries {
         }
     }
 
-    /// The address has shown a key: its tries before do not count.
+    /// Forgets the attempts of an address that has sent a valid key.
     pub fn forget(&mut self, address: IpAddr) {
         self.by_address.remove(&network(address));
     }
 }
 
-/// The wrong keys that were shown, by address. A key that is shown again and again is not a guess and counts once.
+/// The wrong keys that were sent, by address. A key that is sent repeatedly is not a guess and counts once.
 #[derive(Debug)]
 pub struct WrongKeys {
-    /// For what they were shown.
+    /// The place where the keys were sent.
     place: &'static str,
     hasher: RandomState,
-    /// Whether there may be any: requests with right keys look no further.
+    /// Whether there may be any wrong keys, so that requests with valid keys can skip the lookup.
     are_there: AtomicBool,
     tries: Mutex<Tries>,
 }
 
 impl WrongKeys {
-    /// None yet. `place`: what the keys are for, in the log.
+    /// `place`: the purpose of the keys, for the log.
     pub fn new(place: &'static str) -> Self {
         let tries = Mutex::new(Tries::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), tries }
     }
 
-    /// Counts a wrong key. The log names the address when it begins, and when there are too many.
+    /// Counts a wrong key. The log names the address at its first wrong key, and when there are too many.
     ///
     /// # Errors
-    /// There were too many from this address. How many seconds to wait.
+    /// The number of seconds to wait, if there were too many wrong keys from this address.
     pub fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
         let counted = self.tries().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
         self.are_there.store(true, Ordering::Relaxed);
@@ -130,7 +133,7 @@ impl WrongKeys {
         Ok(())
     }
 
-    /// The address has shown a right key.
+    /// Forgets the wrong keys of an address that has sent a valid key.
     pub fn forget(&self, peer: IpAddr) {
         if self.are_there.load(Ordering::Relaxed) {
             let mut tries = self.tries();
@@ -149,7 +152,7 @@ pub fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// What one party has: an IPv4 address, or a /64 of IPv6.
+/// The network of one party: an IPv4 address, or an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

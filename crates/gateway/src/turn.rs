@@ -2,8 +2,8 @@
 
 use std::{pin::pin, task::Context};
 
-/// Wakes the task again after all others that are ready, and after the sockets have been polled. A task that wakes itself
-/// runs about sixty times before that.
+/// Wakes the task again after all other ready tasks, and after the sockets have been polled. A task that wakes itself
+/// directly runs about sixty times before that.
 pub(super) fn yield_now(cx: &mut Context<'_>) {
     // The runtime keeps the waker, not the future.
     let _ = pin!(tokio::task::yield_now()).poll(cx);

@@ -1,8 +1,10 @@
-//! [`TurnStates`]: what upstreams want back of their turns, kept until clients replay the calls of those turns.
+//! [`TurnStates`]: state that upstreams need back with their turns, kept until clients replay the calls of those
+//! turns.
 //!
-//! State belongs to the client whose response it came with, and to the upstream that sent it: nobody else gets it. It is kept
-//! in memory, for a limited time and up to a limit that all clients share. A client that fills it displaces its own oldest
-//! state, not that of others. If instances share a store, it is there, too, and what this instance lacks is read from there.
+//! State belongs to the client whose response it came with, and to the upstream that sent it: no other client or
+//! upstream gets it. It is kept in memory, for a limited time and up to a limit that all clients share. A client that
+//! fills the memory displaces its own oldest state, not that of others. If instances share a store, the state is also
+//! stored there, and state that this instance lacks is read from there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,24 +24,24 @@ use toolwire_pipeline::{
     failure::Failure,
 };
 
-/// Calls that are looked up for one request in the store that instances share.
+/// Maximum number of calls that are looked up in the shared store for one request.
 const MAX_FETCHED: usize = 512;
 
-/// Bytes that one record takes beside its texts, by estimate. It also limits how many records there are.
+/// Estimated bytes that a record takes in addition to its texts. This also limits the number of records.
 const OVERHEAD: usize = 256;
 
 /// The state of all clients.
 #[derive(Debug)]
 pub(super) struct TurnStates {
     memory: Arc<Mutex<Memory>>,
-    /// Bytes of all records. `ttl` is how long one is kept; `None`: nothing is kept.
+    /// Maximum bytes of all records. `ttl`: time for which a record is kept; `None` if nothing is kept.
     max_bytes: usize,
     ttl: Option<Duration>,
-    /// The store that instances share, if they do.
+    /// The store that instances share, if there is one.
     store: Option<Arc<dyn Store>>,
 }
 
-/// Whose state it is.
+/// The owner of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
     client: store::Owner,
@@ -57,9 +59,9 @@ struct Memory {
 /// The state of one client at one upstream.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// By number, and so by age.
+    /// By number, which increases with time.
     records: BTreeMap<u64, Record>,
-    /// The records of calls, by their ids and what their turns answered.
+    /// The records of calls, by their ids and by the hash of the turn that they answered.
     index: HashMap<Box<str>, HashMap<u64, u64>>,
     bytes: usize,
 }
@@ -101,7 +103,7 @@ impl TurnStates {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
 
-    /// The state of `client` at `upstream`, which wants that back. `None`: there is nothing to keep.
+    /// The state of `client` at `upstream`, if the upstream needs state back. `None` if there is nothing to keep.
     pub(super) fn of(
         self: &Arc<Self>,
         client: store::Owner,
@@ -119,13 +121,14 @@ impl TurnStates {
 }
 
 impl OwnStates {
-    /// Puts back what is known of the turns in the history of `conversation`.
+    /// Puts known state back into the turns in the history of `conversation`.
     pub(super) fn restore(&self, conversation: &mut Conversation) {
         let Some(ttl) = self.states.ttl else { return };
         if !self.states.memory().owners.contains_key(&self.owner) {
             return;
         }
-        // The memory is locked for each call alone: others wait for it, and a conversation may be long.
+        // The memory is locked separately for each call, since other threads wait for it and a conversation may be
+        // long.
         conversation.restore(|id, answered| {
             let memory = self.states.memory();
             let shelf = memory.owners.get(&self.owner)?;
@@ -134,10 +137,10 @@ impl OwnStates {
         });
     }
 
-    /// Reads what this instance does not know of the calls in the history of `conversation` from the store that instances share.
+    /// Reads from the shared store the state that this instance lacks for the calls in the history of `conversation`.
     ///
     /// # Errors
-    /// It is away.
+    /// If the store is away.
     pub(super) async fn fetch(&self, conversation: &mut Conversation, is_large: bool) -> Result<(), Failure> {
         let Some(store) = self.states.store.clone() else { return Ok(()) };
         let unknown = if is_large {
@@ -160,7 +163,7 @@ impl OwnStates {
         let read = spawn_blocking(move || store.get_all(&keys, now)).await;
         let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored::away(&error))?;
         for ((id, answered), value) in unknown.into_iter().zip(read) {
-            // A turn with several calls has one state.
+            // A turn with several calls has a single state.
             let is_new = |states: &TurnStates| {
                 !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
             };
@@ -173,10 +176,11 @@ impl OwnStates {
         Ok(())
     }
 
-    /// The calls in the history of `conversation` of which nothing is known here, and the hashes of what their turns answered.
+    /// The calls in the history of `conversation` whose state is unknown here, and the hashes of the turns that they
+    /// answered.
     fn unknown(&self, conversation: &mut Conversation) -> Vec<(String, u64)> {
         let mut unknown = Vec::new();
-        // Puts nothing back: it only asks for each call.
+        // This puts nothing back: it only visits each call.
         conversation.restore(|id, answered| {
             let is_known = |memory: &Memory| {
                 memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))
@@ -194,11 +198,11 @@ impl OwnStates {
         Key::new(self.owner.client, &format!("{}\0{id}\0{answered:016x}", self.owner.upstream))
     }
 
-    /// Keeps `state` in memory. What is too old, and what there is no room for, is forgotten.
+    /// Keeps `state` in memory. Removes records that are too old or do not fit.
     fn keep_here(&self, state: TurnState, answered: u64) {
         let Self { states, owner, .. } = self;
         let Some(ttl) = states.ttl else { return };
-        // An id is in the record and in the index.
+        // Each id is stored in the record and in the index.
         let ids: usize = state.calls.iter().map(|(id, _)| id.len()).sum();
         let bytes = state.size() + ids + OVERHEAD * (1 + state.calls.len());
         if bytes > states.max_bytes {
@@ -218,7 +222,7 @@ impl OwnStates {
 }
 
 impl Keeper {
-    /// What is to be kept.
+    /// The state that must be kept.
     pub(super) fn wants(&self) -> WantsBack {
         self.states.wants
     }
@@ -248,7 +252,7 @@ impl Memory {
         }
     }
 
-    /// Removes what is older than `ttl`. Every shelf is sorted by age, so that this looks at little more than it removes.
+    /// Removes records older than `ttl`. Every shelf is sorted by age, so this examines little more than it removes.
     fn remove_old(&mut self, ttl: Duration) {
         for shelf in self.owners.values_mut() {
             while shelf.oldest().is_some_and(|record| record.since.elapsed() >= ttl) {
@@ -276,13 +280,13 @@ impl Shelf {
         self.records.insert(number, record);
     }
 
-    /// Whether there is a record of the call `id` in an answer to this turn.
+    /// Whether there is a record of the call `id` in a response to this turn.
     fn knows(&self, id: &str, answered: u64) -> bool {
         self.index.get(id).is_some_and(|known| known.contains_key(&answered))
     }
 
-    /// The record of the call `id` in an answer to the same turn, or else the only record of such a call. Clients may send a
-    /// turn again in a changed form; but among several records the wrong one could be taken.
+    /// The record of the call `id` in a response to the same turn, or else the only record of such a call. Clients
+    /// may resend a turn in a changed form; but with several records, the wrong one could be chosen.
     fn find(&self, id: &str, answered: u64) -> Option<u64> {
         let known = self.index.get(id)?;
         let only = || if known.len() == 1 { known.values().next() } else { None };
@@ -293,7 +297,7 @@ impl Shelf {
         self.records.first_key_value().map(|(_, record)| record)
     }
 
-    /// Removes the oldest record, and returns its bytes.
+    /// Removes the oldest record, and returns its size in bytes.
     fn remove_oldest(&mut self) -> usize {
         let Some((number, record)) = self.records.pop_first() else { return 0 };
         for (id, _) in &record.state.calls {
@@ -335,7 +339,7 @@ mod tests {
         own.clone().keeper(&question(asked)).keep(state);
     }
 
-    /// The reasoning that is restored in an answer to `asked` with the call `id`.
+    /// The reasoning that is restored in a response to `asked` with the call `id`.
     fn restored(own: &OwnStates, asked: &str, id: &str) -> Option<String> {
         let mut conversation = question(asked);
         let call = Part::Call(Call::new(id, "f", "{}"));

@@ -1,10 +1,10 @@
-//! Which web pages may send requests where no key is needed.
+//! Decides which web pages may send requests if no key is needed.
 //!
-//! A browser sends requests to every listener of its machine, for any page that is open in it. Two checks tell the requests of other
-//! sites' pages apart:
+//! A browser sends requests to every listener on its machine, for any page that is open in it. Two checks detect
+//! requests from pages of other sites:
 //!
-//! - The host must be one of the server's own names. A page whose name leads to this machine for a moment (DNS rebinding) is of the
-//!   same origin as the requests that it sends, but it sends them under its own name.
+//! - The host must be one of the server's own names. A page whose name temporarily resolves to this machine (DNS
+//!   rebinding) has the same origin as the requests that it sends, but they carry its own name.
 //! - The page's origin must be the server's, or one that the configuration allows.
 //!
 //! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`.
@@ -20,22 +20,22 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Bytes of a host or an origin that a message shows.
+/// Maximum number of bytes of a host or an origin that a message shows.
 const MAX_SHOWN: usize = 128;
 
-/// The names by which a server is reached, beside those of this machine.
+/// The names of a server, in addition to those of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostNames<'c>(pub [&'c [String]; 2]);
 
 impl HostNames<'_> {
-    /// Whether `host` is one of the names. One without a port holds for all.
+    /// Whether `host` is one of the names. A name without a port matches all ports.
     pub fn contain(&self, host: &str) -> bool {
         let Some((name, port)) = split(host) else { return false };
         let is_it = |own: &String| split(own).is_some_and(|own| own == (name, "") || own == (name, port));
         self.0.iter().copied().flatten().any(is_it)
     }
 
-    /// The same for this machine's names.
+    /// Whether `host` is one of the names, or a name of this machine.
     fn contain_or_local(&self, host: &str) -> bool {
         is_local(host) || self.contain(host)
     }
@@ -48,7 +48,7 @@ impl HostNames<'_> {
         }
     }
 
-    /// Whether `origin` is that of the host for which the request is meant, or has one of the names.
+    /// Whether `origin` is the origin of the host to which the request is addressed, or has one of the names.
     fn are_origin(&self, head: &request::Parts, origin: &HeaderValue) -> bool {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         let Some((scheme, origin)) = origin else { return false };
@@ -63,14 +63,15 @@ impl HostNames<'_> {
 
     /// Whether a page of another site has sent the request, or may have.
     fn are_foreign_to(&self, head: &request::Parts) -> bool {
-        // Of a request for a resource, such as an image, the browser does not name the origin.
+        // For a resource request, such as an image, the browser does not name the origin.
         let site = head.headers.get(SEC_FETCH_SITE);
         site.is_some_and(|site| site != "same-origin" && site != "none")
             || head.headers.get_all(header::ORIGIN).iter().any(|origin| !self.are_origin(head, origin))
     }
 }
 
-/// Checks a request to a listener that needs no key. `is_allowed`: any page may send it, or its page is one that may.
+/// Checks a request to a listener that needs no key. `is_allowed`: whether any page may send it, or its page is an
+/// allowed one.
 ///
 /// # Errors
 /// [`Kind::Forbidden`]
@@ -85,8 +86,8 @@ pub(crate) fn check(head: &request::Parts, names: HostNames<'_>, is_allowed: boo
     if is_allowed || !names.are_foreign_to(head) { Ok(()) } else { Err(other_origin(&head.headers)) }
 }
 
-/// Whether a web page of another site may have sent the request to a listener that has no configuration. Its names are known only if
-/// it listens on a loopback address.
+/// Whether a web page of another site may have sent the request to a listener without a configuration. The listener's
+/// names are known only if it listens on a loopback address.
 pub fn is_of_other_site(head: &request::Parts, is_loopback: bool) -> bool {
     let names = HostNames::default();
     names.are_foreign_to(head) || is_loopback && check(head, names, true).is_err()
@@ -101,7 +102,7 @@ fn other_origin(headers: &HeaderMap) -> Failure {
     Failure::new(Kind::Forbidden, message).with_code("other_origin").with_param("origin")
 }
 
-/// Whether a browser sent the request, for a page or from its address bar, and says so.
+/// Whether a browser says that it sent the request, for a page or from its address bar.
 pub fn is_from_browser(headers: &HeaderMap) -> bool {
     headers.contains_key(SEC_FETCH_SITE) || headers.contains_key(header::ORIGIN)
 }
@@ -111,8 +112,8 @@ pub fn is_typed(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none")
 }
 
-/// Whether a page shows an image by this request. Browsers do not say so to servers without TLS that are not on their machine, but
-/// ask for images first of all.
+/// Whether a page shows an image with this request. Browsers do not say so to remote servers without TLS, but put
+/// image types first in `Accept`.
 pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_DEST) {
         Some(destination) => destination == "image",
@@ -122,18 +123,18 @@ pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the browser goes to the request's address, such as that of a link.
+/// Whether the browser navigates to the request's address, such as a link's target.
 pub(super) fn is_navigation(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate")
 }
 
-/// The type that the body is declared to have, without its parameters.
+/// The declared type of the body, without parameters.
 pub fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Checks that the body is declared as JSON. Pages can send other types to every server, without being allowed to.
+/// Checks that the body is declared as JSON. Pages can send other types to every server without permission.
 ///
 /// # Errors
 /// [`Kind::Request`] with status 415.
@@ -151,18 +152,18 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), Failure> {
     Err(failure.with_param("content-type"))
 }
 
-/// The host for which the request is meant.
+/// The host to which the request is addressed.
 pub fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }
 
-/// Everything that names it: the header, and the target or `:authority`. What cannot be read is empty.
+/// Everything that names the host: the header, and the target or `:authority`. Unreadable values are empty.
 fn hosts(head: &request::Parts) -> impl Iterator<Item = &str> {
     let header = head.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     header.into_iter().chain(head.uri.authority().map(|authority| authority.as_str()))
 }
 
-/// A host without the dot of a complete name, and its port behind a colon. `None`: it is not a host.
+/// Splits a host, without its trailing dot, and the port after a colon. `None` if it is not a host.
 fn split(host: &str) -> Option<(Name<'_>, &str)> {
     let (host, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -182,7 +183,7 @@ fn split(host: &str) -> Option<(Name<'_>, &str)> {
     (is_whole && host != Name::Text("")).then_some((host, port))
 }
 
-/// What a host is without its port.
+/// A host without its port.
 #[derive(Debug, Clone, Copy)]
 enum Name<'h> {
     Address(IpAddr),
@@ -199,7 +200,7 @@ impl PartialEq for Name<'_> {
     }
 }
 
-/// Whether `host` is this machine's, whoever resolves it: `localhost`, a name below it, or a loopback address.
+/// Whether `host` is this machine, whatever resolves it: `localhost`, a name below it, or a loopback address.
 pub fn is_local(host: &str) -> bool {
     match split(host) {
         Some((Name::Address(address), _)) => address.is_loopback(),

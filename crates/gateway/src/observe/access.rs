@@ -161,7 +161,7 @@ impl Access {
         }
     }
 
-    /// The same record, which also ends the span `trace`.
+    /// The same record, which also fills the span `trace`.
     pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
         self.trace = trace;
         self

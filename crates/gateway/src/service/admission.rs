@@ -1,4 +1,4 @@
-//! Who may send a request: a page, if no key is needed, and a client, by its key.
+//! Decides who may send a request: a page, if no key is needed, and a client, by its key.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 use toolwire_pipeline::failure::{Failure, Kind};
 
 impl Service {
-    /// Why a request that a web page may have sent is not served, if clients need no key.
+    /// The failure for a request that a web page may have sent, if clients need no key.
     pub(super) fn refuse_page(
         &self,
         is_open: bool,
@@ -27,9 +27,9 @@ impl Service {
         grant: &Grant,
     ) -> Option<Failure> {
         let is_allowed = match route {
-            // It has checks of its own.
+            // Extensions have their own checks.
             Some(Route::Extension(_)) => return None,
-            // Balancers ask under any name, and learn nothing else.
+            // Balancers may use any host name, and learn nothing else.
             Some(Route::Health | Route::Ready) => return None,
             _ if !is_open => return None,
             Some(Route::Image(_)) if images::is_shown(&head.headers) => true,
@@ -39,10 +39,10 @@ impl Service {
         web_pages::check(head, HostNames([&self.config.hosts, own]), is_allowed).err()
     }
 
-    /// Who sent the request, whose body may have to be declared as JSON.
+    /// Identifies the sender of the request, whose body may have to be declared as JSON.
     ///
     /// # Errors
-    /// It shows no valid key, or a page may have sent it.
+    /// If it contains no valid key, or a page may have sent it.
     pub(super) async fn identify(
         &self,
         is_open: bool,
@@ -72,8 +72,8 @@ impl Service {
         Ok(client)
     }
 
-    /// The failure of a request whose key is wrong, which is another one after too many of them. Then it takes a while.
-    /// `may_be_bearer`: `Authorization` has the key.
+    /// The failure of a request with a wrong key. After too many wrong keys, it is a different failure and is
+    /// delayed. `may_be_bearer`: whether `Authorization` may contain the key.
     pub(super) async fn refuse_key(
         &self,
         failure: Failure,
@@ -88,7 +88,7 @@ impl Service {
         Failure::new(Kind::RateLimit, message).with_retry_after(seconds.to_string())
     }
 
-    /// Keeps somebody who guesses keys waiting.
+    /// Delays the response to a client that guesses keys.
     pub async fn penalty(&self) {
         let _ = tokio::time::timeout(PENALTY, self.drain.when_begun()).await;
     }

@@ -1,7 +1,7 @@
-//! How a [`Service`] is put together: when the server starts, for a configuration that was loaded again, and for each thread.
+//! Builds a [`Service`]: at the start of the server, for a reloaded configuration, and for each thread.
 //!
-//! There is one way for the first two. Each part is made for the configuration, from what was there before: what clients and
-//! people rely on goes on ([`Before`]), and so do connections to upstreams that have not changed.
+//! The first two cases share one procedure. Each part is built for the configuration from the previous part: state
+//! that clients and people rely on is kept ([`Before`]), and so are connections to unchanged upstreams.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -38,20 +38,20 @@ use toolwire_execution::{Audit, Execution, Observer, Started, Surroundings, ask:
 use toolwire_net::store::redis::{Reach, RedisServer};
 use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
 
-/// The tables that the execution stage is made of. Another one takes its place if one of them changes, with the providers that do
-/// not.
+/// The tables that define the execution stage. If one of them changes, a new stage replaces it and takes over the
+/// unchanged providers.
 const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
 
-/// Clients by the upstreams' names.
+/// Clients by upstream name.
 type Clients = HashMap<String, Arc<Client>>;
 
-/// The certificate of the listeners, and how they speak TLS.
+/// The certificate of the listeners, and their TLS configuration.
 type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
 
 /// The execution stage, and the models that its tools ask.
 type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
 
-/// What outlives a configuration, whatever it says.
+/// State that outlives every configuration.
 struct Kept {
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
@@ -59,10 +59,11 @@ struct Kept {
     reloads: Reloads,
 }
 
-/// The service whose place another one takes, and the settings that the other one has otherwise.
+/// The service that is replaced, and the settings that differ in the new one.
 ///
-/// Everything that counts, learns or remembers is taken from it: metrics, stored responses, state of turns, what was learned of
-/// upstreams, their queues, the memory that requests take, the bus of events, sessions of the admin API.
+/// Everything that counts, learns or remembers is taken over: metrics, stored responses, state of turns, facts
+/// learned about upstreams, their queues, the memory budget of requests, the bus of events, sessions of the admin
+/// API.
 #[derive(Debug, Clone, Copy)]
 struct Before<'b> {
     service: &'b Service,
@@ -73,7 +74,7 @@ impl Service {
     /// A service for `config`.
     ///
     /// # Errors
-    /// If no request to an upstream can be written, or hosted tools have no thread.
+    /// If the request to an upstream cannot be built, or the thread for hosted tools cannot be created.
     pub(crate) fn new(
         config: Arc<Config>,
         (tap, extension): (Option<Arc<dyn Tap>>, Option<Arc<dyn Extension>>),
@@ -85,10 +86,10 @@ impl Service {
         Self::assembled(config, Kept { metrics, tap, extension, reloads }, None)
     }
 
-    /// The service that takes the place of this one, on the same thread. `changes` are the settings that `config` has otherwise.
+    /// The service that replaces this one on the same thread. `changes` are the settings that differ in `config`.
     ///
     /// # Errors
-    /// As [`Service::new`]. Requests that this service handles notice nothing.
+    /// As for [`Service::new`]. Requests in progress are not affected.
     pub(crate) fn renewed(&self, config: Arc<Config>, changes: &Changes) -> Result<Self, ServeError> {
         let kept = Kept {
             metrics: Arc::clone(&self.metrics),
@@ -106,7 +107,7 @@ impl Service {
             Some(earlier) => earlier.stores.clone(),
             None => stores(&config, &metrics).map_err(ServeError::Thread)?,
         };
-        // Requests that have begun still have the secrets of before.
+        // Requests in progress still use the previous secrets.
         let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
         let secrets = config.secrets().chain(old_secrets);
         let redactor = Arc::new(match earlier {
@@ -130,7 +131,7 @@ impl Service {
             ),
         };
         let (certificates, tls) = match earlier {
-            // Another certificate takes its place without another configuration; all else holds to the end of the process.
+            // A certificate is replaced without a new configuration; everything else applies until the process ends.
             Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
             None => listeners_tls(&config, &metrics)?,
         };
@@ -196,7 +197,8 @@ impl Service {
         })
     }
 
-    /// The accounts of upstreams that `next`, which takes the place of this one on the same thread, asks through other clients.
+    /// The accounts of upstreams for which `next`, the replacement of this service on the same thread, uses other
+    /// clients.
     pub(crate) fn accounts_replaced_by(&self, next: &Self) -> Vec<ReplacedAccount> {
         let stays = |name: &str, client: &Arc<Client>| {
             next.clients.get(name).is_some_and(|next| Arc::ptr_eq(next, client))
@@ -205,8 +207,8 @@ impl Service {
         replaced.filter_map(|(_, client)| client.replaced_account()).collect()
     }
 
-    /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is the service of that
-    /// thread whose place it takes, if there is one.
+    /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is
+    /// the service of that thread that it replaces, if there is one.
     pub(crate) fn sibling(&self, before: Option<&Self>) -> Self {
         let own = before.map(|before| &before.clients);
         let clients = clients_of_thread(&self.clients, own);
@@ -242,7 +244,7 @@ impl Service {
     }
 }
 
-/// Where state is kept.
+/// The place where state is kept.
 #[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server is watched"))]
 fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
     match &config.store {
@@ -256,7 +258,7 @@ fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
     }
 }
 
-/// What clients use.
+/// The ledger of clients' usage.
 fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     match stores.limits() {
         Some(limits) => {
@@ -273,20 +275,20 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     }
 }
 
-/// What begins traces, with its exporter, if there is a collector.
+/// The tracer, with its exporter, if there is a collector.
 #[cfg(feature = "otel")]
 fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
 
-/// There is no exporter.
+/// This build has no exporter.
 #[cfg(not(feature = "otel"))]
 #[expect(clippy::unnecessary_wraps, reason = "the exporter can fail to start")]
 fn tracer(_: &Config, _: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
     Ok(None)
 }
 
-/// How the listeners speak TLS, if they do, and the certificate for it.
+/// TLS configuration and certificate of the listeners, if they use TLS.
 fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
     let Some(settings) = &config.tls else { return Ok((None, None)) };
     let certificates = Certificates::new(settings, metrics.certificates());
@@ -294,7 +296,8 @@ fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, Ser
     Ok((Some(certificates), Some(tls)))
 }
 
-/// The clients of the upstreams: those of before where nothing has changed, and the queues of before where their limits have not.
+/// The clients of the upstreams: previous clients if nothing has changed, and previous queues if their limits have
+/// not changed.
 fn clients(
     config: &Config,
     (metrics, redactor): (&Metrics, &Arc<Redactor>),
@@ -320,7 +323,8 @@ fn clients(
     clients.collect()
 }
 
-/// Clients of the same upstreams for another thread: `own` ones of this thread where they are, otherwise without connections.
+/// Clients of the same upstreams for another thread: that thread's `own` clients if they match, otherwise new ones
+/// without connections.
 fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
     let of_thread = |(name, client): (&String, &Arc<Client>)| {
         let own = own.and_then(|own| own.get(name)).filter(|own| own.is_sibling(client));
@@ -329,7 +333,7 @@ fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
     clients.iter().map(of_thread).collect()
 }
 
-/// What was learned about upstreams, unless they have changed.
+/// Facts learned about upstreams, except changed ones.
 fn learned(
     config: &Config,
     metrics: &Arc<Metrics>,
@@ -352,7 +356,7 @@ fn learned(
     Ok(Arc::new(Learned { means, forms, servers }))
 }
 
-/// The bus of events, if anyone may hear of them.
+/// The bus of events, if there may be subscribers.
 fn bus(
     config: &Config,
     (metrics, redactor): (&Arc<Metrics>, &Arc<Redactor>),
@@ -376,7 +380,8 @@ fn bus(
     Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer))))
 }
 
-/// The execution stage, if there is one, and the models that it asks. It is that of before if its tables are the same.
+/// The execution stage, if there is one, and the models that it asks. The previous stage is kept if its tables are
+/// the same.
 fn stage(
     config: &Arc<Config>,
     (clients, learned, stores): (&Clients, &Arc<Learned>, &Stores),
@@ -386,7 +391,7 @@ fn stage(
     let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
     let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
     let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
-    // The tools run on a thread of their own.
+    // The tools run on their own thread.
     let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
     let newest = ConfiguredModels::new(config, learned, own, witness.clone());
     let models = match asked {

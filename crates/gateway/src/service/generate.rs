@@ -1,4 +1,4 @@
-//! Requests for a model's response: from their bodies to the question to the upstream.
+//! Requests for a model's response, from the body to the request to the upstream.
 //!
 //! ```text
 //! body ─▶ who, which model, limits ─▶ (images described, results awaited) ─exchange─▶ upstream asked ─▶ AnswerBody
@@ -56,24 +56,24 @@ struct ModelRequest {
     id: ExchangeId,
     dialect: ClientDialect,
     caller: Caller,
-    /// How the client wants reasoning passed on, if it said so.
+    /// The client's setting for passing on reasoning, if it sent one.
     reasoning: Option<Reasoning>,
     /// The beta features that the client names.
     betas: Option<Betas>,
     /// The session of the client's own account, if it sent one.
     session: Option<Box<HeaderMap>>,
     body: Bytes,
-    /// The span of which requests to upstreams are part.
+    /// The parent span of requests to upstreams.
     trace: Option<Parent>,
-    /// When it arrived, in seconds of Unix time.
+    /// Time of arrival in seconds of Unix time.
     now: u64,
 }
 
 /// A request whose upstream has been asked, or soon will be.
 struct Asked {
-    /// The response is streamed.
+    /// Whether the response is streamed.
     stream: bool,
-    /// What it holds of the limits of its client, if that has a name.
+    /// The amounts of the client's limits that it holds, if the client has a name.
     allowance: Option<Box<Allowance>>,
     exchange: Begun,
     /// Other models that may answer.
@@ -81,7 +81,7 @@ struct Asked {
 }
 
 impl Service {
-    /// A request for a model's response, up to the point where its upstream is asked.
+    /// Handles a request for a model's response, up to the point at which its upstream is asked.
     pub(super) async fn generate(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -104,7 +104,7 @@ impl Service {
         }
     }
 
-    /// Asks the upstream for the response to a request that was read. The body of the response gets `access`.
+    /// Asks the upstream for the response to a request that has been read. The body of the response gets `access`.
     pub(super) async fn begin_answer(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -123,13 +123,13 @@ impl Service {
         })
     }
 
-    /// The names of the exchange of this request. It has its own only if anyone may hear of it.
+    /// The ids of this request's exchange. It has its own id only if there may be subscribers.
     pub fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
         ExchangeId { own, request: request.into() }
     }
 
-    /// Asks the upstream for the response to a request. If other requests must prepare it, only begins with that.
+    /// Asks the upstream for the response to a request. If other requests must prepare it, only starts these.
     async fn ask(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -173,7 +173,7 @@ impl Service {
         let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
         let describer = self.describer(model, &conversation);
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
-        // It takes other requests before the upstream can be asked, and that may be long.
+        // Other requests are needed before the upstream can be asked, which may take long.
         let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
         let begun = if must_wait {
             let pipeline = self.preparing_pipeline(model, dialect, &conversation);
@@ -196,7 +196,7 @@ impl Service {
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
-    /// Reads a request, a large one apart from the streams.
+    /// Reads a request. A large one is read on another thread.
     async fn read(
         self: &Arc<Self>,
         dialect: ClientDialect,
@@ -220,7 +220,7 @@ impl Service {
         large::apart(read).await?
     }
 
-    /// A request that `model` cannot be asked, which another one may answer.
+    /// Handles a request that cannot be sent to `model`, but that another model may answer.
     async fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
         let conversation = decode(asked.dialect, &asked.body).await?;
         let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
@@ -239,8 +239,8 @@ impl Service {
         command::pipeline(model, dialect, conversation, &answering).redacting(self.redactor.clone())
     }
 
-    /// Prepares a request, of which `conversation` was read, and asks its upstream. `target`: the entry that answers, if it is not that
-    /// of the model that the request names.
+    /// Prepares a request, whose `conversation` has been read, and asks its upstream. `target`: the entry that
+    /// answers, if it is not the entry of the requested model.
     async fn begin_exchange(
         self: &Arc<Self>,
         asked: &ModelRequest,
@@ -277,7 +277,7 @@ impl Service {
                 .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
                 .await;
         }
-        // Later hops must find what was added, too, and the images not again.
+        // Later hops must also find the additions, and must not describe the images again.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let how = (*reasoning, self.stamp());
         let (mut exchange, input) = if is_large {
@@ -295,7 +295,7 @@ impl Service {
             (self.prepare((caller, id), dialect, asked, how)?, None)
         };
         if let Some(requested) = requested {
-            // If the upstream names no model, the client sees the name that it has asked for.
+            // If the upstream names no model, the client sees the name that it requested.
             exchange.answering.model = requested;
         }
         self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
@@ -310,7 +310,7 @@ impl Service {
         self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await
     }
 
-    /// Prepares a conversation with what the requests of this service have in common, see [`exchange::prepare`].
+    /// Prepares a conversation with the state that requests of this service share, see [`exchange::prepare`].
     fn prepare(
         &self,
         (caller, exchange): (&Caller, &ExchangeId),
@@ -327,13 +327,13 @@ impl Service {
         exchange::prepare(known, Who { caller, exchange }, dialect, asked, how)
     }
 
-    /// What a request takes of its client's limits.
+    /// The amounts of its client's limits that a request needs.
     fn wish(&self, account: &Account, conversation: &Conversation) -> Wish {
         let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
         if is_command {
             return Wish { takes_place: true, ..Wish::PLAIN };
         }
-        // Where nothing depends on it, the estimate need not be good.
+        // If nothing depends on it, the estimate may be rough.
         let input = match account.limits_tokens() {
             true => count::tokens(conversation),
             false => count::tokens_by_size(conversation),
@@ -347,7 +347,8 @@ impl Service {
         }
     }
 
-    /// The model that is to describe the images of the conversation, if there are any and `model` cannot see.
+    /// The model that must describe the images of the conversation, if there are images and `model` does not accept
+    /// them.
     fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
         let describer = model.vision.as_ref()?;
         let execution = self.execution.as_ref();
@@ -356,14 +357,14 @@ impl Service {
         (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
     }
 
-    /// Time and randomness for the core, which has no access to either. By the ids of calls, results of hosted tools are found
-    /// later, so that these must be secret.
+    /// Time and randomness for the core, which has no access to either. Results of hosted tools are later found by
+    /// the ids of calls, so these must be secret.
     pub(super) fn stamp(&self) -> Stamp {
         let seed = if self.execution.is_some() { secret_seed() } else { seed() };
         Stamp { seed, created: unix_time() }
     }
 
-    /// Sends the request to the upstream, as a part of `trace`, then prepares what the response needs while the upstream works.
+    /// Sends the request to the upstream, as part of `trace`, then prepares the response while the upstream works.
     ///
     /// # Errors
     /// [`Kind::Internal`](toolwire_pipeline::failure::Kind::Internal)
@@ -416,7 +417,7 @@ impl Service {
                     let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
                     let (reader, writer) =
                         (exchange::reader(model, dialect), dialect.side().writer(&answering));
-                    // The conversation may be dropped with that.
+                    // The conversation may be dropped with the decider.
                     let make =
                         move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
                     large::apart(make).await?
@@ -461,7 +462,7 @@ impl Service {
         })
     }
 
-    /// What reports the exchange to the event feed and the audit file, if anyone hears of it.
+    /// The report of the exchange for the event feed and the audit file, if there may be subscribers.
     fn report(
         &self,
         (model, exchange): (&Model, &Exchange),
@@ -484,7 +485,7 @@ impl Service {
         Some(ExchangeReport::new(audit, observe, opening, exchange.command.is_none()))
     }
 
-    /// What gets the bytes of the exchange: a recording, an extension, or both.
+    /// The observers of the exchange's bytes: a recording, an extension, or both.
     fn watch(
         &self,
         (model, exchange): (&Model, &Exchange),
@@ -493,7 +494,8 @@ impl Service {
         report: Option<&ExchangeReport>,
     ) -> Option<Box<dyn Watch>> {
         let tap = self.tap.as_ref().filter(|_| exchange.asks_upstream());
-        // What no upstream was asked cannot be replayed, and without its key, an encrypted response cannot be read again.
+        // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
+        // again without its key.
         let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
         let captures = report.and_then(ExchangeReport::captures).filter(|_| is_readable);
         if tap.is_none() && captures.is_none() {
@@ -522,14 +524,14 @@ impl Service {
     }
 }
 
-/// A request that was read. What walks all of it was done with that if it is large.
+/// A request that has been read. For a large one, the steps that traverse all of it ran on the other thread.
 struct Read {
     conversation: Conversation,
     wish: Option<Wish>,
     affinity: Option<u64>,
 }
 
-/// Decodes a request, a large one apart from the streams.
+/// Decodes a request. A large one is decoded on another thread.
 pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
     if !large::is_large(body.len()) {
         return exchange::decode(dialect, body);
@@ -538,7 +540,7 @@ pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conve
     large::apart(move || exchange::decode(dialect, &body)).await?
 }
 
-/// A seed that nobody can guess from earlier ones.
+/// A seed that cannot be guessed from earlier ones.
 fn secret_seed() -> u64 {
     let mut bytes = [0; 8];
     match SystemRandom::new().fill(&mut bytes) {

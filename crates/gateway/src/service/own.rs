@@ -1,4 +1,4 @@
-//! Exchanges that the program begins itself, as a client does.
+//! Exchanges that the program itself starts, as a client would.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -24,33 +24,33 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// An exchange of the program's own.
+/// An exchange that the program starts.
 #[derive(Debug)]
 pub struct OwnExchange<'r> {
-    /// The name of the client. If a key has it, the key's limits hold.
+    /// The name of the client. If a key has this name, its limits apply.
     pub client: &'static str,
     pub dialect: ClientDialect,
     /// The request, as a client would send it.
     pub body: Bytes,
     pub id: &'r ExchangeId,
-    /// What takes the place of the upstream. `None`: the upstream is asked.
+    /// The response that replaces the upstream's. `None` if the upstream is asked.
     pub made: Option<MadeResponse>,
 }
 
 /// The response of an upstream that is not asked.
 #[derive(Debug)]
 pub struct MadeResponse {
-    /// The only upstream is the first one of this configuration.
+    /// The first upstream of this configuration is the only one.
     pub config: Arc<Config>,
     /// The body.
     pub body: Bytes,
 }
 
 impl Service {
-    /// Begins an exchange of the program's own, with the `memory` of its request. It is logged and counted as a client's.
+    /// Starts an exchange, with the `memory` of its request. It is logged and counted like a client's.
     ///
     /// # Errors
-    /// Why there is no response.
+    /// The reason why there is no response.
     pub async fn begin_own(
         self: &Arc<Self>,
         own: OwnExchange<'_>,
@@ -87,7 +87,7 @@ impl Service {
         }
     }
 
-    /// Begins an exchange whose upstream's response is made already. The body of the response gets `access`.
+    /// Starts an exchange whose upstream's response already exists. The body of the response gets `access`.
     async fn begin_made(
         &self,
         (dialect, caller): (ClientDialect, &Caller),

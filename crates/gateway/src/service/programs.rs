@@ -19,7 +19,7 @@ use crate::{
 use toolwire_pipeline::failure::Kind;
 
 impl Service {
-    /// A request of a program that registers its tools.
+    /// Handles a request of a program that registers its tools.
     pub(super) async fn program(
         &self,
         path: &ProgramPath,

@@ -1,4 +1,4 @@
-//! [`UpstreamBody`]: the body of an upstream's response, over either version of HTTP.
+//! [`UpstreamBody`]: the body of an upstream's response, over HTTP/1.1 or HTTP/2.
 
 use std::{
     mem,
@@ -33,9 +33,9 @@ enum Transport {
         body: Http2Body,
         slot: Slot,
     },
-    /// A body that came from no upstream.
+    /// A body that does not come from an upstream.
     Made(Bytes),
-    /// The body has ended, and its connection was given back.
+    /// The body has ended, and its connection was returned to the pool.
     Ended,
 }
 
@@ -50,12 +50,12 @@ impl UpstreamBody {
         Self { transport: Transport::Http2 { body, slot }, pool }
     }
 
-    /// A body that comes from no upstream.
+    /// A body that does not come from an upstream.
     pub(super) fn made(body: Bytes, pool: Arc<Pool>) -> Self {
         Self { transport: Transport::Made(body), pool }
     }
 
-    /// Sends no more requests on this connection if it is shared: the upstream has been silent for too long.
+    /// Sends no more requests on this connection if it is shared, because the upstream has been silent for too long.
     pub(crate) fn retire(&self) {
         if let Transport::Http2 { slot, .. } = &self.transport {
             slot.retire();
@@ -77,7 +77,7 @@ impl UpstreamBody {
         matches!(&self.transport, Transport::Http1(body) if body.is_drained())
     }
 
-    /// Passes the next data to `on_data`, piece by piece as it is framed.
+    /// Passes the next data to `on_data`, one frame's piece at a time.
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,7 +110,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Gives the connection back as soon as the body has ended.
+    /// Returns the connection to the pool as soon as the body has ended.
     fn release_if_over(&mut self) {
         if !matches!(&self.transport, Transport::Http1(body) if body.is_over()) {
             return;

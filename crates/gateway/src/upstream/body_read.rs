@@ -1,11 +1,11 @@
-//! [`BodyRead`]: what reads of an upstream's body find, and [`BodyError`], how they fail.
+//! [`BodyRead`]: the result of reading an upstream's body, and [`BodyError`]: the failure of a read.
 
 use std::{fmt, io};
 
 use super::innermost;
 use toolwire_http1 as http1;
 
-/// What a read of a body found.
+/// The result of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyRead {
     /// Some data.
@@ -14,7 +14,7 @@ pub(crate) enum BodyRead {
     End,
 }
 
-/// Why a body ended before its end.
+/// The reason why a body was cut off.
 #[derive(Debug)]
 pub(crate) enum BodyError {
     Connection(io::Error),

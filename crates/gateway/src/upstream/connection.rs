@@ -1,8 +1,8 @@
-//! [`Connection`]: one exchange after another with an upstream over HTTP/1.1.
+//! [`Connection`]: successive exchanges with an upstream over HTTP/1.1.
 //!
-//! The body's reader polls the connection in place: no task and no channel stands between the socket and the pipeline,
-//! and all connections of a thread read into one buffer, so that an open stream keeps none of its own. The sockets are
-//! handled here; what the bytes mean is decided in [`http1`](toolwire_http1), which also says why this is not hyper's
+//! The body's reader polls the connection directly: there is no task and no channel between the socket and the
+//! pipeline, and all connections of a thread read into one buffer, so that an open stream has no buffer of its own.
+//! The sockets are handled here; [`http1`](toolwire_http1) interprets the bytes, and explains why this is not hyper's
 //! client.
 
 use std::{
@@ -25,11 +25,11 @@ use super::{
 };
 use toolwire_http1::{BodyDecoder, HeadReader, RequestHead, ResponseHead};
 
-/// Bytes that one read takes at most.
+/// Maximum number of bytes of one read.
 const READ_SIZE: usize = 32 << 10;
 
 thread_local! {
-    /// Filled by a read and emptied by the pipeline at once; nothing stays in it.
+    /// Filled by a read and immediately emptied by the pipeline; nothing stays in it.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
 }
 
@@ -37,9 +37,9 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
-    /// The last read emptied the socket.
+    /// Whether the last read emptied the socket.
     is_drained: bool,
-    /// Another exchange came before.
+    /// Whether there was an earlier exchange.
     is_used: bool,
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Http1Body {
     /// The rest of the request, if the response began before all of it was sent.
     unsent: Option<Box<Outgoing>>,
     keep_alive: bool,
-    /// Bytes came after the end of the response.
+    /// Whether bytes came after the end of the response.
     is_unsolicited: bool,
 }
 
-/// What becomes of a connection when a response has ended.
+/// What happens to a connection when a response has ended.
 #[derive(Debug)]
 pub(super) enum AfterBody {
     /// Another request may be sent on it.
     Reusable(Connection),
-    /// It is closed.
+    /// The connection is closed.
     Close,
     /// It would have been reusable, but bytes came after the response. It is closed.
     Unsolicited,
@@ -78,17 +78,17 @@ struct Pending {
     /// Bytes of the whole request.
     length: usize,
     heads: HeadReader,
-    /// Bytes of the response came before all of the request was sent.
+    /// Whether bytes of the response came before all of the request was sent.
     is_early: bool,
 }
 
 impl Connection {
-    /// A connection on which nothing was sent yet.
+    /// Wraps a connection on which nothing has been sent yet.
     pub(super) fn new(stream: Stream) -> Self {
         Self { stream, is_drained: false, is_used: false }
     }
 
-    /// Whether another exchange came before.
+    /// Whether there was an earlier exchange.
     pub(super) fn is_used(&self) -> bool {
         self.is_used
     }
@@ -123,7 +123,7 @@ impl Connection {
         Ok((parts, Http1Body { connection: self, decoder, early, unsent, keep_alive, is_unsolicited: false }))
     }
 
-    /// Writes what is left of the request and reads the response's head, which may come before all is written.
+    /// Writes the rest of the request and reads the response's head, which may arrive before everything is written.
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -133,7 +133,7 @@ impl Connection {
             Poll::Ready(Err(error)) => Some(error),
             _ => None,
         };
-        // TLS accepts bytes before it writes them, so there the number that it accepted says nothing.
+        // TLS accepts bytes before it writes them, so the number of accepted bytes proves nothing there.
         let is_unsent = pending.out.remaining() == pending.length && matches!(self.stream, Stream::Tcp(_));
         if let Some(error) = write_error.take_if(|_| is_unsent) {
             return Poll::Ready(Err(Unanswered::Unsent(error)));
@@ -176,7 +176,7 @@ impl Connection {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Reads once and passes the bytes to `on_bytes`: none, if the other side has closed the connection.
+    /// Reads once and passes the bytes to `on_bytes`; no bytes if the other side has closed the connection.
     fn poll_read<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,7 +185,7 @@ impl Connection {
         BUFFER.with_borrow_mut(|buffer| {
             let mut buffer = ReadBuf::new(buffer);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-            // TLS returns one record at a time, so a short read does not mean that there is no more.
+            // TLS returns one record at a time, so a short read does not mean that the socket is empty.
             self.is_drained = buffer.remaining() > 0 && matches!(self.stream, Stream::Tcp(_));
             Poll::Ready(Ok(on_bytes(buffer.filled())))
         })
@@ -193,9 +193,9 @@ impl Connection {
 }
 
 impl Http1Body {
-    /// Passes the next data to `on_data`, piece by piece as it is framed.
+    /// Passes the next data to `on_data`, one frame's piece at a time.
     ///
-    /// It does not return for framing without data: an upstream could send that forever, and no timeout would run out.
+    /// It does not return for framing without data: an upstream could send that forever, and no timeout would expire.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,7 +215,7 @@ impl Http1Body {
         Poll::Ready(Ok(BodyRead::End))
     }
 
-    /// Reads once and passes the data in what was read to `on_data`.
+    /// Reads once and passes the data in the read bytes to `on_data`.
     fn poll_decode(
         &mut self,
         cx: &mut Context<'_>,
@@ -247,7 +247,7 @@ impl Http1Body {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what is left of the request. An upstream that stops reading it may still send its response.
+    /// Sends the rest of the request. An upstream that stops reading it may still send its response.
     fn poll_send(&mut self, cx: &mut Context<'_>) {
         let Some(unsent) = &mut self.unsent else { return };
         if let Poll::Ready(sent) = self.connection.poll_write(cx, unsent) {
@@ -266,7 +266,7 @@ impl Http1Body {
         self.decoder.is_over()
     }
 
-    /// What becomes of the connection.
+    /// Returns what happens to the connection.
     pub(super) fn end(self) -> AfterBody {
         let is_reusable = self.keep_alive && self.unsent.is_none() && self.decoder.is_over();
         let is_unsolicited = self.is_unsolicited || !self.early.is_empty();

@@ -1,4 +1,4 @@
-//! [`Connector`]: opens connections to an upstream, with TLS where its address says so, within one time limit.
+//! [`Connector`]: opens connections to an upstream, with TLS if its address requires it, within one time limit.
 
 use std::{error::Error, fmt, pin::Pin, time::Duration};
 
@@ -12,7 +12,7 @@ use super::stream::Stream;
 use toolwire_config::Upstream;
 use toolwire_net::proxied::TcpConnector;
 
-/// How often idle connections are probed, so that dead ones are noticed.
+/// Interval at which idle connections are probed, so that dead ones are noticed.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Opens connections to an upstream.
@@ -27,7 +27,7 @@ pub(super) trait Connect: fmt::Debug + Send + Sync {
 /// A connection that is being opened.
 pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send + 'a>>;
 
-/// Connects within `connect_timeout`: name, TCP and TLS together.
+/// Connects within `connect_timeout`, which covers name resolution, TCP and TLS together.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     https: HttpsConnector<TcpConnector>,
@@ -37,19 +37,20 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// For `upstream`. Unless it says otherwise, the system's certificates are trusted, or Mozilla's if there are none.
+    /// A connector for `upstream`. By default, the system's certificates are trusted, or Mozilla's if the system has
+    /// none.
     pub(super) fn new(upstream: &Upstream) -> Self {
         Self::to(&upstream.base_url, upstream)
     }
 
-    /// For the server of `address`, on the same terms as for `upstream`.
+    /// A connector for the server of `address`, with the settings of `upstream`.
     pub(super) fn to(address: &Uri, upstream: &Upstream) -> Self {
         let limit = upstream.timeouts.connect;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
-        // The limit is divided among the addresses of a name, so that a dead one does not use up all of it.
+        // The limit is divided among the addresses of a name, so that an unreachable one does not use up all of it.
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
         // Reading the system's certificates takes time, so they are not read for an upstream without TLS.
@@ -81,7 +82,7 @@ impl Connect for Connector {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug)]
 pub(super) enum ConnectError {
     /// `connect_timeout` has passed.

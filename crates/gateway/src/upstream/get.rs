@@ -16,10 +16,10 @@ use super::{
 };
 use toolwire_config::Upstream;
 
-/// Opens a connection to `upstream`, with TLS if it has that, and closes it.
+/// Opens a connection to `upstream`, with TLS if configured, and closes it.
 ///
 /// # Errors
-/// Why no connection was made, in words.
+/// The reason why the connection failed, in words.
 pub(crate) async fn connect(upstream: &Upstream) -> Result<(), String> {
     match Connector::new(upstream).connect().await {
         Ok(_) => Ok(()),
@@ -36,10 +36,10 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    /// For `upstream`. An exchange takes at most `limit`, and an answer has at most `max_body` bytes.
+    /// For `upstream`. An exchange takes at most `limit`, and a response has at most `max_body` bytes.
     ///
     /// # Errors
-    /// If the configured key contains characters that no header may have.
+    /// If the configured key contains characters that a header must not contain.
     pub(crate) fn new(upstream: &Upstream, limit: Duration, max_body: usize) -> Result<Self, http::Error> {
         let mut headers = standing_headers(upstream)?;
         headers.remove(header::CONTENT_TYPE);
@@ -47,10 +47,10 @@ impl Get {
         Ok(Self { small: Small::new(Connector::new(upstream), limit, max_body), headers })
     }
 
-    /// The body at `address`. Dropping the future aborts the exchange.
+    /// Returns the body at `address`. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// Why no answer arrived, in words.
+    /// The reason why no response arrived, in words.
     pub(crate) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = address;

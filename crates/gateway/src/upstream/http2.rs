@@ -1,8 +1,8 @@
-//! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at once.
+//! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at the same time.
 //!
-//! hyper speaks the protocol; this module decides which connection a request goes to. A request never waits for a
-//! stream: a connection gets no more requests than its server allows at once, and beyond that another connection is
-//! opened. An upstream's `max_concurrent` limits both.
+//! hyper implements the protocol; this module decides which connection is used for a request. A request never waits
+//! for a stream: a connection gets no more concurrent requests than its server allows, and beyond that another
+//! connection is opened. An upstream's `max_concurrent` limits both.
 
 use std::{
     future::poll_fn,
@@ -29,29 +29,30 @@ use super::{
 };
 use toolwire_http1 as http1;
 
-/// Flow-control window of a stream: bytes that the upstream may send ahead of a slow client.
+/// Flow-control window of a stream: number of bytes that the upstream may send ahead of a slow client.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// Flow-control window of a connection: large, so that slow clients do not stop the others.
+/// Flow-control window of a connection, large enough that slow clients do not stop the others.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// A connection on which nothing arrives for this time is sent a ping.
+/// Time without any data after which a ping is sent on a connection.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A connection that does not answer a ping within this time is closed, with all of its streams.
+/// Time after which a connection that does not answer a ping is closed, with all of its streams.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Streams that may be opened before the server announces its limit.
+/// Number of streams that may be opened before the server announces its limit.
 const STREAMS_AT_FIRST: usize = 1;
 
-/// Bytes of a response's headers as HTTP/2 counts them, which is 32 more for each field than in HTTP/1.1. Larger than
-/// [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error that says why.
+/// Maximum size of a response's headers as HTTP/2 counts them, which is 32 bytes more for each field than in
+/// HTTP/1.1. Larger than [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error
+/// that gives the reason.
 const HEADER_LIST: u32 = 8 * http1::MAX_HEAD as u32;
 
 type Connection = http2::Connection<TokioIo<Stream>, Full<Bytes>, TokioExecutor>;
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// See the module.
+/// A connection that several requests share.
 #[derive(Debug)]
 pub(super) struct Shared {
     sender: Sender,
@@ -60,23 +61,23 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Knows how many streams the server allows. `None`: the connection has ended.
+    /// Knows how many streams the server allows. `None` if the connection has ended.
     connection: Mutex<Option<Connection>>,
-    /// Exchanges that are open on it.
+    /// Number of open exchanges.
     open: AtomicUsize,
-    /// When the last one ended.
+    /// Time at which the last exchange ended.
     idle_since: Mutex<Instant>,
-    /// It gets no more requests.
+    /// Whether the connection gets no more requests.
     retired: AtomicBool,
-    /// A request was sent on it.
+    /// Whether a request was sent on it.
     used: AtomicBool,
 }
 
-/// One exchange's share of a connection; given back when dropped.
+/// The share of one exchange in a connection, which is returned on drop.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<State>);
 
-/// A slot, and what sends the request.
+/// A slot, and the handle that sends the request.
 #[derive(Debug)]
 pub(super) struct Free {
     sender: Sender,
@@ -98,10 +99,10 @@ impl Shared {
             .max_header_list_size(HEADER_LIST)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            // Otherwise the next request would be the one to find that the connection is dead.
+            // Without this, the next request would be the one to find that the connection is dead.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
-        // Boxed: it is large, and the future of every request would be as large.
+        // Boxed, since it is large and would make the future of every request as large.
         let (sender, connection) = Box::pin(handshake).await?;
         let state = Arc::new(State {
             connection: Mutex::new(Some(connection)),
@@ -123,7 +124,7 @@ impl Shared {
             if let Err(error) = ended.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
-            // Drops it, so that requests that were not sent fail as such.
+            // Drops the connection, so that requests that were not sent fail as unsent.
             locked(&run.connection).take();
         });
         Ok(Self { sender, state })
@@ -135,7 +136,7 @@ impl Shared {
         (self.state.open.load(Ordering::Relaxed) < allowed).then(|| self.take())
     }
 
-    /// A slot without regard to the server's limit: for the first exchange on a new connection.
+    /// A slot that ignores the server's limit: for the first exchange on a new connection.
     pub(super) fn take(&self) -> Free {
         self.state.open.fetch_add(1, Ordering::Relaxed);
         let used = self.state.used.swap(true, Ordering::Relaxed);
@@ -151,12 +152,12 @@ impl Shared {
 }
 
 impl Free {
-    /// Whether another request was sent on this connection before.
+    /// Whether an earlier request was sent on this connection.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// The slot, which also can retire the connection.
+    /// The slot, which can also retire the connection.
     pub(super) fn into_slot(self) -> Slot {
         self.slot
     }
@@ -183,8 +184,8 @@ impl Free {
 }
 
 impl Slot {
-    /// Sends no more requests on the connection, which may be dead: the server has been silent for too long. Open
-    /// exchanges go on.
+    /// Sends no more requests on the connection, which may be dead because the server has been silent for too long.
+    /// Open exchanges continue.
     pub(super) fn retire(&self) {
         self.0.retired.store(true, Ordering::Relaxed);
     }

@@ -8,10 +8,10 @@ use http::Uri;
 use super::{Get, GetError};
 use toolwire_config::Upstream;
 
-/// How long the whole exchange may take.
+/// Timeout of the whole exchange.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes that a list may have. The longest known ones have less than one MiB.
+/// Maximum size of a list in bytes. The longest known ones have less than 1 MiB.
 const MAX_BODY: usize = 4 << 20;
 
 /// A request for an upstream's models, ready to be sent.
@@ -25,7 +25,7 @@ impl Listing {
     /// For `upstream`; `None` if its dialect has no list of models.
     ///
     /// # Errors
-    /// If the configured key contains characters that no header may have, or the address is too long.
+    /// If the configured key contains characters that a header must not contain, or the address is too long.
     pub(crate) fn new(upstream: &Upstream) -> Result<Option<Self>, http::Error> {
         let Some(address) = upstream.models_endpoint() else { return Ok(None) };
         Ok(Some(Self { get: Get::new(upstream, LIMIT, MAX_BODY)?, address: address? }))

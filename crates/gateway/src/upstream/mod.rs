@@ -5,7 +5,7 @@
 //!                                                                └────▶ OpenError: refused, with its error body
 //! ```
 //!
-//! All of it is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
+//! The whole process is one future, [`Client::open`]. Dropping it leaves the queue, or closes the connection.
 
 mod account;
 mod body;
@@ -74,7 +74,7 @@ use toolwire_pipeline::{
     failure::{self, Failure, Kind},
 };
 
-/// Bytes of a refusal's body that are read. The rest is ignored; an error object is small.
+/// Maximum number of bytes of a refusal's body that are read. The rest is ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
 
 /// An upstream with its connections, its queue, and the head of every request to it.
@@ -83,29 +83,29 @@ pub(super) struct Client {
     upstream: Arc<Upstream>,
     queue: Arc<Queue>,
     pool: Arc<Pool>,
-    /// Where most requests go, and with which headers.
+    /// Address and headers of most requests.
     target: Arc<Target>,
     authorization: Authorization,
 }
 
-/// What authorizes requests.
+/// The authorization of requests.
 #[derive(Debug, Clone)]
 enum Authorization {
-    /// The headers of the target, with a key or without.
+    /// The headers of the target, with or without a key.
     Target,
     /// The session of an account.
     Account(Arc<Account>),
-    /// The session that a client sends, see [`Client::of_request`]. The redactor learns its tokens.
+    /// The session that a client sends, see [`Client::of_request`]. Its tokens are added to the redactor.
     Client(Arc<Redactor>),
 }
 
-/// The account of a client that another client has replaced. Dropping the last reference to an account waits for an attempt to
+/// The account of a client that has been replaced. Dropping the last reference to an account waits for an attempt to
 /// refresh its session, and a thread with streams must not wait.
 #[derive(Debug)]
 pub(super) struct ReplacedAccount(Arc<Account>);
 
 impl ReplacedAccount {
-    /// Whether a request still has it, or its session is being refreshed.
+    /// Whether a request still uses it, or its session is being refreshed.
     pub(super) fn is_busy(&self) -> bool {
         Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
     }
@@ -115,12 +115,12 @@ impl ReplacedAccount {
 #[derive(Debug)]
 struct Target {
     request: Request<()>,
-    /// The same for HTTP/1.1.
+    /// The request head for HTTP/1.1.
     head: RequestHead,
 }
 
 impl Target {
-    /// At `upstream`.
+    /// A target at `upstream`.
     fn new(upstream: &Upstream, method: Method, uri: Uri, headers: HeaderMap) -> Result<Self, http::Error> {
         let mut request = Request::builder().method(method).uri(uri).body(())?;
         *request.headers_mut() = headers;
@@ -135,22 +135,22 @@ impl Target {
 /// A request to an upstream whose response has not begun.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
-/// How a request gets its permit.
+/// The way in which a request gets its permit.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// It is the first of its response.
     New(Claimant),
-    /// It is another hop of its response, which may still have its permit.
+    /// It is a later hop of its response, which may still have its permit.
     Again(Option<Permit>, Claimant),
 }
 
-/// A request that is sent as it is.
+/// A request that is sent unchanged.
 #[derive(Debug)]
 pub(super) struct RawRequest {
     pub(super) method: Method,
     /// The path below the upstream's base URL, with the query.
     pub(super) path: String,
-    /// Headers that replace those of other requests to the upstream, except configured ones.
+    /// Headers that replace the default headers for the upstream, except configured ones.
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
@@ -160,17 +160,17 @@ pub(super) struct RawRequest {
 pub(super) struct Opened {
     pub(super) head: Parts,
     pub(super) body: UpstreamBody,
-    /// `None`: no upstream was asked.
+    /// `None` if no upstream was asked.
     pub(super) permit: Option<Permit>,
 }
 
-/// Why a response has not begun.
+/// The reason why a response has not begun.
 #[derive(Debug)]
 pub(super) struct OpenError {
     pub(super) failure: Failure,
-    /// What the upstream sent, if it sent anything.
+    /// The upstream's response, if there was one.
     pub(super) said: Option<(Parts, Bytes)>,
-    /// The place of a request that was refused.
+    /// The permit of a request that was refused.
     pub(super) permit: Option<Permit>,
 }
 
@@ -181,10 +181,10 @@ impl From<Failure> for OpenError {
 }
 
 impl Client {
-    /// A client of `upstream` without open connections. `redactor` learns the tokens of its account.
+    /// A client of `upstream` without open connections. Adds the tokens of its account to `redactor`.
     ///
     /// # Errors
-    /// If the configured key contains characters that no header may have, or the address is too long.
+    /// If the configured key contains characters that a header must not contain, or the address is too long.
     pub(super) fn new(
         upstream: Arc<Upstream>,
         queue: Arc<Queue>,
@@ -214,7 +214,7 @@ impl Client {
         Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
     }
 
-    /// A client of the same upstream with the same queue and connections of its own.
+    /// A client of the same upstream that shares the queue and has its own connections.
     pub(super) fn sibling(&self) -> Self {
         Self {
             upstream: Arc::clone(&self.upstream),
@@ -225,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Whether both are clients of the same upstream with the same settings, perhaps on different threads.
+    /// Whether both are clients of the same upstream with the same settings, possibly on different threads.
     pub(super) fn is_sibling(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.target, &other.target)
     }
@@ -235,7 +235,7 @@ impl Client {
         &self.queue
     }
 
-    /// Its account, if another client takes its place.
+    /// Its account, if another client replaces this one.
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
         match &self.authorization {
             Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
@@ -243,11 +243,11 @@ impl Client {
         }
     }
 
-    /// The client for a request that carries this session of the client, which is needed only if the upstream takes one. It has
-    /// the same queue and connections.
+    /// The client for a request with this session of its sender, which is needed only if the upstream takes such
+    /// sessions. It shares the queue and connections.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`]: there is no session.
+    /// [`Kind::Unauthorized`] if there is no session.
     pub(super) fn of_request(self: &Arc<Self>, session: Option<&HeaderMap>) -> Result<Arc<Self>, Failure> {
         let Authorization::Client(redactor) = &self.authorization else { return Ok(Arc::clone(self)) };
         let session = session.ok_or_else(|| self.unauthorized())?;
@@ -269,13 +269,14 @@ impl Client {
         }))
     }
 
-    /// The client for a request that is part of a trace, which its headers name. It has the same queue and connections.
+    /// The client for a request that is part of a trace, which is named in its headers. It shares the queue and
+    /// connections.
     pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
         let Some(context) = context else { return Arc::clone(self) };
         self.with_headers(|headers| context.put(headers))
     }
 
-    /// The client for a request that names these beta features, if the upstream takes them.
+    /// The client for a request that names these beta features, if the upstream accepts them.
     pub(super) fn with_betas(self: Arc<Self>, betas: Option<&Betas>) -> Arc<Self> {
         match betas {
             Some(betas) if self.upstream.options.side().takes_betas() => {
@@ -285,13 +286,13 @@ impl Client {
         }
     }
 
-    /// The client for a request with other headers. It has the same queue and connections.
+    /// The client for a request with other headers. It shares the queue and connections.
     fn with_headers(self: &Arc<Self>, put: impl FnOnce(&mut HeaderMap)) -> Arc<Self> {
         let Target { request, .. } = &*self.target;
         let mut headers = request.headers().clone();
         put(&mut headers);
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        // The same request with a few headers more can be written, too.
+        // Since the request can be built, it can also be built with a few more headers.
         let Ok(target) = Target::new(&self.upstream, method, uri, headers) else { return Arc::clone(self) };
         Arc::new(Self {
             upstream: Arc::clone(&self.upstream),
@@ -302,7 +303,7 @@ impl Client {
         })
     }
 
-    /// There is no session of a client.
+    /// The failure for a missing session of the client.
     fn unauthorized(&self) -> Failure {
         let message = format!(
             "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
@@ -322,8 +323,8 @@ impl Client {
         &self.upstream
     }
 
-    /// Starts a request and does what can be done without waiting, which is mostly to send it. The returned future does
-    /// the rest, as [`Client::open`] does.
+    /// Starts a request and does everything that is possible without waiting, which is usually to send it. The
+    /// returned future does the rest, like [`Client::open`].
     pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest, claimant: Claimant) -> Opening {
         let mut opening: Opening = Box::pin(self.open(asked, Admission::New(claimant)));
         match poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await {
@@ -332,10 +333,11 @@ impl Client {
         }
     }
 
-    /// Waits for a permit as `admission` says, sends `asked`, and waits for the headers of the response.
+    /// Waits for a permit according to `admission`, sends `asked`, and waits for the headers of the response.
     ///
     /// # Errors
-    /// Whatever keeps a response from beginning. A refusal's body is read as the upstream's dialect defines it.
+    /// Anything that prevents a response from beginning. A refusal's body is read as the upstream's dialect defines
+    /// it.
     pub(super) async fn open(
         self: Arc<Self>,
         asked: UpstreamRequest,
@@ -361,7 +363,7 @@ impl Client {
     /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever its status is.
     ///
     /// # Errors
-    /// Whatever keeps a response from beginning.
+    /// Anything that prevents a response from beginning.
     pub(super) async fn pass(&self, asked: RawRequest, claimant: Claimant) -> Result<Opened, Failure> {
         let RawRequest { method, path, headers: given, body } = asked;
         let permit = self.queue.enter(claimant).await?;
@@ -378,20 +380,21 @@ impl Client {
         Ok(Opened { head, body, permit: Some(permit) })
     }
 
-    /// A successful response with this body, which the upstream was not asked for.
+    /// A successful response with this body, for which the upstream was not asked.
     pub(super) fn made(&self, body: Bytes) -> Opened {
         let (head, ()) = Response::new(()).into_parts();
         Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
     }
 
-    /// The body of an error response that is not read otherwise, as far as it is kept, and what the response means.
+    /// The body of an error response that is not read elsewhere, up to a limit, and the failure that the response
+    /// means.
     pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
         let Opened { head, body, permit: _permit } = opened;
         let OpenError { failure, said, .. } = self.refused(head, body).await;
         (said.map(|(_, body)| body).unwrap_or_default(), failure)
     }
 
-    /// Where a request goes whose path below the base URL is `path`, or that of the dialect.
+    /// The target of a request whose path below the base URL is `path`, or else the dialect's path.
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
         let headers = self.target.request.headers().clone();
@@ -400,7 +403,8 @@ impl Client {
         target.map(Arc::new).map_err(no_address)
     }
 
-    /// Sends `asked` with the session of the account, if there is one. A session that the upstream refuses is replaced once.
+    /// Sends `asked` with the session of the account, if there is one. If the upstream refuses the session, tries
+    /// once with a new one.
     async fn authorized(
         &self,
         asked: UpstreamRequest,
@@ -418,21 +422,21 @@ impl Client {
         if head.status != StatusCode::UNAUTHORIZED {
             return Ok((head, body));
         }
-        // The body may hold the connection, and nobody reads it.
+        // The body may hold the connection, and is not needed.
         drop(body);
         let live = account.instead_of(&live).await?;
         self.send(&self.target_of(path, &live)?, asked.body, limit).await
     }
 
-    /// The upstream has refused the key inside the response to a request of `asked`, where it cannot be asked again. A session of an
-    /// account is refreshed for the next request.
+    /// Records that the upstream has refused the key inside the response to a request sent at `asked`, which cannot
+    /// be repeated. An account's session is refreshed for the next request.
     pub(super) fn refused_since(&self, asked: Instant) {
         if let Authorization::Account(account) = &self.authorization {
             account.refused_since(asked);
         }
     }
 
-    /// Where a request goes that carries a session, as [`Client::target`].
+    /// The target of a request with a session, as for [`Client::target`].
     fn target_of(&self, path: Option<&str>, live: &Live) -> Result<Target, Failure> {
         let mut headers = self.target.request.headers().clone();
         headers.extend(live.headers.clone());
@@ -470,11 +474,12 @@ impl Client {
             .map_err(|unanswered| unanswered.failure(&self.upstream.name))
     }
 
-    /// Whether a request that has no response may be sent again, on a new connection.
+    /// Whether a request without a response may be sent again, on a new connection.
     ///
-    /// An upstream may close a kept connection just as it is used again: llama-server does so after each stream, although its header
-    /// says keep-alive. An upstream that has begun to work and then crashed looks the same. The first is common and the second is
-    /// rare, so such a request is repeated unless the configuration forbids it (RFC 9110, section 9.2.2).
+    /// An upstream may close a kept connection just as it is used again: llama-server does so after each stream,
+    /// although its header says keep-alive. An upstream that has begun to work and then crashed looks the same. The
+    /// first case is common and the second is rare, so such a request is repeated unless the configuration forbids it
+    /// (RFC 9110, section 9.2.2).
     fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
         unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
     }
@@ -534,7 +539,7 @@ impl Client {
         OpenError { failure, said: Some((head, body)), permit: None }
     }
 
-    /// Reads the body as far as it comes in time. A refusal whose body is cut short is still a refusal.
+    /// Reads the part of the body that arrives in time. A refusal whose body is cut short is still a refusal.
     async fn refusal_body(&self, mut body: UpstreamBody) -> Bytes {
         let mut read = BytesMut::new();
         let reading = async {
@@ -549,7 +554,7 @@ impl Client {
                 last = step.await;
             }
         };
-        // After the timeout, what has been read is used.
+        // After the timeout, the bytes that have been read are used.
         if timeout(self.upstream.timeouts.idle, reading).await.is_err() {
             body.retire();
         }
@@ -557,8 +562,9 @@ impl Client {
     }
 }
 
-/// The headers of every request: fixed ones, the key, the configured ones. No header of a client's request is forwarded,
-/// except those of requests that are passed through ([`Client::pass`]) and beta features ([`Client::with_betas`]).
+/// The headers of every request: fixed ones, the key, and configured ones. No header of a client's request is
+/// forwarded, except for requests that are passed through ([`Client::pass`]) and beta features
+/// ([`Client::with_betas`]).
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -589,7 +595,8 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     Ok(headers)
 }
 
-/// The proxy that passes requests to `upstream` on, which it sees. One that only opens a tunnel sees nothing of them.
+/// The proxy that forwards requests to `upstream` and so sees them. `None` for a proxy that only opens a tunnel,
+/// which cannot see them.
 fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
     upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
 }
@@ -599,10 +606,10 @@ fn no_address(error: http::Error) -> Failure {
     Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
 }
 
-/// The beginning of a web page's content type.
+/// The start of a web page's content type.
 const HTML: &[u8] = b"text/html";
 
-/// Why the body of a response cannot be read, although the upstream did not refuse the request.
+/// The reason why the body of a response cannot be read, although the upstream did not refuse the request.
 fn unreadable(head: &Parts) -> Option<Failure> {
     let protocol = |message: String| Some(Failure::new(Kind::Protocol, message));
     if !head.status.is_success() {
@@ -628,7 +635,7 @@ fn unreadable(head: &Parts) -> Option<Failure> {
     None
 }
 
-/// The innermost source of an error: the one that says what happened.
+/// The innermost source of an error, which describes the cause.
 fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
 }

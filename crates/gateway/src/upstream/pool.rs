@@ -1,6 +1,6 @@
 //! [`Pool`]: an upstream's connections.
 //!
-//! An HTTP/1.1 connection serves one exchange at a time and is kept between two. HTTP/2 connections, where TLS has
+//! An HTTP/1.1 connection serves one exchange at a time and is kept between exchanges. HTTP/2 connections, if TLS has
 //! negotiated them, are shared. A pool belongs to one thread of the server, so that both sockets of a stream wake the
 //! same thread.
 
@@ -19,10 +19,10 @@ use super::{
     trust::Trust,
 };
 
-/// How long an idle connection is kept: less than the minute after which many servers close it.
+/// Time for which an idle connection is kept: less than the minute after which many servers close it.
 pub(super) const IDLE: Duration = Duration::from_secs(50);
 
-/// See the module.
+/// The connections of one thread to an upstream.
 #[derive(Debug)]
 pub(super) struct Pool {
     connector: Arc<dyn Connect>,
@@ -42,14 +42,14 @@ struct Idle {
 /// A connection for one request.
 #[derive(Debug)]
 pub(super) enum Lease {
-    /// Exclusive to this request.
+    /// Used only for this request.
     Http1(Connection),
     /// Shared with other requests.
     Http2(Free),
 }
 
 impl Lease {
-    /// Whether another request was sent on this connection before.
+    /// Whether an earlier request was sent on this connection.
     pub(super) fn is_used(&self) -> bool {
         match self {
             Self::Http1(connection) => connection.is_used(),
@@ -81,14 +81,14 @@ impl Pool {
             if since.elapsed() >= IDLE {
                 continue;
             }
-            // The last thing before the request is written: see `Stream::check_idle`.
+            // The last step before the request is written: see `Stream::check_idle`.
             match connection.check_idle().await {
                 IdleState::Quiet => return Ok(Lease::Http1(connection)),
                 IdleState::Closed => {}
                 IdleState::Unsolicited => self.distrust(),
             }
         }
-        // Boxed: a pooled connection is the rule, and the future that opens a new one is large.
+        // Boxed: a pooled connection is the normal case, and the future that opens a new one is large.
         Box::pin(self.connect()).await
     }
 
@@ -137,14 +137,14 @@ impl Pool {
         }
     }
 
-    /// Stops keeping connections for a while: the upstream has sent bytes that no request asked for.
+    /// Stops keeping connections for a while, because the upstream has sent bytes that no request asked for.
     pub(super) fn distrust(&self) {
         self.trust.lose();
         locked(&self.idle).clear();
     }
 }
 
-/// Locks even if another thread panicked with the lock held: no change under these locks can be left half done.
+/// Locks even if another thread panicked while it held the lock: no change under these locks can be left half done.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! [`Small`]: small requests beside those for responses.
+//! [`Small`]: small requests, such as those for model lists.
 //!
-//! They are rare and do not wait in the upstream's queue. hyper's client sends them, each on a connection of its own. It
+//! They are rare and do not wait in the upstream's queue. hyper's client sends them, each on its own connection, and
 //! does not follow redirects.
 
 use std::{error::Error, fmt, time::Duration};
@@ -19,20 +19,20 @@ use toolwire_net::proxied::TcpConnector;
 #[derive(Debug)]
 pub(super) struct Small {
     http: legacy::Client<HttpsConnector<TcpConnector>, Full<Bytes>>,
-    /// How long a whole exchange may take.
+    /// Timeout of a whole exchange.
     limit: Duration,
-    /// Bytes that an answer may have.
+    /// Maximum size of a response in bytes.
     max_body: usize,
 }
 
-/// Why there is no body.
+/// The reason why there is no body.
 #[derive(Debug)]
 pub(crate) enum GetError {
     /// The upstream did not answer.
     NoAnswer(String),
-    /// It answered with another status than 200.
+    /// It answered with a status other than 200.
     Status(StatusCode),
-    /// Its answer has no body that can be read.
+    /// The response has no readable body.
     Answer(String),
 }
 
@@ -46,17 +46,18 @@ impl fmt::Display for GetError {
 }
 
 impl Small {
-    /// Over connections of `connector`. An exchange takes at most `limit`, and an answer has at most `max_body` bytes.
+    /// Uses connections of `connector`. An exchange takes at most `limit`, and a response has at most `max_body`
+    /// bytes.
     pub(super) fn new(connector: Connector, limit: Duration, max_body: usize) -> Self {
         let connector = connector.https();
         let http = legacy::Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         Self { http, limit, max_body }
     }
 
-    /// The answer to `request`, whatever its status. Dropping the future aborts the exchange.
+    /// Returns the response to `request`, whatever its status. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// Why no whole answer arrived, in words.
+    /// The reason why no complete response arrived, in words.
     pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, GetError> {
         let exchange = async {
             let response = self.http.request(request.map(Full::new)).await;

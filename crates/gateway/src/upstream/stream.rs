@@ -20,10 +20,10 @@ use toolwire_net::proxied::TcpConnection;
 
 /// A byte stream in both directions.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
-    /// The socket that it runs over, if there is one.
+    /// The underlying socket, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
 
-    /// Whether something is left of what was read from the socket before.
+    /// Whether bytes that were read from the socket before are still buffered.
     fn has_more(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
 /// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleState {
-    /// It is open, and nothing has come.
+    /// It is open, and no data has arrived.
     Quiet,
     /// It is closed, or cannot be used for another reason.
     Closed,
@@ -59,7 +59,7 @@ pub(super) enum IdleState {
     Unsolicited,
 }
 
-/// The bytes of a connection. The state of TLS is large and is boxed, so that a plain stream does not pay for it.
+/// The bytes of a connection. The state of TLS is large, so it is boxed and a plain stream does not pay for it.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Tls {
@@ -89,8 +89,8 @@ impl Stream {
 
     /// Checks an idle connection.
     ///
-    /// The socket itself is asked. What the runtime knows about it is as old as the runtime's last poll of all sockets,
-    /// and bytes that came since would be taken for the response to the next request.
+    /// The socket itself is checked. The runtime's knowledge of it is as old as the runtime's last poll of all
+    /// sockets, and bytes that have arrived since would be taken for the response to the next request.
     pub(super) fn check_idle(&mut self, cx: &mut Context<'_>) -> IdleState {
         match self {
             Self::Tcp(socket) => peek(socket),
@@ -100,8 +100,8 @@ impl Stream {
                 match Pin::new(stream.as_mut()).poll_read(cx, &mut buffer) {
                     Poll::Ready(Ok(())) if !buffer.filled().is_empty() => IdleState::Unsolicited,
                     Poll::Ready(_) => IdleState::Closed,
-                    // Bytes in the socket may be a TLS close or anything else. They are not worth decrypting: a new
-                    // connection is cheap.
+                    // Bytes in the socket may be a TLS close or anything else. Decrypting them is not worthwhile,
+                    // since a new connection is cheap.
                     Poll::Pending => match stream.socket().map(peek) {
                         None | Some(IdleState::Quiet) => IdleState::Quiet,
                         Some(IdleState::Closed | IdleState::Unsolicited) => IdleState::Closed,
@@ -138,7 +138,7 @@ impl AsyncRead for Stream {
         if let Self::Tls { stream, .. } = this
             && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
         {
-            // A read that found something is followed by one that finds nothing, which takes the TLS session longer to say.
+            // A read with data is followed by one without, which takes the TLS session longer to find out.
             ready!(socket.poll_read_ready(cx))?;
         }
         this.duplex().poll_read(cx, buffer)

@@ -1,5 +1,5 @@
-//! Upstreams over HTTP/2: which connection a request is sent on, when it is sent again, and what failure the client gets.
-//! Connections are pipes in memory, on a paused clock.
+//! Tests of upstreams over HTTP/2: which connection a request is sent on, when it is sent again, and which failure
+//! the client gets. Connections are in-memory pipes, on a paused clock.
 
 use std::{
     collections::HashMap,
@@ -36,7 +36,7 @@ use toolwire_pipeline::dialect::{Dialect, UpstreamDialect};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Longer than any test.
+/// A timeout longer than any test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
 impl Duplex for DuplexStream {
@@ -45,7 +45,7 @@ impl Duplex for DuplexStream {
     }
 }
 
-/// Runs one connection of a server; the first has the number 0.
+/// Serves one connection of a server; the first has the number 0.
 type Serve = dyn Fn(usize, DuplexStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// A server whose connections are pipes.
@@ -119,10 +119,10 @@ impl Server {
 pub(crate) struct Asked {
     /// The connection's number.
     number: usize,
-    /// How many requests came before it, on all connections.
+    /// Number of requests before it, on all connections.
     pub(crate) request: usize,
     respond: SendResponse<Bytes>,
-    /// Closes the connection at once.
+    /// Closes the connection immediately.
     close: Arc<Notify>,
 }
 
@@ -221,7 +221,7 @@ async fn requests_beyond_the_stream_limit_get_further_connections() {
         let server = Server::answering(max_streams, move |asked| {
             let all_there = all_there.clone();
             async move {
-                // Requests that waited for each other would exceed the time limit.
+                // If requests waited for each other, they would exceed the time limit.
                 sleep(3 * SECOND).await;
                 all_there.wait().await;
                 asked.answer().await;
@@ -540,7 +540,7 @@ async fn response_heads_have_the_same_limit_as_in_http1() {
     for (length, is_taken) in
         [(20 << 10, true), (http1::MAX_HEAD - 1, true), (http1::MAX_HEAD, true), (http1::MAX_HEAD + 1, false)]
     {
-        // Long values and short ones: HTTP/2 counts more for each field.
+        // Tests long and short values, since HTTP/2 counts more for each field.
         for value in [4000, 1] {
             let server = Server::answering(100, move |mut asked| async move {
                 let mut response = Response::new(());
@@ -632,7 +632,7 @@ async fn refusal_before_the_request_is_read_reaches_the_client() {
     assert!(failure.message().contains("too much"), "{failure}");
 }
 
-/// Bytes are seen that the runtime does not know about yet.
+/// The check sees bytes that the runtime does not know about yet.
 #[tokio::test]
 async fn check_of_an_idle_connection_sees_bytes_that_just_arrived() {
     use std::io::Write as _;

@@ -8,7 +8,7 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
-/// How long every request to an upstream that has sent unsolicited bytes gets a new connection.
+/// Time for which every request to an upstream that has sent unsolicited bytes gets a new connection.
 pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Whether connections to an upstream may be kept. All threads share it.
@@ -25,7 +25,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Trust in `upstream` that has not been lost.
+    /// Trust in `upstream`, initially intact.
     pub(super) fn new(upstream: String, unsolicited: Counter) -> Self {
         Self { upstream, lost_until: Mutex::default(), unsolicited }
     }
@@ -36,7 +36,7 @@ impl Trust {
         lost_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Stops trusting the upstream for a while: it has sent bytes that no request asked for.
+    /// Stops trusting the upstream for a while, because it has sent bytes that no request asked for.
     pub(super) fn lose(&self) {
         let until = Instant::now() + WITHOUT_KEEP_ALIVE;
         *self.lost_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);

@@ -1,4 +1,4 @@
-//! [`Unanswered`]: why a request has no response, and whether it may be sent again.
+//! [`Unanswered`]: the reason why a request has no response, and whether it may be sent again.
 
 use std::{error::Error, fmt, io, iter};
 
@@ -8,24 +8,24 @@ use super::innermost;
 use toolwire_http1::HeadError;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Why a request has no response.
+/// The reason why a request has no response.
 #[derive(Debug)]
 pub(super) enum Unanswered {
     /// The connection failed before a byte of the request was written.
     Unsent(io::Error),
-    /// The connection was closed, or failed. `is_silent`: not a byte of a response had come.
+    /// The connection was closed, or failed. `is_silent`: whether no byte of a response had arrived.
     Closed { error: io::Error, is_silent: bool },
-    /// On a connection that was used before, a response came while the request was still being sent. It is taken for
-    /// what is left of an earlier exchange.
+    /// On a connection that was used before, a response arrived while the request was still being sent. It is assumed
+    /// to belong to an earlier exchange.
     Unsolicited,
     /// The head of the response cannot be read, or is too long.
     Head(HeadError),
-    /// The exchange failed over HTTP/2. `is_unsent`: the request was not given to the connection.
+    /// The exchange failed over HTTP/2. `is_unsent`: whether the request was not passed to the connection.
     Http2 { error: hyper::Error, is_unsent: bool },
 }
 
 impl Unanswered {
-    /// Whether the upstream cannot have acted on the request: it was not sent whole, or the upstream says so
+    /// Whether the upstream cannot have acted on the request: it was not sent completely, or the upstream says so
     /// (RFC 9113, section 8.7). Such a request may always be sent again.
     pub(super) fn is_unprocessed(&self) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Unanswered {
         }
     }
 
-    /// Whether not a byte of a response came. It is not known then whether the upstream has acted on the request.
+    /// Whether no byte of a response arrived; the upstream may or may not have acted on the request.
     pub(super) fn is_silent(&self) -> bool {
         match self {
             Self::Unsent(_) => true,
@@ -79,7 +79,8 @@ impl fmt::Display for Unanswered {
     }
 }
 
-/// Whether the server says that it has not processed the stream: it refused it, or closed the connection before it.
+/// Whether the server says that it has not processed the stream: it refused the stream, or closed the connection
+/// before it.
 fn was_refused(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_refused || error.is_go_away())

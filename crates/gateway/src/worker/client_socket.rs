@@ -1,4 +1,4 @@
-//! [`ClientSocket`]: a client's TCP connection, on which a write fails if the client reads nothing for too long.
+//! [`ClientSocket`]: a client's TCP connection. Writes to it fail if the client reads nothing for too long.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::stall::Stall;
 
-/// See the module. TLS writes to it as everything else does, so its records have the same limit.
+/// A client's TCP connection. TLS also writes to it, so its records have the same limit.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: TcpStream,
@@ -38,12 +38,12 @@ impl ClientSocket {
         Arc::clone(&self.is_stalled)
     }
 
-    /// Ready when a read may find something.
+    /// Ready when a read may return data.
     pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_read_ready(cx)
     }
 
-    /// The first byte, which remains to be read. `None`: the client has closed its side.
+    /// Returns the first byte without consuming it. `None` if the client has closed its side.
     ///
     /// # Errors
     /// As for reading.
@@ -53,11 +53,12 @@ impl ClientSocket {
         Ok((length > 0).then_some(byte[0]))
     }
 
-    /// Continues a write of `bytes` that is pending. Ready with an error when the client has read nothing for too long.
+    /// Continues a pending write of `bytes`. Ready with an error when the client has read nothing for too long.
     ///
-    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not achieve in
-    /// time. So a write is tried regardless, when the timer starts and when it expires. The kernel counts whole packets,
-    /// so a client that reads less than about 64 KiB in `limits.write_timeout` may still look like one that reads nothing.
+    /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not
+    /// achieve in time. So a write is attempted anyway, when the timer starts and when it expires. The kernel counts
+    /// whole packets, so a client that reads less than about 64 KiB in `limits.write_timeout` may still look like one
+    /// that reads nothing.
     fn poll_pending(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.stall.is_running()
             && let Some(written) = self.write_now(bytes)
@@ -71,7 +72,7 @@ impl ClientSocket {
         }))
     }
 
-    /// Writes past the runtime. `None`: the socket takes nothing.
+    /// Writes directly, without the runtime. `None` if the socket accepts no bytes.
     fn write_now(&self, bytes: &[u8]) -> Option<io::Result<usize>> {
         match rustix::io::write(&self.stream, bytes) {
             Err(Errno::AGAIN) => None,
@@ -107,7 +108,7 @@ impl AsyncWrite for ClientSocket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // TLS writes most records alone, and the system takes one slice at less cost than a list of them.
+        // TLS writes most records separately, and writing one slice costs the system less than a list of slices.
         if let [slice] = slices {
             return self.poll_write(cx, slice);
         }

@@ -16,25 +16,26 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
 use super::client_socket::ClientSocket;
 
-/// How long a handshake may take, from the connection on.
+/// Timeout of a handshake, counted from the start of the connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The first byte of a TLS connection: the record type of a handshake (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// See the module. The state of TLS is large and is boxed, so that a plain stream does not pay for it.
+/// The bytes of a client's connection. The state of TLS is large, so it is boxed and a plain stream does not pay for
+/// it.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     Tcp(ClientSocket),
     Tls(Box<TlsStream<ClientSocket>>),
 }
 
-/// Why a connection does not begin with TLS.
+/// The reason why a connection does not begin with TLS.
 #[derive(Debug)]
 pub(super) enum NoTls {
     /// The client has closed it, or cannot be read from.
     Gone,
-    /// The client has sent something else than TLS.
+    /// The client has sent something other than TLS.
     Plain(ClientSocket),
     /// The handshake has failed.
     Failed(io::Error),
@@ -44,7 +45,7 @@ impl ClientStream {
     /// Performs the handshake.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why it failed.
     pub(super) async fn accept(socket: ClientSocket, config: Arc<ServerConfig>) -> Result<Self, NoTls> {
         let handshake = async {
             match socket.peek().await {
@@ -55,7 +56,7 @@ impl ClientStream {
             let accepted = TlsAcceptor::from(config).accept(socket).await.map_err(NoTls::Failed)?;
             Ok(Self::Tls(Box::new(accepted)))
         };
-        // Boxed, so that its memory is free when the connection is served.
+        // Boxed, so that its memory is released before the connection is served.
         let late = |_elapsed| Err(NoTls::Failed(io::ErrorKind::TimedOut.into()));
         timeout(HANDSHAKE, Box::pin(handshake)).await.unwrap_or_else(late)
     }
@@ -73,7 +74,7 @@ impl ClientStream {
         }
     }
 
-    /// Ready when a read may find something.
+    /// Ready when a read may return data.
     pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(socket) => socket.poll_read_ready(cx),
@@ -82,7 +83,7 @@ impl ClientStream {
     }
 }
 
-/// Ready when a read may find something: what is left of a record that was read before, or what the socket has.
+/// Ready when a read may return data: the rest of a record that was read before, or data in the socket.
 fn poll_tls_ready(stream: &TlsStream<ClientSocket>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     match stream.get_ref() {
         (socket, session) if session.wants_read() => socket.poll_read_ready(cx),
@@ -99,7 +100,8 @@ impl AsyncRead for ClientStream {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(stream) => {
-                // A connection with HTTP/2 is read after each write. To be told that there is nothing takes the TLS session longer.
+                // An HTTP/2 connection is read after each write. The TLS session takes longer to find out that there
+                // is nothing.
                 ready!(poll_tls_ready(stream, cx))?;
                 Pin::new(stream.as_mut()).poll_read(cx, buffer)
             }
@@ -107,7 +109,7 @@ impl AsyncRead for ClientStream {
     }
 }
 
-/// Over TLS, a write may be accepted although the socket has not taken all of it: it has when a flush is ready.
+/// Over TLS, a write may be accepted before the socket has taken all of it. Once a flush is ready, the socket has.
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {

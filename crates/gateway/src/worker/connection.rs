@@ -9,18 +9,21 @@
 //!                                                       streaming: the response's bytes to the socket
 //! ```
 //!
-//! The first bytes tell the protocol over TLS too: who has negotiated HTTP/2 begins with its preface.
+//! The first bytes determine the protocol over TLS too: a client that has negotiated HTTP/2 begins with its preface.
 //!
 //! hyper reads every request. It does not write a response that comes from an upstream: see [`http1`](toolwire_http1).
 //!
 //! # Who decides that a connection persists
 //!
-//! - hyper, by the request: version, `Connection` in any form, `Content-Length` beside `Transfer-Encoding`, a body that was
-//!   not read to its end, a request that could not be read. For a response that it does not write, it is asked
-//!   ([`handover`](super::handover)).
-//! - `Service::begin` asks hyper to close where the body was not read, or the host is wrong: so the response says so.
-//! - `Streaming`: a response that is aborted, or whose end the client can see only by the end of the connection.
-//! - The drain: no connection persists. A [`Shortage`](super::shortage::Shortage) of file descriptors: older ones do not.
+//! - hyper, based on the request: version, `Connection` in any form, `Content-Length` together with
+//!   `Transfer-Encoding`, a body that was not read to its end, a request that could not be read. For a response that
+//!   hyper does not write, it is asked ([`handover`](super::handover)).
+//! - `Service::begin` asks hyper to close if the body was not read, or the host is wrong, so that the response
+//!   announces it.
+//! - `Streaming` closes after an aborted response, or one whose end the client can only recognise by the end of the
+//!   connection.
+//! - The drain: no connection persists. A [`Shortage`](super::shortage::Shortage) of file descriptors: older
+//!   connections do not.
 //!
 //! Each of them can only close: none keeps a connection open that another one closes.
 
@@ -55,13 +58,13 @@ use super::{
     streaming,
 };
 
-/// How long a client may go on sending after the last response of a connection.
+/// Time for which a client may continue to send after the last response of a connection.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The beginning of HTTP/2's connection preface, as much as tells it from an HTTP/1 request.
+/// The start of HTTP/2's connection preface, long enough to distinguish it from an HTTP/1 request.
 const HTTP2_PREFACE: &[u8] = b"PRI ";
 
-/// Bytes that are read before the protocol is known: most requests, with their body.
+/// Number of bytes that are read before the protocol is known: enough for most requests with their bodies.
 const FIRST_READ: usize = 4 << 10;
 
 /// The response that is handed over.
@@ -71,19 +74,19 @@ type Handled = Response<HandledBody<ReplyBody, Answer>>;
 
 type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>>;
 
-/// The response to a client that does not speak TLS where it is spoken.
+/// The response to a client that does not use TLS on a TLS listener.
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
     connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
 
-/// What a connection begins with.
+/// The start of a connection.
 enum Opening {
     Http1,
     Http2,
-    /// Nothing that is served.
+    /// Nothing that can be served.
     Neither,
 }
 
-/// Serves `stream` to its end. When it should `leave`, it ends after the responses that are open.
+/// Serves `stream` to its end. When it should `leave`, it ends after the open responses.
 pub(super) async fn serve(
     (stream, peer): (TcpStream, SocketAddr),
     service: Arc<CurrentService>,
@@ -95,7 +98,7 @@ pub(super) async fn serve(
     let opened = tokio::select! {
         biased;
         opened = open((stream, peer), &current) => opened,
-        // A request that is on its way is answered, if only with a refusal.
+        // A request that is already being sent is answered, even if only with a refusal.
         () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
     };
     drop(current);
@@ -120,7 +123,7 @@ pub(super) fn log_end(served: hyper::Result<()>) {
     }
 }
 
-/// Performs TLS's handshake, if it is configured, and reads what the connection begins with. `None`: it is over.
+/// Performs the TLS handshake, if TLS is configured, and reads the start of the connection. `None` if it is over.
 async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<(Opening, Rewind)> {
     let socket = ClientSocket::new(stream, service.limits().write_timeout);
     let mut stream = match service.tls() {
@@ -152,7 +155,7 @@ async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<
     Some((opening, Rewind::new(stream).put_back(&first)))
 }
 
-/// Reads the first bytes, as many as tell the protocols apart. None, if the client closes the connection.
+/// Reads enough bytes to distinguish the protocols. Returns no bytes if the client closes the connection.
 async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(FIRST_READ);
     loop {
@@ -175,12 +178,12 @@ async fn serve_http1(
         let (answer, encoder) = match served {
             Served::HandedOver(answer, encoder) => (answer, encoder),
             Served::Idle => {
-                // Over TLS, the client learns that nothing was cut off.
+                // Over TLS, this shows the client that nothing was cut off.
                 let mut back = back;
                 let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut back).poll_shutdown(cx))).await;
                 return;
             }
-            // Bytes after the last request are not read any more.
+            // Bytes after the last request are no longer read.
             Served::Over => {
                 client = back;
                 break;
@@ -214,7 +217,7 @@ async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut L
     }
 }
 
-/// Handles requests. Responses that come from an upstream are handed over.
+/// Handles requests. Responses of upstreams are handed over.
 fn handler(
     (service, peer): (Arc<CurrentService>, IpAddr),
     handover: Handover<Answer>,
@@ -222,7 +225,7 @@ fn handler(
     move |request| {
         let (service, handover) = (Arc::clone(&service), handover.clone());
         handover.request_begins();
-        // Boxed, so that its memory is free while the response is written.
+        // Boxed, so that its memory is released before the response is written.
         Box::pin(async move {
             let response = match service.get().begin(request, peer).await {
                 Err(response) => response,

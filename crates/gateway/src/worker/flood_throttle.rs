@@ -1,4 +1,4 @@
-//! [`FloodThrottle`]: polls a stream less often when it is faster than any model.
+//! [`FloodThrottle`]: polls a stream less often if it is faster than any model.
 
 use std::{
     pin::Pin,
@@ -8,23 +8,24 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Writes between two readings of the clock.
+/// Number of writes between two readings of the clock.
 const WRITES: u8 = 8;
 
 /// [`WRITES`] writes in less than this time, 20,000 per second, are a flood: more than any reader can follow.
 const FLOOD: Duration = Duration::from_micros(400);
 
-/// How long a flood pauses.
+/// Pause of a flood.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures the rate of writes and pauses a flood.
 ///
-/// A write per token costs three system calls and wakes the client each time. A model's tokens are worth that. A replay,
-/// or a response from a cache, brings ten times as many as a model could; then whatever collects in the upstream's socket
-/// within a millisecond is read and written at once. Nothing that has been read is held back.
+/// A write per token costs three system calls and wakes the client each time, which is acceptable at the speed of a
+/// model. A replay, or a response from a cache, can be ten times faster than any model; in that case, everything that
+/// arrives in the upstream's socket within a millisecond is read and written in one step. Nothing that has been read
+/// is held back.
 #[derive(Debug, Default)]
 pub(super) struct FloodThrottle {
-    /// When the count of writes began.
+    /// Time at which the count of writes began.
     since: Option<Instant>,
     writes: u8,
     pause: Option<Pin<Box<Sleep>>>,
@@ -44,7 +45,7 @@ impl FloodThrottle {
         self.writes = 0;
     }
 
-    /// Ready when the stream may be polled again, which is mostly at once.
+    /// Ready when the stream may be polled again, usually immediately.
     pub(super) fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));

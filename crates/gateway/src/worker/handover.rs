@@ -1,22 +1,23 @@
-//! [`Handover`]: takes a client's connection over from hyper, so that a response is written by own code.
+//! [`Handover`]: takes a client's connection over from hyper, so that our own code writes a response.
 //!
-//! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does not
-//! show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives without
-//! the former. So hyper is asked for the head of a response to the request. That head is caught before it reaches the
-//! socket, and [`ResponseEncoder`] follows it.
+//! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does
+//! not show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives
+//! without the former. So hyper is asked for the head of a response to the request. That head is caught before it
+//! reaches the socket, and [`ResponseEncoder`] follows it.
 //!
 //! # The invariant
 //!
-//! A handler that hands its response over never completes as hyper sees it: it stays pending until hyper is asked for the
-//! head, and the body that it then returns never yields. Between [`Handover::hand_over`] and the end of
-//! [`until_handover`]:
+//! From hyper's point of view, a handler that hands its response over never completes: it stays pending until hyper
+//! is asked for the head, and the body that it then returns never yields. Between [`Handover::hand_over`] and the end
+//! of [`until_handover`]:
 //!
 //! 1. Everything that hyper wrote before has been flushed, so responses keep their order.
 //! 2. Nothing that hyper writes reaches the socket: all of it goes into the caught head.
-//! 3. Every byte that was read and does not belong to the request is given back, in front of what the socket holds.
+//! 3. Every byte that was read and does not belong to the request is returned, in front of the bytes still in the
+//! socket.
 //! 4. hyper is not polled again, and is dropped with its handler.
 //!
-//! `connections_taken_over_lose_and_add_no_byte` holds all of them, with pipelined requests in any split.
+//! `connections_taken_over_lose_and_add_no_byte` tests all of these, with pipelined requests in any split.
 
 use std::{
     convert::Infallible,
@@ -43,7 +44,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::bounds::{BUFFER, IDLE};
 use toolwire_http1::ResponseEncoder;
 
-/// Bytes that the head that hyper writes is expected to take at most.
+/// Expected maximum size in bytes of the head that hyper writes.
 const EXPECTED_HEAD: usize = 128;
 
 /// Shared by the handler, the socket and the task of an HTTP/1 connection. `T` is the response that is handed over.
@@ -52,9 +53,9 @@ pub(super) struct Handover<T>(Arc<Mutex<State<T>>>);
 
 #[derive(Debug)]
 struct State<T> {
-    /// The handler has a request to which it has not responded, or the body of the response has not ended.
+    /// Whether the handler has a request without a response, or the body of the response has not ended.
     is_handling: bool,
-    /// hyper has written something that the socket has not taken.
+    /// Whether hyper has written bytes that the socket has not taken.
     is_unflushed: bool,
     stage: Stage<T>,
 }
@@ -66,21 +67,21 @@ enum Stage<T> {
     Hyper,
     /// A response was handed over.
     HandedOver(T),
-    /// hyper is asked for its head. What it writes is collected here.
+    /// hyper is asked for its head, which is collected here.
     Head(T, Vec<u8>),
 }
 
-/// What to do after hyper was polled.
+/// The next step after hyper was polled.
 enum Next<T> {
     /// Wait.
     Wait,
-    /// Poll it again: it is asked for the head.
+    /// Poll hyper again, which is asked for the head.
     Poll,
     /// Take the connection over and send this response.
     TakeOver(T, ResponseEncoder),
 }
 
-/// The body of a response that hyper writes. Its request is being handled until this is dropped.
+/// The body of a response that hyper writes. Its request counts as being handled until this is dropped.
 #[derive(Debug)]
 pub(super) struct HandledBody<B, T> {
     body: B,
@@ -119,20 +120,20 @@ impl<B, T> Drop for HandledBody<B, T> {
     }
 }
 
-/// Why hyper no longer serves a connection.
+/// The reason why hyper no longer serves a connection.
 pub(super) enum Served<T> {
-    /// A response was handed over, to be written with this encoder.
+    /// A response was handed over, which must be written with this encoder.
     HandedOver(T, ResponseEncoder),
-    /// The last response has been written, or the client has gone.
+    /// The last response has been written, or the client has disconnected.
     Over,
-    /// The server stops, and no response is open.
+    /// The server is stopping, and no response is open.
     Idle,
 }
 
 /// Serves requests on `client` with hyper, until `handler` hands a response over or the connection ends. Returns the
 /// connection, and the bytes that were read from it and not used.
 ///
-/// With `stopped`, an idle connection ends at once, and another one after its response.
+/// When `stopped` is ready, an idle connection ends immediately, and a busy one after its response.
 pub(super) async fn until_handover<S, T, B, F>(
     client: S,
     handover: Handover<T>,
@@ -154,7 +155,7 @@ where
     let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
-            // A request that was received already is handled, if only to be refused.
+            // A request that was already received is handled, even if only to be refused.
             if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
                 super::connection::log_end(served);
                 return Poll::Ready(Served::Over);
@@ -202,7 +203,7 @@ impl<T> Handover<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has arrived.
+    /// Records that a request has arrived.
     pub(super) fn request_begins(&self) {
         self.state().is_handling = true;
     }
@@ -211,7 +212,7 @@ impl<T> Handover<T> {
     /// body never yields.
     pub(super) async fn hand_over(&self, response: T) {
         self.state().stage = Stage::HandedOver(response);
-        // Needs no waker: the connection's task polls again when it wants the head.
+        // No waker is needed: the connection's task polls again when it wants the head.
         poll_fn(|_| match self.state().stage {
             Stage::Head(..) => Poll::Ready(()),
             _ => Poll::Pending,
@@ -225,8 +226,7 @@ impl<T> Handover<T> {
         !state.is_handling && !state.is_unflushed
     }
 
-    /// What to do after hyper was polled. Responses before the one that is handed over, which the client is slow to
-    /// read, are written first.
+    /// The next step after hyper was polled. Earlier responses that the client is slow to read are written first.
     fn next(&self) -> Next<T> {
         let mut state = self.state();
         if state.is_unflushed {
@@ -247,7 +247,7 @@ impl<T> Handover<T> {
     }
 }
 
-/// A client's connection while hyper has it.
+/// A client's connection while hyper uses it.
 #[derive(Debug)]
 struct LentStream<S, T> {
     client: S,
@@ -263,8 +263,8 @@ impl<S, T> LentStream<S, T> {
         self.client
     }
 
-    /// Collects `slices` if they are the head that hyper was asked for, so that they do not go to the client. Whether
-    /// they are.
+    /// Collects `slices` if they are the head that hyper was asked for, so that they are not sent to the client.
+    /// Returns whether they are.
     fn catches(&self, slices: &[IoSlice<'_>]) -> bool {
         let mut state = self.handover.state();
         let Stage::Head(_, head) = &mut state.stage else {

@@ -1,10 +1,10 @@
 //! HTTP/2 connections. hyper serves them; this module adds the timeouts that hyper does not have.
 //!
-//! hyper runs each stream as a task of its own. The task waits for the handler, for the next bytes of the response, or for
-//! the client to read the last ones. The first two pass through our code, which notes them ([`Waits`]); a task that waits
-//! and has noted nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset; earlier if requests wait
-//! for an upstream meanwhile. A client that
-//! reads nothing of any stream is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
+//! hyper runs each stream as its own task. The task waits for the handler, for the next bytes of the response, or for
+//! the client to read the last ones. The first two pass through our code, which records them ([`Waits`]); a task that
+//! waits and has recorded nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset;
+//! earlier if requests wait for an upstream meanwhile. A client that reads nothing of any stream is noticed at the
+//! socket ([`ClientSocket`](super::client_socket::ClientSocket)).
 
 use std::{
     cell::Cell,
@@ -35,11 +35,11 @@ use super::{
     stall::Stall,
 };
 
-/// Concurrent streams on one HTTP/2 connection.
+/// Maximum number of concurrent streams on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 256;
 
-/// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams go on, and a
-/// connection without any is closed.
+/// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams
+/// continue, and a connection without open streams is closed.
 pub(super) async fn serve(
     (stream, peer): (Rewind, IpAddr),
     service: Arc<CurrentService>,
@@ -60,7 +60,7 @@ pub(super) async fn serve(
         .keep_alive_interval(IDLE)
         .serve_connection(TokioIo::new(stream), handler);
     let mut serving = pin!(serving);
-    // The connection is polled first: it spawns the tasks that are then waited for.
+    // The connection is polled first, since it spawns the tasks that are then waited for.
     tokio::select! {
         biased;
         served = &mut serving => return served,
@@ -68,7 +68,7 @@ pub(super) async fn serve(
         () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
-    // The connection ends by itself when the client has acknowledged the shutdown; it has a limited time to do so.
+    // The connection ends by itself when the client has acknowledged the shutdown, for which it has limited time.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
         biased;
@@ -81,10 +81,10 @@ pub(super) async fn serve(
     }
 }
 
-/// What the task of a stream waits for.
+/// The object for which the task of a stream waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// The client, as far as it is known.
+    /// The client, as far as is known.
     Client,
     /// The handler or the answer.
     Service,
@@ -93,12 +93,12 @@ enum Waits {
 }
 
 thread_local! {
-    /// What the task that is being polled waits for.
+    /// The object for which the task that is being polled waits.
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Client) };
 }
 
 impl Waits {
-    /// Notes that the task waits for the service, if it does.
+    /// If `polled` is pending, records that the task waits for the service.
     fn noted<T>(polled: Poll<T>) -> Poll<T> {
         if polled.is_pending() {
             WAITS.set(Self::Service);
@@ -107,7 +107,7 @@ impl Waits {
     }
 }
 
-/// The body of a response, which notes when the task waits for it.
+/// The body of a response, which records when the task waits for it.
 #[derive(Debug)]
 struct Http2Body(reply::ReplyBody);
 
@@ -139,7 +139,7 @@ impl Drop for Http2Body {
     }
 }
 
-/// How long to wait for the tasks of streams.
+/// The condition until which the tasks of streams are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// Until no task is left.
@@ -151,10 +151,10 @@ enum Until {
 #[derive(Debug)]
 struct Streams {
     service: Arc<CurrentService>,
-    /// The client reads nothing of the whole connection.
+    /// Whether the client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
     tasks: Mutex<JoinSet<()>>,
-    /// Streams that were opened so far.
+    /// Number of streams opened so far.
     begun: AtomicUsize,
 }
 
@@ -175,8 +175,8 @@ impl Streams {
         tasks.is_empty()
     }
 
-    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper has no such timeout, not even for a
-    /// client that does not finish its preface.
+    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper has no such timeout, not
+    /// even for a client that does not finish its preface.
     async fn unused_for(&self, limit: Duration) {
         let mut seen = None;
         loop {
@@ -232,13 +232,13 @@ where
 
 /// The task of a stream.
 struct Stream<F> {
-    /// `None`: the task has ended.
+    /// `None` once the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
-    /// As `stall`, while requests wait for an upstream.
+    /// Like `stall`, while requests wait for an upstream.
     patience: Stall,
     service: Arc<CurrentService>,
-    /// The client reads nothing of the whole connection.
+    /// Whether the client reads nothing of the whole connection.
     is_stalled: Arc<AtomicBool>,
 }
 
@@ -268,7 +268,7 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
 }
 
 impl<F> Stream<F> {
-    /// Whether the client has read nothing for so long that a place at an upstream should not be kept for it.
+    /// Whether the client has read nothing for so long that a slot at an upstream should not be kept for it.
     fn is_waited_for(&mut self, cx: &mut Context<'_>) -> bool {
         while self.patience.poll_expired(cx).is_ready() {
             if self.service.get().is_waited_for() {

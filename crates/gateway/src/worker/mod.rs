@@ -35,13 +35,14 @@ use super::current::CurrentService;
 /// drain timeout.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Connections of a listener that are accepted when the server stops. Others may be opened all the while.
+/// Maximum number of waiting connections of a listener that are accepted when the server stops. More may be opened
+/// meanwhile.
 const MAX_WAITING: usize = 4096;
 
-/// How often idle connections to upstreams are checked.
+/// Interval at which idle connections to upstreams are checked.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// The listeners of a thread, and what handles their requests.
+/// The listeners of a thread, and the service that handles their requests.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) listeners: Vec<std::net::TcpListener>,
@@ -49,10 +50,11 @@ pub(super) struct Worker {
     at_end: AtEnd,
 }
 
-/// What happens at the end to connections that wait to be accepted.
+/// What happens to connections that are waiting to be accepted when the server stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// They are accepted, so that their requests are refused with a status: the sockets close, which would reset them.
+    /// They are accepted, so that their requests are refused with a status: otherwise, closing the sockets would
+    /// reset them.
     Accept,
     /// They are left to the next process, which has the same sockets.
     Leave,
@@ -64,7 +66,7 @@ impl Worker {
         Self { listeners: Vec::new(), service, at_end }
     }
 
-    /// Serves until the drain begins, then drains. Dropping the future ends everything at once.
+    /// Serves until the drain begins, then drains. Dropping the future ends everything immediately.
     ///
     /// # Errors
     /// If the sockets cannot be registered with this thread's runtime.
@@ -111,9 +113,9 @@ impl Worker {
     }
 }
 
-/// The connections that wait to be accepted. The listener closes with the iterator.
+/// The connections that are waiting to be accepted. The listener closes with the iterator.
 fn waiting(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    // The runtime may not know of them yet.
+    // The runtime may not know about them yet.
     let listener = listener.into_std().ok();
     let accepted = std::iter::from_fn(move || listener.as_ref()?.accept().ok());
     accepted.take(MAX_WAITING).filter_map(|(stream, peer)| {
@@ -130,7 +132,7 @@ async fn drain(service: &CurrentService, mut connections: JoinSet<()>) {
         return;
     }
     service.drain().cut();
-    // A client that does not read its error event in time does not get it.
+    // A client that does not read its error event in time does not receive it.
     let _ = timeout(farewell, closed).await;
 }
 

@@ -1,4 +1,4 @@
-//! [`Rewind`]: a client's connection to which bytes that were read can be put back, to be read again.
+//! [`Rewind`]: a client's connection to which read bytes can be returned, to be read again.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_stream::ClientStream;
 
-/// Bytes of further requests that are read while a response is sent. More stay in the socket; then it shows only by a
-/// failed write that the client has gone.
+/// Maximum number of bytes of further requests that are read while a response is sent. Further bytes stay in the
+/// socket; in that case, only a failed write shows that the client has disconnected.
 const AHEAD: usize = 16 << 10;
 
-/// See the module.
+/// A client's connection with bytes that were put back.
 #[derive(Debug)]
 pub(super) struct Rewind {
     stream: ClientStream,
@@ -34,12 +34,13 @@ impl Rewind {
         self.stream.stalled()
     }
 
-    /// Puts back what was `read` last. It is copied, so that the buffer that holds it, which may be large, can be freed.
+    /// Puts back the bytes that were `read` last. They are copied, so that their buffer, which may be large, can be
+    /// freed.
     pub(super) fn put_back(self, read: &[u8]) -> Self {
         Self { early: [read, &self.early].concat().into(), ..self }
     }
 
-    /// Ready when the client has gone, with the reason. What it sends until then is kept.
+    /// Ready when the client has disconnected, with the reason. Bytes that it sends until then are kept.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.early.len() < AHEAD {
             if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
@@ -60,9 +61,9 @@ impl Rewind {
         Poll::Pending
     }
 
-    /// Shuts down the write side, then reads and discards what the client still sends. Ready when the client has closed
-    /// its side: a socket that is closed with unread bytes in it is reset, and a reset may destroy the end of a response
-    /// that the client has not read yet (RFC 9112, section 9.6).
+    /// Shuts down the write side, then reads and discards everything that the client still sends. Ready when the
+    /// client has closed its side: if a socket is closed with unread bytes in it, the connection is reset, and a
+    /// reset may destroy the end of a response that the client has not read yet (RFC 9112, section 9.6).
     pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
             return Poll::Ready(());

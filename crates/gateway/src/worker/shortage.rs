@@ -1,8 +1,9 @@
-//! [`Shortage`]: makes room on a thread when file descriptors run short.
+//! [`Shortage`]: makes room on a thread when file descriptors run out.
 //!
-//! Every connection takes one, also one that never sends a request, and needs no key for that. So when few are left, the
-//! connections that wait for a request are closed, the oldest half of them first, and those that wait to be accepted get their
-//! turn. A response needs another one for its upstream; that is what the reserve is for.
+//! Every connection takes a file descriptor, even one that never sends a request, and no key is needed for that. So
+//! when few descriptors are left, connections that wait for a request are closed, the oldest half of them first, and
+//! connections that wait to be accepted get their turn. A response needs another descriptor for its upstream, for
+//! which some are reserved.
 
 use std::{
     io,
@@ -26,32 +27,33 @@ use tokio::{
 
 use super::{super::drain::SignalFuture, bounds::GOODBYE};
 
-/// Pause after a failed `accept`, and after connections were asked to leave: longer than they take.
+/// Pause after a failed `accept`, and after connections were asked to leave: longer than they take to leave.
 pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
 
-/// How often the log says that connections cannot be accepted.
+/// Interval at which the log may report that connections cannot be accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// The part of the descriptors that is left to upstreams and files: one of so many.
+/// Fraction of the descriptors that is reserved for upstreams and files: one in this number.
 const RESERVE: u64 = 8;
 
-/// Notices that descriptors run short, and asks connections of its thread to leave.
+/// Notices that descriptors run out, and asks connections of its thread to leave.
 #[derive(Debug)]
 pub(super) struct Shortage {
-    /// The first descriptor of the reserve. The system gives the lowest that is free, so all below it are taken by then.
+    /// The first descriptor of the reserve. The system assigns the lowest free one, so all below it are taken by
+    /// then.
     reserve: Option<u64>,
     /// The number of the next connection.
     next: u64,
     leaving: Arc<Leaving>,
     logged: Option<Instant>,
-    /// Failures that the log has not counted yet.
+    /// Number of failures that the log has not reported yet.
     failures: u64,
 }
 
-/// Which connections are to leave.
+/// The connections that should leave.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// Those with a lower number.
+    /// Connections with a lower number should leave.
     below: AtomicU64,
     changed: Arc<Notify>,
 }
@@ -67,7 +69,7 @@ impl Shortage {
         Self { reserve, next: 0, leaving: Arc::default(), logged: None, failures: 0 }
     }
 
-    /// Counts a connection that is about to be served. `drain`: when the server stops.
+    /// Counts a connection that is about to be served. `drain`: ready when the server stops.
     pub(super) fn accepted(&mut self, drain: SignalFuture) -> Leave {
         let number = self.next;
         self.next += 1;
@@ -75,7 +77,8 @@ impl Shortage {
         Leave { drain, number, leaving: Arc::clone(&self.leaving), notified }
     }
 
-    /// How long to accept no other connection after `stream`, which is the newest one. None, while there are enough descriptors.
+    /// Time for which no further connection should be accepted after `stream`, the newest one. `None` while there are
+    /// enough descriptors.
     pub(super) fn after(&mut self, stream: &TcpStream) -> Option<Duration> {
         let reserve = self.reserve?;
         let descriptor = u64::try_from(stream.as_raw_fd()).ok()?;
@@ -85,7 +88,7 @@ impl Shortage {
         })
     }
 
-    /// A connection could not be accepted.
+    /// Records that a connection could not be accepted.
     pub(super) fn failed(&mut self, error: &io::Error) {
         self.failures += 1;
         if is_of_descriptors(error) {
@@ -94,7 +97,8 @@ impl Shortage {
         self.log(Some(error));
     }
 
-    /// Asks the older half of the connections that were not asked yet to leave. `false`: there is none.
+    /// Asks the older half of the connections that have not been asked yet to leave. Returns `false` if there is
+    /// none.
     fn make_room(&mut self) -> bool {
         let below = self.leaving.below.load(Ordering::Relaxed);
         let half = (self.next - below) / 2;
@@ -124,14 +128,14 @@ impl Shortage {
     }
 }
 
-/// Whether the process or the system has no descriptor left: `EMFILE` or `ENFILE`.
+/// Whether the error says that the process or the system has no descriptor left: `EMFILE` or `ENFILE`.
 fn is_of_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE].contains(&errno))
 }
 
-/// Ready when a connection should end as soon as no response is open: the server stops, or descriptors run short.
+/// Ready when a connection should end as soon as no response is open: the server stops, or descriptors run out.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct Leave {
@@ -168,7 +172,7 @@ mod tests {
 
     use super::{super::super::drain::Drain, *};
 
-    /// The numbers of those that leave.
+    /// The numbers of the connections that leave.
     fn leaving(all: &mut [Pin<Box<Leave>>]) -> Vec<usize> {
         let ready = |leave: &mut Pin<Box<Leave>>| leave.as_mut().now_or_never().is_some();
         all.iter_mut().enumerate().filter_map(|(number, leave)| ready(leave).then_some(number)).collect()

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-/// A timer that runs only while bytes wait to be read, so that a client that reads costs nothing.
+/// A timer that runs only while bytes wait to be read, so that a client that reads causes no cost.
 #[derive(Debug)]
 pub(super) struct Stall {
     limit: Duration,
@@ -26,14 +26,14 @@ impl Stall {
         self.timer.is_some()
     }
 
-    /// Stops the timer: the client has read something, or nothing waits for it.
+    /// Stops the timer, because the client has read something or no bytes wait for it.
     pub(super) fn end(&mut self) {
         if self.timer.is_some() {
             self.timer = None;
         }
     }
 
-    /// To be polled while bytes wait. Starts the timer if it is not running; ready when it expires.
+    /// Must be polled while bytes wait. Starts the timer if it is not running; ready when it expires.
     pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.limit)));
         ready!(timer.as_mut().poll(cx));

@@ -1,7 +1,7 @@
-//! [`run`]: sends a response that comes from an upstream to an HTTP/1 client.
+//! [`run`]: sends an upstream's response to an HTTP/1 client.
 //!
-//! All that the response has at one moment leaves in one write: the chunk's size, the data and, if it is the last, the end
-//! of the body. [`ResponseEncoder`] makes the bytes.
+//! Everything that is available at one moment is sent in one write: the chunk's size, the data and, for the last
+//! chunk, the end of the body. [`ResponseEncoder`] produces the bytes.
 
 use std::{
     cell::RefCell,
@@ -21,36 +21,36 @@ use super::{flood_throttle::FloodThrottle, rewind::Rewind};
 use crate::{answer::AnswerBody, drain::Drain, reply, turn};
 use toolwire_http1::ResponseEncoder;
 
-/// Writes after which other connections of the thread get a turn.
+/// Number of writes after which other connections of the thread get a turn.
 const MAX_WRITES: usize = 8;
 
-/// Bytes of a thread's write buffer that are kept between two writes.
+/// Maximum number of bytes of a thread's write buffer that are kept between two writes.
 const KEPT_BUFFER: usize = 128 << 10;
 
-/// See the module.
+/// A response that is being sent.
 #[derive(Debug)]
 pub(super) struct Streaming {
     client: Rewind,
     answer: Pin<Box<AnswerBody>>,
     encoder: ResponseEncoder,
-    /// The response's head, which leaves with the first data.
+    /// The response's head, which is sent together with the first data.
     head: Vec<u8>,
     /// Bytes that the socket has not taken yet.
     unsent: Bytes,
-    /// All of the response is sent, or in `unsent`.
+    /// Whether all of the response is sent, or in `unsent`.
     is_over: bool,
     flood_throttle: FloodThrottle,
 }
 
 thread_local! {
-    /// A write is assembled in it; nothing stays in it.
+    /// Buffer in which a write is assembled; nothing stays in it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Waits for `answer` and sends it. Returns the connection, and whether it persists.
 ///
 /// # Errors
-/// If the client goes away before the end, or reads nothing for too long.
+/// If the client disconnects before the end, or reads nothing for too long.
 pub(super) async fn run(
     mut client: Rewind,
     mut answer: Pin<Box<AnswerBody>>,
@@ -106,7 +106,7 @@ impl Streaming {
                 Poll::Ready(true) => self.answer.as_mut().take(),
                 Poll::Ready(false) => BytesMut::new(),
                 Poll::Pending if self.head.is_empty() => return self.client.poll_gone(cx).map(Err),
-                // Does not happen: a response is committed when it has data. It would do no harm.
+                // This does not happen, since a response is committed only when it has data; it would do no harm.
                 Poll::Pending => {
                     self.unsent = std::mem::take(&mut self.head).into();
                     continue;
@@ -121,7 +121,7 @@ impl Streaming {
         Poll::Pending
     }
 
-    /// Ready when the socket has taken all that was sent.
+    /// Ready when the socket has taken all bytes that were sent.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
             let written = ready!(Pin::new(&mut self.client).poll_write(cx, &self.unsent))?;
@@ -130,7 +130,7 @@ impl Streaming {
         Pin::new(&mut self.client).poll_flush(cx)
     }
 
-    /// Writes `data` with its framing, as much as the socket takes at once.
+    /// Writes `data` with its framing, as much as the socket accepts immediately.
     fn send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> io::Result<()> {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();

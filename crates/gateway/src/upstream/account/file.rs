@@ -1,7 +1,7 @@
-//! [`SessionFile`]: the file that keeps a session, shared with other processes.
+//! [`SessionFile`]: the file with a session, which processes may share.
 //!
-//! A refresh token is valid once, so two processes must not use the same one. Whoever refreshes holds a lock on a file
-//! beside the session's, reads the session again, and refreshes only if it is still the one that it knows.
+//! A refresh token is valid only once, so two processes must not use the same one. A process that refreshes locks a
+//! file next to the session's file, reads the session again, and refreshes only if the session has not changed.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -14,16 +14,16 @@ use std::{
 use toolwire_net::private;
 use toolwire_pipeline::dialect::Session;
 
-/// Bytes of a session's file. Sessions have less than 1 KiB.
+/// Maximum size of a session's file in bytes. Sessions have less than 1 KiB.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Links that are followed from the configured path, as in Linux.
+/// Maximum number of links that are followed from the configured path, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// How long another process may hold the lock. It is longer than a refresh takes.
+/// Maximum time to wait for the lock, longer than a refresh takes.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often the lock is tried.
+/// Pause between attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The file with a session.
@@ -35,10 +35,11 @@ impl SessionFile {
         Self(path.to_owned())
     }
 
-    /// Waits until no other process refreshes the session, and keeps others from it until the result is dropped.
+    /// Waits until no other process refreshes the session, and prevents others from refreshing it until the result is
+    /// dropped.
     ///
     /// # Errors
-    /// Why that is not possible, in words.
+    /// The reason why it fails, in words.
     pub(super) fn lock(&self) -> Result<File, String> {
         let path = self.place().with_added_extension("lock");
         let mut options = OpenOptions::new();
@@ -60,10 +61,10 @@ impl SessionFile {
         }
     }
 
-    /// The session; `None` if there is no file.
+    /// Reads the session. `None` if there is no file.
     ///
     /// # Errors
-    /// What is wrong with the file, in words without secrets.
+    /// The fault of the file, in words without secrets.
     pub(super) fn read(&self) -> Result<Option<Session>, String> {
         let wrong = |what: &dyn std::fmt::Display| format!("the session in {}: {what}", self.0.display());
         match self.text() {
@@ -73,7 +74,7 @@ impl SessionFile {
         }
     }
 
-    /// Whether users other than its owner can read it.
+    /// Whether users other than the owner can read the file.
     pub(super) fn is_exposed(&self) -> bool {
         #[cfg(unix)]
         return fs::metadata(&self.0)
@@ -82,10 +83,10 @@ impl SessionFile {
         false
     }
 
-    /// Replaces the session, also on disk.
+    /// Replaces the session, and waits until it is on disk.
     ///
     /// # Errors
-    /// Why that failed, in words.
+    /// The reason why it fails, in words.
     pub(super) fn write(&self, session: &Session) -> Result<(), String> {
         let text = session.to_file(&self.text().unwrap_or_default());
         let cannot = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
@@ -95,7 +96,7 @@ impl SessionFile {
     /// Removes the session.
     ///
     /// # Errors
-    /// Why that failed, in words.
+    /// The reason why it fails, in words.
     pub(super) fn remove(&self) -> Result<(), String> {
         match fs::remove_file(self.place()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -109,8 +110,8 @@ impl SessionFile {
         &self.0
     }
 
-    /// Where the session itself is: if the path is a link, where that leads. The link stays, and whoever uses the other path has the
-    /// same lock and sees the new tokens.
+    /// The place of the session itself: if the path is a link, its target. The link stays, and a process that uses
+    /// another path to the same file has the same lock and sees the new tokens.
     fn place(&self) -> PathBuf {
         let mut place = self.0.clone();
         for _ in 0..MAX_LINKS {

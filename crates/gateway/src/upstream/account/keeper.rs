@@ -1,4 +1,5 @@
-//! [`Keeper`]: reads, refreshes and ends the session of one upstream's account. It blocks, so it has threads of its own.
+//! [`Keeper`]: reads, refreshes and ends the session of an upstream's account. It blocks, so it runs on its own
+//! threads.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,13 +16,13 @@ use crate::stamp::unix_time;
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::{AccountSettings, RefreshError, Session};
 
-/// How long an exchange with the account's server may take.
+/// Timeout of an exchange with the account's server.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes of its answers.
+/// Maximum size of its responses in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// See the module.
+/// Keeps the session of one account.
 #[derive(Debug, Clone)]
 pub(super) struct Keeper {
     upstream: Arc<Upstream>,
@@ -29,33 +30,34 @@ pub(super) struct Keeper {
     file: Option<SessionFile>,
 }
 
-/// A session that can be used.
+/// A usable session.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     pub(super) session: Session,
-    /// The tokens are in the file, if there is one.
+    /// Whether the tokens are in the file, if there is one.
     pub(super) is_saved: bool,
 }
 
-/// Which session an attempt is for.
+/// The session that an attempt must produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// One that is newer than the one in use: that of another process or of a new login, or else the one in use with new tokens.
+    /// A session newer than the one in use: from another process or a new login, otherwise the one in use with new
+    /// tokens.
     Newer,
-    /// The same, but the tokens in use are too new to be refreshed.
+    /// A session from another process or a new login. The tokens in use are too new to be refreshed.
     Others,
-    /// The one that there is with new tokens, however old it is.
+    /// The existing session with new tokens, whatever its age.
     Refreshed,
 }
 
-/// Why there is no newer session.
+/// The reason why there is no newer session.
 #[derive(Debug, Clone)]
 pub(super) struct Trouble {
-    /// The session has ended; it takes a login to go on.
+    /// Whether the session has ended, so that a new login is required.
     pub(super) is_logged_out: bool,
-    /// For the operator: it may name files, but no secrets.
+    /// The reason for the operator. It may name files, but contains no secrets.
     pub(super) reason: String,
-    /// When the server wants to be asked again.
+    /// Time after which the server wants to be asked again.
     pub(super) retry_after: Option<Duration>,
     /// The session whose refresh token the server has refused.
     pub(super) refused: Option<Box<Session>>,
@@ -70,10 +72,10 @@ impl Trouble {
         Self { is_logged_out: true, ..Self::passing(reason) }
     }
 
-    /// What the server said to the refresh of `session`.
+    /// The trouble for the server's response to a refresh of `session`.
     fn answered(error: &RefreshError, session: &Session) -> Self {
         let (RefreshError::LoggedOut(failure) | RefreshError::Failed(failure)) = error;
-        // A server may repeat the token that it refuses.
+        // A server may repeat the token that it refuses, so the token is covered.
         let reason =
             session.secrets().fold(failure.message().to_owned(), |text, secret| text.replace(secret, "…"));
         let seconds = failure.retry_after().and_then(|value| value.parse().ok());
@@ -88,7 +90,7 @@ impl Trouble {
 }
 
 impl Keeper {
-    /// For an upstream whose settings have a session.
+    /// The keeper for an upstream whose settings contain a session.
     pub(super) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         let settings = upstream.account().filter(|settings| settings.has_session())?.clone();
         let file = settings.session.as_deref().map(SessionFile::new);
@@ -107,11 +109,11 @@ impl Keeper {
         self.file.as_ref()
     }
 
-    /// The session in the file, or the configured one if there is no file yet, or if the file has another session: a new login is
-    /// newer than what the file has.
+    /// Reads the session in the file, or the configured one if there is no file yet, or if the configured one is a
+    /// different session: a new login is newer than the file.
     ///
     /// # Errors
-    /// There is none, or the file is not one of a session; what to do.
+    /// If there is no session, or the file contains none; the message says what to do.
     pub(super) fn read(&self) -> Result<Session, String> {
         let stored = self.file.as_ref().map_or(Ok(None), SessionFile::read)?;
         let is_configured = |uid: &str| self.settings.uid.as_deref().is_none_or(|own| own == uid);
@@ -125,10 +127,10 @@ impl Keeper {
         }
     }
 
-    /// The session that is wanted. `used` is in use; the refresh token of `refused` is known to be spent.
+    /// Returns the wanted session. `used` is in use; the refresh token of `refused` is known to be spent.
     ///
     /// # Errors
-    /// There are no new tokens.
+    /// If there are no new tokens.
     pub(super) fn renew(
         &self,
         used: Option<&Kept>,
@@ -160,14 +162,15 @@ impl Keeper {
 
     /// Writes a session that could not be written before, at the end of the process or of the account's settings.
     pub(super) fn save_again(&self, unsaved: &Kept) {
-        // Without the lock, the file is as it was.
+        // Without the lock, the file stays unchanged.
         let Ok(_lock) = self.file.as_ref().map(SessionFile::lock).transpose() else { return };
         if self.is_older_than(unsaved) {
             self.saved(unsaved.session.clone());
         }
     }
 
-    /// Whether what is in the file is older than a session, because that could not be written. A new login is not: it has another id.
+    /// Whether the session in the file is older than the kept one, which could not be written. A new login has
+    /// another id, so it is not older.
     fn is_older_than(&self, kept: &Kept) -> bool {
         let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
         !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
@@ -190,11 +193,11 @@ impl Keeper {
     /// Ends the session at the account's server.
     ///
     /// # Errors
-    /// Why that failed.
+    /// The reason why it fails.
     pub(super) fn revoke(&self, session: &Session) -> Result<(), String> {
         let request = session.revoke(&self.settings, &self.upstream.base_url);
         let answer = self.send(request.map_err(|error| error.to_string())?)?;
-        // A session that it does not know has ended.
+        // If the server does not know the session, the session has ended.
         match answer.status() {
             status if status.is_success() || status == StatusCode::UNAUTHORIZED => Ok(()),
             status => Err(format!("the upstream responded with status {status}")),
@@ -208,7 +211,7 @@ impl Keeper {
         let connector = Connector::to(request.uri(), &self.upstream);
         let small = Small::new(connector, LIMIT, MAX_ANSWER);
         let answer = runtime.block_on(small.send(request)).map_err(|error| error.to_string());
-        // Does not wait for a pending DNS lookup.
+        // Unlike a drop, this does not wait for a pending DNS lookup.
         runtime.shutdown_background();
         answer
     }

@@ -1,4 +1,4 @@
-//! [`Managed`]: what `toolwire lumo` does with the session of an upstream.
+//! [`Managed`]: operations of `toolwire lumo` on the session of an upstream.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,16 +10,16 @@ use toolwire_config::Upstream;
 #[derive(Debug)]
 pub struct Managed(Keeper);
 
-/// What is known of a session. It has no secrets.
+/// Facts about a session, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// The session's id.
     pub uid: String,
-    /// Seconds until the access token expires; 0 or less: it has.
+    /// Seconds until the access token expires; 0 or less if it has expired.
     pub expires_in: Option<i64>,
-    /// Seconds since it was issued.
+    /// Seconds since the access token was issued.
     pub refreshed_ago: Option<i64>,
-    /// It can be refreshed.
+    /// Whether the session can be refreshed.
     pub is_refreshable: bool,
 }
 
@@ -39,7 +39,7 @@ impl Managed {
         self.0.file().map(|file| file.path())
     }
 
-    /// Other users of the machine can read the file.
+    /// Whether other users of the machine can read the file.
     pub fn is_exposed(&self) -> bool {
         self.0.file().is_some_and(|file| file.is_exposed())
     }
@@ -47,7 +47,7 @@ impl Managed {
     /// The session.
     ///
     /// # Errors
-    /// There is none, and what to do.
+    /// If there is none; the message says what to do.
     pub fn status(&self) -> Result<Status, String> {
         let session = self.0.read()?;
         let since_now = |time: u64| {
@@ -64,7 +64,7 @@ impl Managed {
     /// Refreshes the session now.
     ///
     /// # Errors
-    /// Why there are no new tokens.
+    /// The reason why there are no new tokens.
     pub fn refresh(&self) -> Result<(), String> {
         match self.0.renew(None, None, Wanted::Refreshed) {
             Ok(kept) if kept.is_saved => Ok(()),
@@ -79,10 +79,10 @@ impl Managed {
         }
     }
 
-    /// Ends the session and removes its file. Returns what kept the upstream from ending it, if anything did.
+    /// Ends the session and removes its file. If the upstream could not end the session, returns the reason.
     ///
     /// # Errors
-    /// There is no session, or its file is still there.
+    /// If there is no session, or its file cannot be removed.
     pub fn log_out(&self) -> Result<Option<String>, String> {
         let _lock = self.0.file().map(|file| file.lock()).transpose()?;
         let session = self.0.read()?;

@@ -1,4 +1,4 @@
-//! [`Account`]: the session that requests to one upstream carry, shared by all threads.
+//! [`Account`]: the session for requests to one upstream, shared by all threads.
 //!
 //! ```text
 //! request ─current─▶ State ─valid─▶ its headers
@@ -6,8 +6,9 @@
 //! request ─refused (401)────────────▲
 //! ```
 //!
-//! At most one attempt to refresh runs at a time. It has a thread of its own: it blocks, and it must not end with the request
-//! that began it, since the old refresh token is spent as soon as the server has seen it. Dropping the account waits for it.
+//! At most one attempt to refresh runs at a time. It has its own thread, because it blocks and must not end with the
+//! request that started it: the old refresh token is spent as soon as the server has seen it. Dropping the account
+//! waits for it.
 
 mod file;
 mod keeper;
@@ -37,21 +38,21 @@ use toolwire_pipeline::{
 
 pub use manage::{Managed, Status};
 
-/// How long before its end a token is renewed. Requests go on with the old one meanwhile.
+/// Time before its expiry at which a token is renewed. Requests use the old token meanwhile.
 const AHEAD: u64 = 600;
 
-/// A session that was just refreshed is not refreshed again for this long, whatever the clock and the upstream say. Another process may
-/// have refreshed it meanwhile.
+/// Minimum time between two refreshes of a session, whatever the clock and the upstream say. Another process may have
+/// refreshed it meanwhile.
 const REST: Duration = Duration::from_secs(30);
 
-/// How long to wait after a failed attempt; doubled after each one more, up to the longest.
+/// Pause after a failed attempt, doubled after each further one, up to a maximum.
 const BACKOFF: Duration = Duration::from_secs(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
-/// How often to look for the session of a new login.
+/// Interval at which the session of a new login is looked for.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The session of one upstream's account.
 #[derive(Debug)]
 pub(super) struct Account {
     shared: Arc<Shared>,
@@ -62,7 +63,7 @@ struct Shared {
     keeper: Keeper,
     redactor: Arc<Redactor>,
     state: Mutex<State>,
-    /// How many attempts have ended.
+    /// Number of attempts that have ended.
     ended: watch::Sender<u64>,
     refreshes: RefreshCounter,
 }
@@ -70,18 +71,18 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Arc<Live>>,
-    /// Runs an attempt, or has run the last one.
+    /// The thread of the current or last attempt.
     thread: Option<JoinHandle<()>>,
     is_running: bool,
-    /// When the tokens were last renewed.
+    /// Time at which the tokens were last renewed.
     renewed: Option<Instant>,
-    /// What came of the last attempt, if it failed, and when the next one may begin.
+    /// The result of the last attempt, if it failed, and the time at which the next one may begin.
     trouble: Option<(Trouble, Instant)>,
     /// Failed attempts in a row.
     failures: u32,
     /// The session whose refresh token was refused.
     refused: Option<Box<Session>>,
-    /// The upstream has refused the session inside a response, and no attempt has ended since.
+    /// Whether the upstream has refused the session inside a response since the last attempt ended.
     is_doubted: bool,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct Live {
     pub(super) headers: HeaderMap,
 }
 
-/// What is known of the current session's access token.
+/// Age of the current session's access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
     Valid,
@@ -103,10 +104,10 @@ enum Age {
 }
 
 impl Account {
-    /// The account of `upstream`, if it has one. Its tokens are made known to `redactor`.
+    /// The account of `upstream`, if it has one. Adds its tokens to `redactor`.
     ///
     /// # Errors
-    /// The session has characters that no header may have.
+    /// If the session contains characters that a header must not contain.
     pub(super) fn of(
         upstream: &Arc<Upstream>,
         (redactor, metrics): (&Arc<Redactor>, &Metrics),
@@ -133,10 +134,10 @@ impl Account {
         Ok(Some(Arc::new(Self { shared: Arc::new(shared) })))
     }
 
-    /// The session for a request; waits for a new one if that has expired.
+    /// Returns the session for a request. Waits for a new session if the current one has expired.
     ///
     /// # Errors
-    /// There is none, and why.
+    /// The reason why there is no session.
     pub(super) async fn current(&self) -> Result<Arc<Live>, Failure> {
         let attempt = {
             let mut state = self.shared.state();
@@ -144,12 +145,12 @@ impl Account {
             match live.map(|live| (state.age(&live.kept.session), live)) {
                 Some((Age::Valid, live)) if state.is_doubted => match self.begin(&mut state) {
                     Ok(attempt) => attempt,
-                    // It may be good after all.
+                    // The session may still be valid.
                     Err(_) => return Ok(live),
                 },
                 Some((Age::Valid, live)) => return Ok(live),
                 Some((Age::Old, live)) => {
-                    // Failures are logged, and count when the token has expired.
+                    // Failures are logged, and only matter once the token has expired.
                     let _ = self.begin(&mut state);
                     return Ok(live);
                 }
@@ -159,10 +160,10 @@ impl Account {
         self.shared.after(attempt, None).await
     }
 
-    /// A session in place of `used`, which the upstream has refused. Waits for it.
+    /// Returns a session that replaces `used`, which the upstream has refused. Waits for it.
     ///
     /// # Errors
-    /// There is none, and why.
+    /// The reason why there is no session.
     pub(super) async fn instead_of(&self, used: &Arc<Live>) -> Result<Arc<Live>, Failure> {
         let attempt = {
             let mut state = self.shared.state();
@@ -174,27 +175,28 @@ impl Account {
         self.shared.after(attempt, Some(used)).await
     }
 
-    /// The upstream has refused the session inside the response to a request of `asked`. The next request gets another one.
+    /// Records that the upstream has refused the session inside the response to a request sent at `asked`. The next
+    /// request gets another session.
     pub(super) fn refused_since(&self, asked: std::time::Instant) {
         let asked = Instant::from_std(asked);
         let mut state = self.shared.state();
         let is_new = state.renewed.is_some_and(|renewed| renewed >= asked) || state.is_resting();
         if !is_new && !state.is_doubted {
             state.is_doubted = true;
-            // Failures are logged. Requests go on with the session that there is.
+            // Failures are logged. Requests continue with the existing session.
             let _ = self.begin(&mut state);
         }
     }
 
-    /// Whether an attempt runs, for which dropping the account would wait.
+    /// Whether an attempt is running, for which dropping the account would wait.
     pub(super) fn is_renewing(&self) -> bool {
         self.shared.state().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
     }
 
-    /// Begins an attempt, unless one runs. The result changes when it has ended.
+    /// Starts an attempt, unless one is running. The result changes when the attempt has ended.
     ///
     /// # Errors
-    /// The last attempt has failed, and it is too early for another one.
+    /// If the last attempt has failed, and it is too early for another one.
     fn begin(&self, state: &mut State) -> Result<watch::Receiver<u64>, Failure> {
         let ended = self.shared.ended.subscribe();
         if state.is_running {
@@ -232,7 +234,7 @@ impl Shared {
         Ok(Arc::new(Live { kept, headers }))
     }
 
-    /// Takes note of what came of an attempt.
+    /// Records the result of an attempt.
     fn end(&self, renewed: Result<Kept, Trouble>) {
         let unusable =
             |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
@@ -262,7 +264,7 @@ impl Shared {
         let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
         state.failures = state.failures.saturating_add(1);
         let pause = if trouble.is_logged_out {
-            // Once is enough: the file is looked at every few seconds.
+            // Log this once only, since the file is checked every few seconds.
             if !state.trouble.as_ref().is_some_and(|(earlier, _)| earlier.is_logged_out) {
                 tracing::error!(
                     upstream,
@@ -280,7 +282,7 @@ impl Shared {
         state.trouble = Some((trouble, Instant::now() + pause));
     }
 
-    /// The session after an `attempt`, which must not be `refused`.
+    /// The session after an `attempt`, which must differ from `refused`.
     async fn after(
         &self,
         mut attempt: watch::Receiver<u64>,
@@ -300,7 +302,7 @@ impl Shared {
         }
     }
 
-    /// What clients learn of it: nothing of the operator's files.
+    /// The failure for clients, which reveals nothing about the operator's files.
     fn told(&self, trouble: &Trouble) -> Failure {
         if trouble.is_logged_out {
             self.failure(
@@ -323,7 +325,7 @@ impl Shared {
 impl State {
     fn age(&self, session: &Session) -> Age {
         let Some(end) = session.expires_at else { return Age::Valid };
-        // A server or a clock that is wrong must not cause one refresh after the other.
+        // A wrong server or clock must not cause repeated refreshes.
         if self.is_resting() {
             return Age::Valid;
         }
@@ -341,7 +343,7 @@ impl State {
     }
 }
 
-/// Waits for an attempt, and writes what could not be written before, so that no tokens are lost.
+/// Waits for an attempt, and writes a session that could not be written before, so that no tokens are lost.
 impl Drop for Account {
     fn drop(&mut self) {
         let thread = self.shared.state().thread.take();

@@ -15,7 +15,7 @@ use crate::worker::{client_socket::ClientSocket, client_stream::ClientStream, re
 enum Echo {
     /// Written by hyper.
     Path(Option<Bytes>),
-    /// Handed over: hyper gets neither data nor an end.
+    /// Handed over: hyper receives neither data nor an end.
     NeverYields,
 }
 
@@ -91,7 +91,7 @@ async fn responses(requests: &[u8], cuts: &[usize]) -> Vec<String> {
     bodies
 }
 
-/// Reads responses with the crate's own reader.
+/// Parses responses with the crate's own reader.
 fn bodies(mut read: &[u8]) -> Vec<String> {
     let mut bodies = Vec::new();
     while !read.is_empty() {
@@ -148,7 +148,7 @@ proptest! {
     }
 }
 
-/// Whatever hyper writes after a handover is caught, in however many writes.
+/// Everything that hyper writes after a handover is caught, in any number of writes.
 #[tokio::test]
 async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
     let (mut near, mut far) = tokio::io::duplex(1024);
@@ -172,7 +172,7 @@ async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
     assert_eq!(seen, b"before");
 }
 
-/// A head that hyper has not written whole ends the connection: nothing is assumed.
+/// A head that hyper has not written completely ends the connection: nothing is assumed.
 #[tokio::test]
 async fn an_incomplete_head_of_hyper_closes_the_connection() {
     let (near, _far) = tokio::io::duplex(1024);
