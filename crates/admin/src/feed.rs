@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the stage's bus ─▶ collecting (a task, while somebody reads) ─▶ the last events ─▶ Reader, one for each connection
-//! figures of now, once a second ─▲
+//! current figures, every second ─▲
 //! ```
 //!
 //! All readers share the last events. A reader knows only the number of its next event, so a slow reader costs nothing:

@@ -31,7 +31,7 @@ pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
     }
 }
 
-/// The configuration in use, and the fault of a later one.
+/// The configuration in use, and the problems of a later one that could not be loaded.
 pub(super) fn status(reloads: &Reloads) -> Said {
     let status = reloads.status();
     let failed = status.failed.map(|(at, problems)| json!({"t": at, "problems": shown(&problems)}));

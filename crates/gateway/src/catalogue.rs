@@ -85,7 +85,7 @@ impl Catalogue {
 /// array, or use `models`, as Gemini and Ollama do.
 ///
 /// # Errors
-/// A description of the fault if a server of `dialect` would not send this.
+/// A description of why a server of `dialect` cannot have sent `body`.
 pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> {
     let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
         Value::Array(list) => Some(list),

@@ -1,4 +1,4 @@
-//! Requests each upstream's list of models, and explains any fault in one line.
+//! Requests each upstream's list of models, and explains any problem in one line.
 //!
 //! Nothing is generated. If an upstream has no list of models, its base URL is requested: any response shows at least
 //! that a server is there.
@@ -53,9 +53,9 @@ pub struct Diagnosis {
 /// An upstream that answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It lists this number of models.
+    /// The upstream lists this number of models.
     Lists(usize),
-    /// It answered with this status. Its dialect does not require a list of models.
+    /// The upstream answered with this status. Its dialect does not require a list of models.
     Reachable(StatusCode),
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Health {
     }
 }
 
-/// A fault of an upstream, and the remedy.
+/// A problem with an upstream, and how to solve it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The part that failed.
@@ -287,7 +287,7 @@ async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Tcp, message: refused.unwrap_or_else(|| why.to_owned()) }
 }
 
-/// The fault of a server that accepts connections and does not answer.
+/// Finds out what is wrong with a server that accepts connections but does not answer.
 async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     let is_tls = upstream.base_url.scheme() == Some(&Scheme::HTTPS);
     if is_tls && !timeout(STEP, connect(upstream)).await.is_ok_and(|connected| connected.is_ok()) {

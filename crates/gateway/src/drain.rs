@@ -1,9 +1,9 @@
 //! [`Drain`]: stops a server gracefully.
 //!
-//! It has four steps. First the server only reports that it is not ready, so that balancers send requests elsewhere.
-//! Then new requests are refused, and connections without an open response are closed. Open responses continue until
-//! the deadline. Responses that are still open shortly before it are *cut*: they end with an error that says so. The
-//! usual cause is a signal: [`terminated`].
+//! The shutdown has four steps. First the server only reports that it is not ready, so that balancers send requests
+//! elsewhere. Then new requests are refused, and connections without an open response are closed. Open responses
+//! continue until the deadline. Responses that are still open shortly before it are *cut*: they end with an error
+//! that says so. The usual cause of a shutdown is a signal: [`terminated`].
 
 use std::{
     io,

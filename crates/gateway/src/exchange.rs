@@ -125,7 +125,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
     // Servers also read strings as numbers.
     let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
     let Some(number) = number else { return Ok(()) };
-    // Some servers take a negative number for the maximum.
+    // Some servers interpret a negative number as the maximum.
     if (0.0..=u32::try_from(max).map_or(f64::MAX, f64::from)).contains(&number) {
         return Ok(());
     }

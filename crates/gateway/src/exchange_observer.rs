@@ -47,7 +47,7 @@ pub struct ExchangeBegin<'a> {
     pub upstream_model: &'a str,
     /// Whether it begins with a request to the upstream.
     pub asks_upstream: bool,
-    /// Which contents are kept, as the setting names it.
+    /// The kept contents, as a value of the setting.
     pub captured: &'static str,
 }
 

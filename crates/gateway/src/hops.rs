@@ -191,7 +191,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 }
 
 impl AskAgain {
-    /// For the response to the request `body` at the time `now`, whose first upstream request is `constrained`.
+    /// Decides for the response to the request `body` at the time `now`, whose first upstream request is `constrained`.
     pub(super) fn new(
         (config, learned): (Arc<Config>, Arc<Learned>),
         (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
@@ -369,7 +369,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
 }
 
 /// Replaces arguments of these calls by objects where they are not objects: some upstreams refuse a request with
-/// other arguments. The results of such calls explain the fault.
+/// other arguments. The results of such calls explain what was wrong.
 fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     for part in &mut turn.parts {
         if let Part::Call(call) = part

@@ -87,7 +87,7 @@ impl Reloader {
             Ok(Ok(Some(prepared))) => {
                 let reloaded = self.install(reason, &before, prepared);
                 if let Some(certificates) = before.certificates() {
-                    // A fault of the certificates is logged there.
+                    // A problem with the certificates is logged there.
                     let _ = certificates.reload().await;
                 }
                 Ok(reloaded)

@@ -52,7 +52,7 @@ pub struct Reloaded {
 /// The reason why a reload failed. The previous configuration stays in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadError {
-    /// The configuration has faults.
+    /// The configuration has errors.
     Invalid(Vec<Problem>),
     /// The server is stopping.
     Stopping,

@@ -20,7 +20,7 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 const MILLISECONDS: [HeaderName; 2] =
     [HeaderName::from_static("retry-after-ms"), HeaderName::from_static("x-ms-retry-after-ms")];
 
-/// OpenAI's and Anthropic's SDKs read it.
+/// Header that OpenAI's and Anthropic's SDKs read.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// The wait in an upstream's `headers`, as a value of `Retry-After`. A header that `Connection` lists is meant only

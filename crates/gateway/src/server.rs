@@ -35,7 +35,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not accept connections yet.
 ///
-/// It runs on the configured number of threads: the caller's thread, and further threads that each have a runtime.
+/// The server runs on the configured number of threads: the caller's, and further ones that each have a runtime.
 /// Each thread has its own listening sockets (the kernel distributes connections) and its own connections to
 /// upstreams, so that both sockets of a stream wake only the thread that works on it.
 #[derive(Debug)]

@@ -29,7 +29,7 @@ pub trait Watch: Send {
     /// `request` contains `turns` in addition to the previous request.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
 
-    /// The client gets `event` between two hops.
+    /// The client gets this event between two hops.
     fn shown(&mut self, _event: &Event<'_>) {}
 
     /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.

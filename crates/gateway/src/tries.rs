@@ -37,7 +37,7 @@ pub struct Tries {
 #[derive(Debug)]
 struct Try {
     at: Instant,
-    /// Identifies attempts that count only once together.
+    /// Attempts with the same mark count only once.
     mark: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ impl Tries {
 /// The wrong keys that were sent, by address. A key that is sent repeatedly is not a guess and counts once.
 #[derive(Debug)]
 pub struct WrongKeys {
-    /// The place where the keys were sent.
+    /// The purpose of the keys, for the log.
     place: &'static str,
     hasher: RandomState,
     /// Whether there may be any wrong keys, so that requests with valid keys can skip the lookup.
@@ -108,7 +108,7 @@ pub struct WrongKeys {
 }
 
 impl WrongKeys {
-    /// `place`: the purpose of the keys, for the log.
+    /// Starts without any wrong keys. `place`: the purpose of the keys, for the log.
     pub fn new(place: &'static str) -> Self {
         let tries = Mutex::new(Tries::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), tries }

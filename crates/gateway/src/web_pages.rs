@@ -200,7 +200,7 @@ impl PartialEq for Name<'_> {
     }
 }
 
-/// Whether `host` is this machine, whatever resolves it: `localhost`, a name below it, or a loopback address.
+/// Whether `host` always resolves to this machine: `localhost`, a name below it, or a loopback address.
 pub fn is_local(host: &str) -> bool {
     match split(host) {
         Some((Name::Address(address), _)) => address.is_loopback(),

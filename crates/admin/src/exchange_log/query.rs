@@ -46,7 +46,7 @@ pub(crate) struct Query {
     terms: Vec<Term>,
 }
 
-/// The fault of a query, and its position: the index of the character, from 0.
+/// An error in a query, and its position: the index of the character, from 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryError {
     pub(crate) message: String,
@@ -145,7 +145,7 @@ fn words(text: &str) -> Result<Vec<(usize, &str)>, usize> {
 
 impl Term {
     /// # Errors
-    /// The fault, and its byte position.
+    /// A description of the error, and its byte position.
     fn parse(word: &str) -> Result<Self, (usize, String)> {
         let rest = word.strip_prefix('-').filter(|rest| !rest.is_empty());
         let (is_negated, rest) = (rest.is_some(), rest.unwrap_or(word));

@@ -188,7 +188,7 @@ impl Trace {
         let mut out = BytesMut::new();
         let before = self.text.0.len();
         if !self.is_error {
-            // The pipeline reports the same faults of the bytes.
+            // The pipeline reports the same error in the bytes.
             let _ = self.reader.push(raw, &mut self.text);
             self.pipeline.push(raw, &mut out);
         }

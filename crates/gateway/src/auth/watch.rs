@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The thread. Dropping this ends it once everything is saved.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Nothing is sent: dropping it ends the thread.
+    /// Dropping this sender ends the thread; nothing is sent through it.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -1,4 +1,4 @@
-//! When an upstream fails before its response has content, another model may answer instead.
+//! Lets another model answer if an upstream fails before its response has content.
 //!
 //! ```text
 //! a model with alternatives ─order─▶ names ─Health─▶ the first target ─fails─▶ Attempts::next ─▶ the next one, or the failure

@@ -1,6 +1,6 @@
 //! [`Bucket`]: limits usage per minute.
 //!
-//! It uses the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must be
+//! Buckets use the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must be
 //! returned when a response turns out to be smaller than expected. The state is one number, the time at which the
 //! bucket is full again, so nothing waits for a lock.
 

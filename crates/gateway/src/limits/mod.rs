@@ -340,7 +340,7 @@ impl Account {
     }
 }
 
-/// For requests that toolwire itself sends to models.
+/// Pays for requests that toolwire itself sends to models.
 impl Payer for Account {
     fn name(&self) -> &str {
         &self.name

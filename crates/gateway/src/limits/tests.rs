@@ -215,7 +215,7 @@ fn usage_that_older_versions_saved_is_read() {
     }
 }
 
-/// Tests every damage to one of the two files, and then to the other.
+/// Tests all kinds of damage to one of the two files, and then to the other.
 #[test]
 fn damaged_file_of_usage_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,10 +16,10 @@ use toolwire_pipeline::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hosted {
-    /// As in configuration files.
+    /// The setting of the same name in configuration files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mixed_turns: Option<Mixed>,
-    /// As in configuration files.
+    /// The setting of the same name in configuration files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     separator: Option<String>,
     /// The tools.

@@ -83,7 +83,7 @@ impl Manifest {
     /// The built-in formats, and those that the manifest defines.
     ///
     /// # Errors
-    /// A sentence that names the wrong key of a definition, and the fault.
+    /// A sentence that names the wrong key of a definition and says what is wrong with it.
     pub fn known_formats(&self) -> Result<KnownFormats, String> {
         let mut own: Vec<CustomFormat> = Vec::new();
         for definition in &self.formats {

@@ -187,7 +187,7 @@ impl Access {
         self.first_byte
     }
 
-    /// Marks the request as one for a model, whatever its result.
+    /// Marks the request as one for a model, regardless of its result.
     pub(crate) fn asks_model(&mut self) {
         self.asks_model = true;
     }
@@ -533,7 +533,7 @@ pub fn failure_name(failure: &Failure) -> &str {
     failure.code().unwrap_or_else(|| kind_name(failure.kind()))
 }
 
-/// The finish reason in toolwire's own terms, whatever the dialect's term.
+/// The finish reason in toolwire's own terms, which are the same for all dialects.
 pub fn finish_name(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",

@@ -77,7 +77,7 @@ impl UpstreamBody {
         matches!(&self.transport, Transport::Http1(body) if body.is_drained())
     }
 
-    /// Passes the next data to `on_data`, one frame's piece at a time.
+    /// Passes the next data to `on_data`, in pieces as the framing divides it.
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,

@@ -64,7 +64,7 @@ pub(super) enum AfterBody {
     Reusable(Connection),
     /// The connection is closed.
     Close,
-    /// It would have been reusable, but bytes came after the response. It is closed.
+    /// The connection is closed: it would have been reusable, but bytes came after the response.
     Unsolicited,
 }
 
@@ -193,7 +193,7 @@ impl Connection {
 }
 
 impl Http1Body {
-    /// Passes the next data to `on_data`, one frame's piece at a time.
+    /// Passes the next data to `on_data`, in pieces as the framing divides it.
     ///
     /// It does not return for framing without data: an upstream could send that forever, and no timeout would expire.
     pub(super) fn poll_data(

@@ -36,7 +36,7 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    /// For `upstream`. An exchange takes at most `limit`, and a response has at most `max_body` bytes.
+    /// Sends requests to `upstream`. An exchange takes at most `limit`, and a response has at most `max_body` bytes.
     ///
     /// # Errors
     /// If the configured key contains characters that a header must not contain.

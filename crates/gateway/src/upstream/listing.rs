@@ -22,7 +22,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// For `upstream`; `None` if its dialect has no list of models.
+    /// The request to `upstream`. `None` if its dialect has no list of models.
     ///
     /// # Errors
     /// If the configured key contains characters that a header must not contain, or the address is too long.

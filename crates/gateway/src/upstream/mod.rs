@@ -138,9 +138,9 @@ pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>>
 /// The way in which a request gets its permit.
 #[derive(Debug)]
 pub(super) enum Admission {
-    /// It is the first of its response.
+    /// The request is the first of its response.
     New(Claimant),
-    /// It is a later hop of its response, which may still have its permit.
+    /// The request is a later hop of its response, which may still have its permit.
     Again(Option<Permit>, Claimant),
 }
 
@@ -235,7 +235,7 @@ impl Client {
         &self.queue
     }
 
-    /// Its account, if another client replaces this one.
+    /// The account of this client, which another client replaces.
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
         match &self.authorization {
             Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),

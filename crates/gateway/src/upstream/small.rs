@@ -30,7 +30,7 @@ pub(super) struct Small {
 pub(crate) enum GetError {
     /// The upstream did not answer.
     NoAnswer(String),
-    /// It answered with a status other than 200.
+    /// The upstream answered with a status other than 200.
     Status(StatusCode),
     /// The response has no readable body.
     Answer(String),

@@ -51,9 +51,9 @@ impl Duplex for TokioIo<MaybeHttpsStream<TcpConnection>> {
 /// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdleState {
-    /// It is open, and no data has arrived.
+    /// The connection is open, and no data has arrived.
     Quiet,
-    /// It is closed, or cannot be used for another reason.
+    /// The connection is closed, or cannot be used for another reason.
     Closed,
     /// The other side has sent bytes that no request asked for (RFC 9112, section 9.2).
     Unsolicited,

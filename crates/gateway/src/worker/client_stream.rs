@@ -33,7 +33,7 @@ pub(super) enum ClientStream {
 /// The reason why a connection does not begin with TLS.
 #[derive(Debug)]
 pub(super) enum NoTls {
-    /// The client has closed it, or cannot be read from.
+    /// The client has closed the connection, or the connection cannot be read from.
     Gone,
     /// The client has sent something other than TLS.
     Plain(ClientSocket),

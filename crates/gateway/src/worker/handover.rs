@@ -14,7 +14,7 @@
 //! 1. Everything that hyper wrote before has been flushed, so responses keep their order.
 //! 2. Nothing that hyper writes reaches the socket: all of it goes into the caught head.
 //! 3. Every byte that was read and does not belong to the request is returned, in front of the bytes still in the
-//! socket.
+//!    socket.
 //! 4. hyper is not polled again, and is dropped with its handler.
 //!
 //! `connections_taken_over_lose_and_add_no_byte` tests all of these, with pipelined requests in any split.

@@ -81,7 +81,7 @@ pub(super) async fn serve(
     }
 }
 
-/// The object for which the task of a stream waits.
+/// The side that the task of a stream is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
     /// The client, as far as is known.
@@ -93,7 +93,7 @@ enum Waits {
 }
 
 thread_local! {
-    /// The object for which the task that is being polled waits.
+    /// The side that the task being polled is waiting for.
     static WAITS: Cell<Waits> = const { Cell::new(Waits::Client) };
 }
 
@@ -139,7 +139,7 @@ impl Drop for Http2Body {
     }
 }
 
-/// The condition until which the tasks of streams are waited for.
+/// When to stop waiting for the tasks of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// Until no task is left.

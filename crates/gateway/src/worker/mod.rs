@@ -53,10 +53,10 @@ pub(super) struct Worker {
 /// What happens to connections that are waiting to be accepted when the server stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// They are accepted, so that their requests are refused with a status: otherwise, closing the sockets would
-    /// reset them.
+    /// Waiting connections are accepted, so that their requests are refused with a status: otherwise, closing the
+    /// sockets would reset them.
     Accept,
-    /// They are left to the next process, which has the same sockets.
+    /// Waiting connections are left to the next process, which has the same sockets.
     Leave,
 }
 

@@ -191,14 +191,14 @@ impl StoreAddress {
     }
 }
 
-/// Without user and password.
+/// Shows the URL without user and password.
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// Without user and password.
+/// Shows the URL without user and password.
 impl fmt::Debug for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StoreAddress").field(&self.shown).finish()

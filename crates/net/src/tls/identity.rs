@@ -50,14 +50,14 @@ pub struct Identity {
     digest: [u8; 32],
 }
 
-/// The faulty part of an identity.
+/// The part of an identity that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityPart {
     Cert,
     Key,
 }
 
-/// The faulty part, and the fault in words, which never contain any part of the key.
+/// The part that is wrong, and a description of the problem, which never contains any part of the key.
 pub(crate) type IdentityError = (IdentityPart, String);
 
 impl IdentityFiles {

@@ -37,7 +37,7 @@ fn provider() -> Arc<CryptoProvider> {
 /// Reads the authorities in the PEM file `path`.
 ///
 /// # Errors
-/// The fault in words, with the file's name.
+/// A description of what is wrong, with the file's name.
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for (certificate, number) in chain(path, &read(path)?)?.into_iter().zip(1..) {

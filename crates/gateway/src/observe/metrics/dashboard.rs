@@ -78,7 +78,7 @@ fn series() -> BTreeMap<String, BTreeSet<String>> {
     series
 }
 
-/// The fault of a query.
+/// Returns what is wrong with a query, if anything.
 fn wrong(query: &str, series: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
     let metric = Regex::new("([a-zA-Z_:][a-zA-Z0-9_:]*)\\{([^}]*)\\}").unwrap();
     let label = Regex::new("([a-zA-Z_]+)(=~|!~|!=|=)\"").unwrap();

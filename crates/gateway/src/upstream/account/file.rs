@@ -64,7 +64,7 @@ impl SessionFile {
     /// Reads the session. `None` if there is no file.
     ///
     /// # Errors
-    /// The fault of the file, in words without secrets.
+    /// A description of what is wrong with the file, without secrets.
     pub(super) fn read(&self) -> Result<Option<Session>, String> {
         let wrong = |what: &dyn std::fmt::Display| format!("the session in {}: {what}", self.0.display());
         match self.text() {

@@ -46,7 +46,7 @@ pub(super) enum Wanted {
     Newer,
     /// A session from another process or a new login. The tokens in use are too new to be refreshed.
     Others,
-    /// The existing session with new tokens, whatever its age.
+    /// The existing session with new tokens, regardless of its age.
     Refreshed,
 }
 

@@ -47,7 +47,7 @@ impl Managed {
     /// The session.
     ///
     /// # Errors
-    /// If there is none; the message says what to do.
+    /// If there is no session; the message says what to do.
     pub fn status(&self) -> Result<Status, String> {
         let session = self.0.read()?;
         let since_now = |time: u64| {

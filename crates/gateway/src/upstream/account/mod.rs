@@ -41,7 +41,7 @@ pub use manage::{Managed, Status};
 /// Time before its expiry at which a token is renewed. Requests use the old token meanwhile.
 const AHEAD: u64 = 600;
 
-/// Minimum time between two refreshes of a session, whatever the clock and the upstream say. Another process may have
+/// Minimum time between two refreshes of a session, regardless of the clock and of the upstream. Another process may have
 /// refreshed it meanwhile.
 const REST: Duration = Duration::from_secs(30);
 

@@ -13,9 +13,9 @@ pub(crate) type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
 /// Whether a server, or all servers, can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It answers.
+    /// The server answers.
     There,
-    /// It does not answer.
+    /// The server does not answer.
     Away,
 }
 
