@@ -362,8 +362,8 @@ impl Access {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return self.check_origin(head, csrf);
         }
-        // No other page can read the response, but an open event stream already counts as a reader, for whom permission
-        // questions wait.
+        // No other page can read the response, but an open event stream counts as a reader, and permission questions
+        // wait for readers.
         let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
         if is_from_page && !self.names().are_origin_of(head) {
             return Err(other_origin());

@@ -241,9 +241,9 @@ impl AnswerBody {
         Poll::Ready(Some(deadline))
     }
 
-    /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. Used while the client
-    /// accepts nothing, so that nothing is read from the upstream: the upstream's silence does not count then, but
-    /// the limit of the whole response applies.
+    /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. For use while the client
+    /// accepts nothing and so nothing is read from the upstream: the upstream's silence does not count then, but the
+    /// limit of the whole response applies.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {

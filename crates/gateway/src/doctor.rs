@@ -26,7 +26,7 @@ use toolwire_pipeline::{dialect::Dialect, wire::suggest::nearest_names};
 /// Time limit for one request, and for the search for a better base URL.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time limit for resolving a name, and for connecting to a server, when the failing step is searched for.
+/// Time limit for resolving a name, and for connecting to a server, while the failing step is being located.
 const STEP: Duration = Duration::from_secs(3);
 
 /// Maximum size in bytes of a list of models.
@@ -55,7 +55,7 @@ pub struct Diagnosis {
 pub enum Health {
     /// The upstream lists this number of models.
     Lists(usize),
-    /// The upstream answered with this status. Its dialect does not require a list of models.
+    /// The upstream answered with this status. It is not known to have a list of models.
     Reachable(StatusCode),
 }
 

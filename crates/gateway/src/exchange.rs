@@ -349,7 +349,7 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation in the form for the upstream: with the tools taught in the prompt and well-formed calls enforced,
+/// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced,
 /// if the model is configured so.
 ///
 /// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in

@@ -224,7 +224,8 @@ impl AskAgain {
         }
     }
 
-    /// The client's request with all follow-ups, in the form for the upstream, and a reader for the response.
+    /// The request that the upstream receives: the client's with all follow-ups. Also returns a reader for the
+    /// response.
     ///
     /// # Errors
     /// Only errors that the first request would have had.

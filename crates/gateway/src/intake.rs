@@ -19,8 +19,8 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// response while it is still sending.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Maximum number of bytes that are allocated in advance for a body's announced length. More are allocated when they
-/// arrive.
+/// Maximum number of bytes that are allocated in advance for a body's announced length. More memory is allocated as
+/// bytes arrive.
 const ROOM: usize = 256 << 10;
 
 /// A body with fewer bytes is copied out of the buffer into which it was read, even if it is in one piece.

@@ -80,7 +80,7 @@ pub(super) enum Step {
     /// The upstream is asked, `after` that number of milliseconds from the start of the exchange. Includes the content
     /// that the client got before, and the start of the response that the request contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
-    /// The upstream refused the request because of a constraint and is asked again without it.
+    /// The upstream refused the request because of a constraint, and is asked in another way.
     Otherwise(Option<Prefill>),
     /// The upstream answers.
     Answered { is_error: bool, framing: Framing },

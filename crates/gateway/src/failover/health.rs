@@ -65,8 +65,8 @@ struct Known {
 struct Target {
     /// Failures since the last success.
     failures: usize,
-    /// The client of the first of these failures that was an answer. `has_two_witnesses`: whether another client's
-    /// followed.
+    /// The client of the first of these failures that was an answer. `has_two_witnesses`: whether such a failure for
+    /// another client followed.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.
@@ -91,8 +91,8 @@ impl Target {
     }
 
     /// Counts the failure of the request sent at `asked`, and returns how long the target is ejected for it. `None`
-    /// if it is not ejected. This includes requests sent while the target was ejected because they had no other
-    /// target. With a `witness`, another client must have seen failures as well.
+    /// if it is not ejected. Requests from before an ejection, or sent during it because there was no other target,
+    /// do not lengthen it. With a `witness`, another client must have seen failures as well.
     fn own_ejection(
         &mut self,
         asked: Instant,

@@ -250,8 +250,8 @@ impl<T: 'static> Attempts<T> {
         }))
     }
 
-    /// The entries that may answer after the current one has failed with this kind. `None` if the failure would only
-    /// be repeated.
+    /// The entries that may answer after the current one has had a failure of this kind. `None` if the failure would
+    /// only be repeated.
     fn order_after(&self, kind: Kind) -> Option<Vec<Way>> {
         let mut order = self.order.clone();
         if kind == Kind::ContextLength {

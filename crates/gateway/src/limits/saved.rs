@@ -22,7 +22,8 @@ pub(super) struct SavedCounts {
     copies: [Arc<dyn Store>; 2],
 }
 
-/// The month whose counts could not be read, and the copies that could not be read. They are not overwritten there.
+/// The month whose counts could not be read, and the copies that could not be read. The counts in these copies are
+/// not overwritten.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread {
     pub(super) month: Month,

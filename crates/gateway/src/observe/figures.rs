@@ -182,7 +182,7 @@ impl Figures {
 impl Group {
     /// The sums of `name` in the minute `now`.
     fn sums(&mut self, name: &str, now: u64) -> &mut Sums {
-        // If this is false, the clock has been set back.
+        // If `now` is smaller, the clock has been set back.
         if now > self.current.number {
             let mut over = mem::replace(&mut self.current, Minute { number: now, ..Minute::default() });
             over.sums.values_mut().for_each(Sums::shrink);

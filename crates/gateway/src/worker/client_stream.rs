@@ -109,7 +109,8 @@ impl AsyncRead for ClientStream {
     }
 }
 
-/// Over TLS, a write may be accepted before the socket has taken all of it. Once a flush is ready, the socket has.
+/// Over TLS, a write may be accepted before the socket has taken all of it. Once a flush is ready, the socket has
+/// taken everything.
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {

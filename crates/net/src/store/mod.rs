@@ -254,8 +254,8 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
-        // The thread locks the disk before it takes values from memory and until they are written, so a value that
-        // it has taken is on disk here.
+        // The thread locks the disk from before it takes values from memory until they are written. So a value that
+        // it has taken is already on disk here.
         match lock(&self.shared.disk).remove(&key.bytes, now) {
             Ok(on_disk) => Ok(in_memory || on_disk),
             // No value of this process is in that file.

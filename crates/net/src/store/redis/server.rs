@@ -71,8 +71,7 @@ impl ClusterNode {
 }
 
 impl Server {
-    /// Creates the server that has all keys. On the runtime of `handle` it is connected to, and probed while it is
-    /// away.
+    /// Creates the server that has all keys. The runtime of `handle` connects to it, and probes it while it is away.
     ///
     /// # Errors
     /// If the address is not that of a server.

@@ -69,7 +69,7 @@ struct Part {
 }
 
 impl Servers {
-    /// Creates the servers of this address, which are connected to on the runtime of `handle`.
+    /// Creates the servers of this address. The runtime of `handle` connects to them.
     ///
     /// # Errors
     /// If the address is not valid.
