@@ -3,8 +3,8 @@
 //! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and writes
 //! the stream in the dialect of the client. Each piece is sent as soon as it is certain.
 //!
-//! This crate is the program, and names its parts for tests and benches. The core, which embeds without the rest, is
-//! [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), and has examples.
+//! This crate is the program, and gives tests and benches access to its parts. The core, which can be embedded without
+//! the rest, is [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), which has examples.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,11 +1,11 @@
-//! [`AdminServer`]: the server whose admin API a command asks.
+//! [`AdminServer`]: the server that a command contacts over the admin API.
 
 use std::env;
 
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
-/// Where the server is, and the key to it.
+/// The address of a server, and the key for it.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminServer {
     /// The server, which needs [admin] in its configuration
@@ -23,12 +23,12 @@ pub(super) struct AdminServer {
 }
 
 impl AdminServer {
-    /// The URL of a path of the admin API.
+    /// The URL of `path` in the admin API.
     pub(super) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.server.trim_end_matches('/'))
     }
 
-    /// What the header `Authorization` says, if there is a key.
+    /// The value of the header `Authorization`, if there is a key.
     ///
     /// # Errors
     /// The key cannot be part of a header.
@@ -41,7 +41,7 @@ impl AdminServer {
     }
 }
 
-/// A key, or the variable that has it.
+/// Parses a key, or a reference to a variable that holds it.
 fn key(written: &str) -> Result<SecretString, String> {
     let Some(name) = written.strip_prefix("env:") else { return Ok(SecretString::from(written)) };
     let value = env::var(name).ok().filter(|value| !value.is_empty());

@@ -10,7 +10,8 @@ use super::LogFormat;
 use toolwire_config::{Config, Model, WILDCARD};
 use toolwire_gateway::observe::List;
 
-/// The announcement of a server that runs with `config` and is bound to `addresses`, which have the actual ports.
+/// The announcement of a server that runs with `config` and is bound to `addresses`, which contain the bound
+/// ports.
 #[derive(Debug)]
 pub(super) struct Announcement<'a> {
     /// The configuration.
@@ -19,12 +20,12 @@ pub(super) struct Announcement<'a> {
     pub addresses: &'a [SocketAddr],
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
     pub hosted: (Vec<String>, Vec<String>),
-    /// Signs a browser in to the admin API, once. Only for a terminal, never for a log.
+    /// Code for signing in to the admin API in a browser, once. Only for a terminal, never for a log.
     pub code: Option<String>,
 }
 
 impl Announcement<'_> {
-    /// Writes it to stderr: as text for people, or as a log line for programs.
+    /// Writes the announcement to stderr: as text for people, or as a log line for programs.
     pub(super) fn say(&self, log_format: LogFormat) {
         match log_format {
             LogFormat::Text => eprintln!("{self}"),
@@ -89,7 +90,7 @@ impl fmt::Display for Announcement<'_> {
     }
 }
 
-/// The console of the server whose base URL for OpenAI clients is `base`.
+/// The URL of the console of a server whose base URL for OpenAI clients is `base`.
 pub(super) fn console_url(base: &str) -> String {
     format!("{}/console/", base.strip_suffix("/v1").unwrap_or(base))
 }

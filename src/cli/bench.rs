@@ -124,7 +124,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     Ok((plan, own.children))
 }
 
-/// TLS that trusts the authorities in the file `ca`, and these only.
+/// A TLS configuration that trusts only the authorities in the file `ca`.
 fn trusting(ca: &Path) -> Result<ClientConfig, Failed> {
     let roots = tls::authorities(ca).map_err(|error| format!("--ca: {error}"))?;
     Ok(UpstreamTls::new(Some((ca.to_owned(), Arc::new(roots))), None)?.config)
@@ -216,7 +216,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
 /// Stands for standard output.
 const STDOUT: &str = "-";
 
-/// Writes the results to the requested places and returns the exit status.
+/// Writes the results to the requested destinations and returns the exit status.
 fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     let output = &args.output;
     let mut printed = None;
@@ -240,7 +240,7 @@ fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
     Ok(super::results(status(args, report), |out| out.write_all(&text)))
 }
 
-/// The exit status: whether the targets did what was required.
+/// The exit status, which tells whether the targets met the requirements.
 fn status(args: &Args, report: &Report) -> ExitCode {
     let all = || report.targets.iter().map(|target| &target.all);
     // A ramp whose level was never met has no figures, but is a valid result.

@@ -1,4 +1,4 @@
-//! `toolwire calibrate`: which format a model calls tools in.
+//! `toolwire calibrate`: finds the format that suits a model's calls best.
 
 mod flags;
 mod subject;
@@ -115,7 +115,7 @@ async fn measure(plan: &Plan) -> Result<Measured, Box<dyn std::error::Error + Se
     })
 }
 
-/// Shows what was measured, and returns the exit status.
+/// Shows the results, and returns the exit status.
 fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) -> ExitCode {
     let entry =
         |place: usize| plan.variants.get(place).map(|variant| subject.entry(variant)).unwrap_or_default();
@@ -141,7 +141,7 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
     }
 }
 
-/// Writes the results to the requested places.
+/// Writes the results to the requested destinations.
 fn show(output: &OutputFlags, report: &Report) -> ExitCode {
     let mut printed = None;
     let mut wrong = None;

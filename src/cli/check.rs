@@ -1,4 +1,5 @@
-//! `toolwire check`: reads a configuration, and prints all errors or what it resolves to. With `--doctor`, it asks the upstreams.
+//! `toolwire check`: reads a configuration, and prints all errors or the resolved values. With `--doctor`, it asks the
+//! upstreams.
 
 mod doctor;
 

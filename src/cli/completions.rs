@@ -1,4 +1,4 @@
-//! `toolwire completions`: what a shell needs to complete command lines.
+//! `toolwire completions`: writes the file with which a shell completes command lines.
 
 use std::process::ExitCode;
 

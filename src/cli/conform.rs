@@ -1,4 +1,4 @@
-//! `toolwire conform`: what a gateway makes of known responses.
+//! `toolwire conform`: checks a gateway with known responses.
 
 mod flags;
 
@@ -97,7 +97,7 @@ async fn conform(args: &Args) -> ExitCode {
     }
 }
 
-/// Plays the cases through a gateway that is running.
+/// Plays the cases through a running gateway.
 async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, cases: &[Arc<Case>]) -> Report {
     let models = args.models();
     eprintln!("the gateway has to call the mock:");
@@ -110,7 +110,7 @@ async fn with_gateway(args: &Args, url: &Uri, apis: &[Api], mock: SocketAddr, ca
     play(args, url, &models, cases).await
 }
 
-/// Plays the cases through a toolwire that is started for the run.
+/// Plays the cases through a toolwire started for the run.
 async fn with_own(
     args: &Args,
     selection: &Selection,
@@ -186,7 +186,8 @@ fn conclude(args: &Args, report: &Report) -> ExitCode {
     wrong.map_or(status, |error| failed(error, None))
 }
 
-/// The dialects of clients: those of the command line, else all that toolwire serves, or the one that every gateway serves.
+/// The dialects of clients: those of the command line, or else all that toolwire serves, or the one that every gateway
+/// serves.
 fn clients(args: &Args) -> Vec<bench::Dialect> {
     if !args.cases.client.is_empty() {
         return args.cases.client.clone();
@@ -222,7 +223,7 @@ fn selection(args: &Args) -> Result<Selection, String> {
     })
 }
 
-/// Whether toolwire calls upstreams of this dialect, with no more in its configuration than the address.
+/// Whether toolwire can call upstreams of this dialect with only the address configured.
 fn is_called(api: Api) -> bool {
     let dialect = api.name().parse::<Dialect>();
     let upstream = dialect.and_then(UpstreamDialect::try_from);
@@ -254,7 +255,7 @@ fn formats(args: &Args) -> Result<Vec<&'static Format>, String> {
     }
 }
 
-/// Whether `name` has the form of `pattern`, in which `*` stands for any text.
+/// Whether `name` matches `pattern`, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
     let Some(rest) = name.strip_prefix(head) else { return false };
@@ -262,7 +263,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     ends.filter_map(|at| rest.get(at..)).any(|rest| matches(tail, rest))
 }
 
-/// Reads the URL of a gateway.
+/// Parses the URL of a gateway.
 pub(super) fn gateway_url(text: &str) -> Result<Uri, String> {
     let wrong = |why: &str| format!("{why}; write it as http://127.0.0.1:8787/v1");
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("it is not a URL ({error})")))?;

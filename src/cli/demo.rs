@@ -5,8 +5,8 @@
 //!                                                 └─Tap─▶ Screen ◀─ deltas ─┘
 //! ```
 //!
-//! It uses what users run: the mock, the proxy with its sockets, and a client that reads the stream with a third-party
-//! SSE parser.
+//! It uses the same parts as users do: the mock, the proxy with its sockets, and a client that reads the stream with a
+//! third-party SSE parser.
 
 mod screen;
 mod tools;
@@ -82,7 +82,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// The reader of the output has closed it (`… | head`), which is a normal end.
+/// Whether the reader of the output has closed it (`… | head`), which is a normal end.
 fn is_unread(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
@@ -108,7 +108,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     } else {
         (script()?, configure(upstream.local_addr()?, args.listen)?)
     };
-    // The console, for this machine alone.
+    // The console, for this machine only.
     config.admin = Some(Arc::new(AdminSettings { capture: Capture::Redacted, ..AdminSettings::default() }));
     let (moments, seen) = unbounded_channel();
     let started = Instant::now();
@@ -137,7 +137,7 @@ async fn show(args: &Args) -> Result<(), Failed> {
     }
 }
 
-/// Draws until the client has read the end of its stream.
+/// Draws until the client has reached the end of its stream.
 async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Result<(), Failed> {
     while let Some(moment) = seen.recv().await {
         screen.draw(&moment)?;
@@ -148,7 +148,7 @@ async fn draw(screen: &mut Screen, mut seen: UnboundedReceiver<Moment>) -> Resul
     Ok(())
 }
 
-/// A configuration with a Lumo upstream at `upstream` and nothing else.
+/// A configuration with only a Lumo upstream at `upstream`.
 fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed> {
     let overrides = Overrides {
         listen: vec![listen.to_string()],
@@ -160,7 +160,7 @@ fn configure(upstream: SocketAddr, listen: SocketAddr) -> Result<Config, Failed>
     Ok(loaded.config)
 }
 
-/// What is wrong with a configuration of the demo's own.
+/// The problems of the demo's own configuration as an error.
 fn told(problems: &Problems) -> Failed {
     problems.0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ").into()
 }
@@ -184,7 +184,7 @@ async fn converse(
     while let Some(event) = events.next().await {
         let data = event.map_err(|error| error.to_string())?.data;
         let is_done = data == DONE;
-        // The receiver is gone: the demo is over.
+        // If the receiver is gone, the demo is over.
         let _ = moments.send(Moment { at: started.elapsed(), side: Side::Client, data });
         if is_done {
             return Ok(());

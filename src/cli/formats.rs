@@ -69,7 +69,7 @@ fn imported(file: &Path, name: &str) -> Result<String, String> {
     }
     let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
     let definition = format::import(name, &text).map_err(|refused| refused.to_string())?;
-    // A definition that cannot be built would be refused in the configuration.
+    // A definition that cannot be built would be rejected in a configuration.
     definition.clone().build(&[]).map_err(|wrong| {
         wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect::<Vec<_>>().join("; ")
     })?;

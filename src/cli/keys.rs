@@ -25,10 +25,10 @@ use toolwire_config::{
 use toolwire_execution::http::HttpClient;
 use toolwire_gateway::{Counts, CountsByModel, observe::untrusted::escaped, unix_time};
 
-/// How long a server may take to say what clients have used.
+/// Time limit for a server's report of usage.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of what it says.
+/// Maximum size of that report, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 
 /// Options of `keys`.
@@ -50,7 +50,7 @@ enum Action {
     Revoke(RevokeArgs),
 }
 
-/// Where the keys are.
+/// The location of the keys.
 #[derive(Debug, clap::Args)]
 struct FileArgs {
     /// The configuration file, for its state_dir
@@ -163,7 +163,7 @@ fn add(args: &AddArgs, file: &KeyFile) -> Result<ExitCode, Box<dyn Error>> {
         let facts = Made { id: made.id.clone(), created: Some(unix_time()), revoked: None };
         keys.push(ClientKey::new(name, made.key.expose_secret(), grant.clone(), *expires, facts));
         let mut others = 0;
-        // What a client may do belongs to its name.
+        // A client's permissions belong to its name.
         for other in keys.iter_mut().filter(|key| key.name == name && grant != Grant::default()) {
             others += usize::from(other.grant != grant);
             other.grant = grant.clone();
@@ -244,7 +244,7 @@ fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
     }))
 }
 
-/// Writes what a client has used, and below that of which models.
+/// Writes a client's usage, in total and per model.
 fn write_used(out: &mut dyn Write, key: &Used, width: usize) -> io::Result<()> {
     let Used { name, used, used_by_model, limits } = key;
     let budget = limits.tokens_per_month.map_or_else(String::new, |budget| format!(" of {budget}"));
@@ -258,7 +258,7 @@ fn write_used(out: &mut dyn Write, key: &Used, width: usize) -> io::Result<()> {
         .try_for_each(|(model, used)| writeln!(out, "    {}  {}", escaped(model), facts(used, "")))
 }
 
-/// What `/admin/keys` says, as far as it is shown.
+/// The shown members of the response of `/admin/keys`.
 #[derive(Deserialize)]
 struct Report {
     keys: Vec<Used>,
@@ -285,7 +285,7 @@ fn state(key: &ClientKey, now: u64) -> &'static str {
     }
 }
 
-/// What there is to know of a key, beside its name and state.
+/// The facts about a key, except its name and state.
 fn facts(key: &ClientKey) -> Vec<String> {
     let Grant { models, limits } = &key.grant;
     let models = (!models.is_empty()).then(|| format!("models {}", models.join(" ")));
@@ -321,7 +321,7 @@ fn shown(key: &ClientKey, now: u64) -> Value {
     })
 }
 
-/// A time that has not come yet.
+/// Parses a time in the future.
 fn future(written: &str) -> Result<u64, String> {
     let time = calendar::parse(written).ok_or(
         "expected a date such as 2027-01-31, or a time with its offset such as 2027-01-31T18:00:00Z",

@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 impl Args {
-    /// The accounts that the configuration has.
+    /// The configured accounts.
     fn all(&self) -> Result<Vec<Managed>, ExitCode> {
         let overrides = Overrides { file: self.config.clone(), ..Overrides::default() };
         let config = match config::load(&overrides, &|name| env::var(name).ok()) {

@@ -131,7 +131,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// One line for each thing that is served.
+/// One line for each fixture or kind of response that is served.
 fn about(fixtures: &[Fixture]) -> Vec<String> {
     let count = counted(fixtures.len(), "fixture");
     let count = format!("{count}; a request selects one by its model or by the header x-fixture");
@@ -140,7 +140,7 @@ fn about(fixtures: &[Fixture]) -> Vec<String> {
     std::iter::once(count).chain(fixtures.iter().map(line)).collect()
 }
 
-/// Serves until a signal arrives, then reports how late pieces were.
+/// Serves until a signal arrives, then reports the lateness of pieces.
 fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> io::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
@@ -161,7 +161,7 @@ fn serve(listen: SocketAddr, threads: usize, mock: &Mock, about: &[String]) -> i
     })
 }
 
-/// Another thread that serves the same address; it ends with the process.
+/// Starts another thread that serves the same address. It ends with the process.
 fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     let runtime = runtime()?;
     let listener = {
@@ -172,7 +172,7 @@ fn beside(address: SocketAddr, mock: Mock) -> io::Result<()> {
     Ok(())
 }
 
-/// One runtime per thread, so that the timer and the socket of a stream are waited for in the same place.
+/// One runtime per thread, so that the same thread waits for a stream's timer and its socket.
 fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

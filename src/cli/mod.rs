@@ -42,13 +42,13 @@ use clap::{
 use toolwire_gateway::observe::{log, terminal};
 use toolwire_pipeline::wire::suggest::nearest_names;
 
-/// Exit status: the command line or the configuration is wrong. clap uses the same.
+/// Exit status for a wrong command line or configuration. clap uses the same.
 pub(crate) const WRONG_INPUT: u8 = 2;
 
 /// Hint for a fixture that cannot be loaded.
 const NO_FIXTURE: &str = "a fixture is a folder with a fixture.toml; `toolwire record` writes one";
 
-/// Hint for an address that cannot be listened on.
+/// Hint for an address on which toolwire cannot listen.
 const OTHER_ADDRESS: &str = "`--listen ADDR` selects another address; port 0 uses a free port";
 
 /// A proxy that gives any model standard, streaming tool calls
@@ -173,7 +173,7 @@ impl Cli {
         command.help_template(template)
     }
 
-    /// The requested log level, or the default of the command: some draw on the same screen.
+    /// The requested log level, or the command's default: some commands draw on the same screen.
     fn log_filter(&self) -> &str {
         let draws = matches!(
             self.command,
@@ -184,7 +184,7 @@ impl Cli {
     }
 }
 
-/// Suggests the commands that are nearest to an unknown one.
+/// Suggests the commands nearest to an unknown one.
 fn suggest_commands(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(super) fn allow_all() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
-    // If it cannot be raised, connections beyond it fail with an error that says so.
+    // If the limit cannot be raised, connections beyond it fail with an error that says so.
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => {
             tracing::debug!(before = limit.current, now = limit.maximum, "raised the limit of open files")

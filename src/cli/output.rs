@@ -8,8 +8,8 @@ use std::{
 
 use toolwire_gateway::observe::untrusted::escaped;
 
-/// Writes a result to stdout with `write` and returns `status`. If the reader has closed the output (`… | head`), that is
-/// a normal end.
+/// Writes a result to stdout with `write` and returns `status`. It is a normal end if the reader has closed the output
+/// (`… | head`).
 pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     match write(&mut stdout).and_then(|()| stdout.flush()) {
@@ -19,14 +19,14 @@ pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io
     }
 }
 
-/// Reports on stderr why a command failed, in the form of all commands: `error: …` on one line, and on the next one what
-/// to do. Returns the status of failed work.
+/// Reports on stderr why a command failed, in the form of all commands: `error: …` on one line, and a hint on the next
+/// one. Returns the status of failed work.
 pub(super) fn failed(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     ExitCode::FAILURE
 }
 
-/// The same for a wrong command line, configuration or file, with the status for that.
+/// The same for a wrong command line, configuration or file, with the status for these.
 pub(super) fn refused(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     super::WRONG_INPUT.into()

@@ -1,4 +1,4 @@
-//! Every key of a configuration file, as it is declared.
+//! Prints the documentation of every key of a configuration file.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub(super) fn keys(width: usize) -> String {
                 Key::REQUIRED => Key::REQUIRED.to_owned(),
                 default => format!("default: {default}"),
             };
-            // Markdown's marks of code say nothing in a terminal.
+            // Markdown's code marks mean nothing in a terminal.
             let about = format!("{about} [{default}]").replace('`', "");
             let _ = writeln!(text, "  {key}\n{}\n", wrapped(&about, INDENT, width));
         }

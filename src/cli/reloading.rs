@@ -1,4 +1,4 @@
-//! When `serve` loads its configuration again: on SIGHUP, and when the file, or one that it names, has changed.
+//! Reloads the configuration of `serve`: on SIGHUP, and when the configuration file, or a file that it names, has changed.
 
 use std::{future::pending, time::Duration};
 
@@ -12,10 +12,10 @@ use super::systemd::Notifier;
 use toolwire_config::FileWatch;
 use toolwire_gateway::{ReloadReason, Reloads};
 
-/// How often the files are looked at. A change is loaded after it was seen twice.
+/// Interval between checks of the files. A change is loaded after it was seen twice.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Loads the configuration again whenever there is a reason to, until it is dropped. What comes of it is logged by the server.
+/// Reloads the configuration whenever there is a reason, until the future is dropped. The server logs the outcome.
 pub(super) async fn run(
     reloads: &Reloads,
     (hangups, watch): (Signal, Option<FileWatch>),
@@ -47,7 +47,7 @@ async fn on_change(reloads: &Reloads, watch: Option<FileWatch>) {
                 let _ = reloads.reload(ReloadReason::FileChanged).await;
             }
         }
-        // Another configuration may name other files.
+        // The new configuration may name other files.
         if let Some(watch) = &mut watch {
             watch.follow(&reloads.config());
         }

@@ -52,7 +52,7 @@ pub(super) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Shows the outcome of each fixture; returns the number of those that differ.
+/// Shows the outcome of each fixture, and returns the number of fixtures that differ.
 fn report(args: &Args, fixtures: &[(PathBuf, Fixture)]) -> io::Result<usize> {
     let played: Vec<_> = fixtures.iter().map(|(_, fixture)| fixture).collect();
     let findings = check_all(&played, args.splits);
@@ -102,7 +102,7 @@ fn as_json(dir: &Path, finding: Option<&Finding>) -> serde_json::Value {
     }
 }
 
-/// Writes the output for the whole body as the expectation.
+/// Writes the output for the uncut body as the expectation.
 fn update(dir: &Path, fixture: &Fixture) -> io::Result<()> {
     let played = fixture.play(Cutting::Whole).map_err(io::Error::other)?;
     let answer = fixture.assemble(&played).answer.into_expectation(fixture);

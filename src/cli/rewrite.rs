@@ -143,14 +143,14 @@ fn filter(args: &Args) -> Result<(), Stop> {
             pass_on(&mut out, &mut stdout)?;
         }
     }
-    // There is no upstream to ask again.
+    // There is no upstream that could be asked again.
     pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
     failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
 }
 
-/// Writes all available output at once: a filter must not hold back what is certain.
+/// Writes all available output immediately: a filter must not hold back what is certain.
 fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     if !out.is_empty() {
         stdout.write_all(out)?;
@@ -160,7 +160,7 @@ fn pass_on(out: &mut BytesMut, stdout: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the output with the failure, if there is one, and returns its message.
+/// Ends the output with the failure, if there is one, and returns the failure's message.
 fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<String> {
     let failure = pipeline.failure()?.clone();
     if stream {
@@ -174,10 +174,10 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     })
 }
 
-/// Bytes that all two-way splits together may process: up to 16 KiB of input, every split is tried.
+/// Number of bytes that all cuts in two together may process: up to 16 KiB of input, every cut is tried.
 const SPLIT_BUDGET: usize = 256 << 20;
 
-/// Reads the whole input and tries every split.
+/// Reads the complete input and tries every split.
 fn check(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
     let mut upstream = Vec::new();
@@ -269,7 +269,7 @@ impl Args {
     fn conversation(&self) -> Result<Conversation, Stop> {
         let declared =
             self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
-        // What the command line says means the same for clients of every dialect.
+        // The flags mean the same for clients of every dialect.
         let request = json!({
             "model": "rewritten",
             "stream": true,

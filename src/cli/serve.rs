@@ -40,8 +40,8 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
     }
 }
 
-/// Serves until a signal to stop, and then until open responses have ended; a second signal ends them at once. `tap`, if
-/// there is one, observes the exchanges.
+/// Serves until a signal to stop arrives, and then until open responses have ended; a second signal ends them
+/// immediately. `tap`, if there is one, observes the exchanges.
 pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
     open_files::allow_all();
     // The first thread of the server; it starts the others.
@@ -63,13 +63,13 @@ async fn serve(
     tap: Option<Arc<dyn Tap>>,
     log_format: LogFormat,
 ) -> Result<(), Box<dyn Error>> {
-    // The handlers must be installed before the announcement: its reader may send a signal at once.
+    // The handlers must be installed before the announcement: its reader may send a signal immediately.
     let (once, twice, hangups) = (terminated(1)?, terminated(2)?, signal(SignalKind::hangup())?);
     let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);
     let watch = FileWatch::new(&config).filter(|_| tap.is_none());
     let (server, admin) = admin::bind(Arc::clone(&config), tap, sockets)?;
     admin.offer_bench(Arc::new(UpstreamBench));
-    // A log is read by others, and later.
+    // The code must not be in a log, which other people may read later.
     let is_read_by_a_person = log_format == LogFormat::Text && io::stderr().is_terminal();
     let code = is_read_by_a_person.then(|| admin.sign_in_code()).flatten();
     let (addresses, hosted) = (server.addresses(), server.hosted_tools());
@@ -78,7 +78,7 @@ async fn serve(
     let (begin, begun) = oneshot::channel();
     let stopped = async {
         once.await;
-        // Said here, since a server without open streams ends at once.
+        // Notified here, since a server without open streams ends immediately.
         systemd.stopping();
         let _ = begin.send(());
     };

@@ -1,5 +1,5 @@
-//! What systemd and `serve` tell each other: sockets that were opened before (`sd_listen_fds(3)`), and how the server is
-//! (`sd_notify(3)`). Without systemd, all of it does nothing.
+//! Communication between systemd and `serve`: sockets that systemd has opened (`sd_listen_fds(3)`), and the state of the
+//! server (`sd_notify(3)`). Without systemd, all of it does nothing.
 
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
@@ -16,15 +16,15 @@ use listenfd::ListenFd;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::interval;
 
-/// How often more time to stop is asked for.
+/// Interval between requests for more time to stop.
 const EXTENSION: Duration = Duration::from_secs(10);
 
-/// The listening sockets that this process was started with (`LISTEN_FDS`, if `LISTEN_PID` names this process). Their variables
-/// are removed, so that programs that this one starts do not take the sockets for theirs. Called before there are other threads,
-/// which might read the environment.
+/// The listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` names this process). Removes the variables,
+/// so that child processes do not take the sockets for theirs. Must be called before other threads start, since they might
+/// read the environment.
 ///
 /// # Errors
-/// One is not a TCP socket.
+/// One of them is not a TCP socket.
 pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
     let mut inherited = ListenFd::from_env();
     let sockets = (0..inherited.len()).map(|number| match inherited.take_tcp_listener(number) {
@@ -35,20 +35,20 @@ pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
     sockets.collect()
 }
 
-/// How long systemd, which reads the messages of all units, may take to have room for a message that must not be lost.
+/// Maximum wait for room in systemd's queue, for a message that must not be lost. systemd reads the messages of all units.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tells systemd how the server is.
+/// Notifies systemd of the server's state.
 #[derive(Debug)]
 pub(super) struct Notifier(Option<Sockets>);
 
-/// The ways to systemd.
+/// The sockets for messages to systemd.
 #[derive(Debug)]
 struct Sockets {
     address: SocketAddr,
     /// For messages that must not be lost.
     patient: UnixDatagram,
-    /// For messages that others follow: they must not delay anything.
+    /// For messages that are repeated anyway: they must not delay anything.
     hasty: UnixDatagram,
 }
 
@@ -68,7 +68,7 @@ impl Sockets {
 }
 
 impl Notifier {
-    /// Notifies the socket that `NOTIFY_SOCKET` names, if it is set.
+    /// Creates a notifier for the socket that `NOTIFY_SOCKET` names, if it is set.
     pub(super) fn from_env() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Self(None) };
         let address = match name.as_encoded_bytes().split_first() {
@@ -84,12 +84,12 @@ impl Notifier {
         }
     }
 
-    /// The server serves.
+    /// Reports that the server serves.
     pub(super) fn ready(&self, generation: u64) {
         self.tell(&format!("READY=1\nSTATUS=Serving, configuration {generation}"));
     }
 
-    /// The configuration is being loaded again. [`Notifier::ready`] follows.
+    /// Reports that the configuration is being reloaded. [`Notifier::ready`] follows.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
@@ -97,12 +97,12 @@ impl Notifier {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading the configuration"));
     }
 
-    /// The server stops.
+    /// Reports that the server stops.
     pub(super) fn stopping(&self) {
         self.tell(&format!("STOPPING=1\n{}\nSTATUS=Open streams may end", extension()));
     }
 
-    /// Asks again and again for more time: the server ends by itself.
+    /// Repeatedly asks for more time to stop: the server ends by itself.
     pub(super) async fn extend(&self) {
         let mut ticks = interval(EXTENSION);
         loop {
@@ -111,7 +111,7 @@ impl Notifier {
         }
     }
 
-    /// Says again and again that the server is alive, if systemd wants to hear it (`WATCHDOG_USEC`).
+    /// Repeatedly reports that the server is alive, if systemd expects it (`WATCHDOG_USEC`).
     pub(super) async fn watchdog(&self) {
         let variable = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let is_ours = variable("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -137,7 +137,7 @@ fn extension() -> String {
     format!("EXTEND_TIMEOUT_USEC={}", (EXTENSION * 3).as_micros())
 }
 
-/// The address of a socket that is in no folder.
+/// The address of an abstract socket, which is not in the file system.
 #[cfg(target_os = "linux")]
 fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
@@ -161,7 +161,7 @@ mod tests {
         let systemd = UnixDatagram::bind(&path).unwrap();
         systemd.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let sockets = Sockets::to(SocketAddr::from_pathname(&path).unwrap()).unwrap();
-        // More than a queue takes.
+        // More messages than the queue can hold.
         (0..1000).for_each(|_| sockets.send(&sockets.hasty, "WATCHDOG=1"));
         let notifier = Notifier(Some(sockets));
         let told = thread::spawn(move || notifier.ready(1));

@@ -1,6 +1,7 @@
-//! `toolwire top`: the responses in progress of a running server, and the figures of its last minute.
+//! `toolwire top`: shows the responses in progress of a running server, and the figures of its last minute.
 //!
-//! It reads `/admin/streams`. The event feed would do, too, but its readers are asked for permissions, which nobody could answer here.
+//! It reads `/admin/streams`. The event feed would do, too, but its readers are asked for permissions, which `top` cannot
+//! answer.
 
 mod screen;
 mod snapshot;
@@ -35,7 +36,7 @@ use super::{
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_net::untrusted::printable_json;
 
-/// How long to wait before connecting again.
+/// Delay before connecting again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Options of `top`.
@@ -51,11 +52,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Why there is nothing more to show.
+/// Why the command ends.
 #[derive(Debug)]
 enum TopError {
     Source(SourceError),
-    /// The output is gone, or there is no runtime.
+    /// The output is closed, or the runtime could not be created.
     Output(io::Error),
 }
 
@@ -80,7 +81,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let shown = Builder::new_current_thread().enable_all().build().map_err(TopError::Output);
     let shown = shown.and_then(|runtime| {
         let shown = runtime.block_on(show(args, &source));
-        // A thread may wait for a key.
+        // A thread may still be waiting for a key press.
         runtime.shutdown_background();
         shown
     });
@@ -148,7 +149,7 @@ async fn write_json(first: Value, snapshots: &mut Snapshots, once: bool) -> Resu
     }
 }
 
-/// Shows all snapshots on the terminal, until a key or a signal ends it. A server that goes away is waited for.
+/// Shows the snapshots on the terminal until a key press or a signal. If the server goes away, waits for it to return.
 async fn watch(
     args: &Args,
     source: &Source,
@@ -181,7 +182,7 @@ async fn watch(
     }
 }
 
-/// The next snapshot, of a new connection if there is none.
+/// The next snapshot. Opens a new connection if there is none.
 async fn advance(source: &Source, snapshots: &mut Option<Snapshots>) -> Result<Snapshot, SourceError> {
     let open = match snapshots {
         Some(open) => open,

@@ -62,7 +62,7 @@ impl UpstreamFlags {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// Every problem that was found.
+    /// All problems in it.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         config::load(&self.overrides(), &|name| env::var(name).ok())
     }
@@ -111,8 +111,8 @@ pub(super) fn say(problems: &[Problem]) {
     }
 }
 
-/// Whether a key is in the command line itself, where every user of the machine can read it: it is not a reference, and
-/// not the value of the environment variable `name`.
+/// Whether a key is on the command line itself, where other users of the machine can read it: it is not a reference,
+/// and not the value of the environment variable `name`.
 pub(super) fn is_typed(key: &SecretString, name: &str) -> bool {
     let key = key.expose_secret();
     let is_reference = key.starts_with("env:") || key.starts_with("file:");

@@ -125,8 +125,8 @@ maxcalls = 3
     let expected = "\
 1:1: error: unknown key `lisen`; did you mean `listen`? also known: `admin`, `hosts`; `toolwire check --keys` lists all
 2:29: error: expected an IP address; write `127.0.0.1:80`
-2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` or `[[keys]]` only loopback addresses are listened on
-2:59: error: 127.0.0.1:8787 stands here twice
+2:45: error: 0.0.0.0:99 can be reached from other machines: without `api_keys` or `[[keys]]`, toolwire listens only on loopback addresses
+2:59: error: 127.0.0.1:8787 is listed twice
 3:17: error: expected a duration such as \"90s\", found an integer
 7:11: error: unknown value `lummo`; did you mean `lumo`? also known: `ollama`, `chat`
 8:12: error: not a URL; expected one such as \"https://host/v1\"
@@ -268,7 +268,7 @@ fn passthrough_paths_that_are_wrong_or_taken_are_reported_with_their_place() {
     assert!(lines[1].starts_with("2:3: error: expected a path such as"), "{told}");
     assert!(lines[2].starts_with("2:17: error: expected a string"), "{told}");
     let twice = Desk::with(&format!("passthrough = [\"/v1/embeddings\", \"/v1/embeddings\"]\n{GOOD}")).told();
-    assert!(twice.starts_with("1:34: error: `/v1/embeddings` stands here twice"), "{twice}");
+    assert!(twice.starts_with("1:34: error: `/v1/embeddings` is listed twice"), "{twice}");
     let config = Desk::with(&format!("passthrough = \"/v1/embeddings\"\n{GOOD}")).load().unwrap().config;
     assert_eq!(config.passthrough, Passthrough::parse(&["/v1/embeddings"]).unwrap());
     assert_eq!(config.to_toml()["passthrough"].to_string(), "[\"/v1/embeddings\"]");
@@ -1013,9 +1013,9 @@ fn alternatives_that_lead_nowhere_are_reported() {
     };
     let cases = [
         ("targets = [\"oen\"]", "11:12: error: no model `oen`; did you mean `one`?"),
-        ("targets = [\"*\"]", "11:12: error: `\"*\"` is no model of its own; name an entry"),
+        ("targets = [\"*\"]", "11:12: error: `\"*\"` is not a model; name an entry"),
         ("targets = [\"m\"]", "11:12: error: the model `m` has targets itself"),
-        ("targets = [\"one\", \"one\"]", "11:19: error: `one` stands here twice"),
+        ("targets = [\"one\", \"one\"]", "11:19: error: `one` is listed twice"),
         ("targets = []", "11:11: error: no target: which models may answer?"),
         ("targets = \"one\"", "11:11: error: expected names in an array, or a table of names and weights"),
         ("targets = { one = 0 }", "11:19: error: expected"),

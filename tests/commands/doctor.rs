@@ -136,7 +136,7 @@ fn each_fault_is_one_line_that_says_what_is_wrong() {
         (format!("http://{address}/none"), "api_key = \"env:KEY\"", "key: the upstream refuses the key"),
         (format!("http://{address}/moved"), "", "path: the server redirects (308"),
         (format!("http://{address}/broken"), "", "server: the server answers 502 Bad Gateway"),
-        (format!("http://{address}/page"), "", "dialect: the answer is no list of models (no JSON"),
+        (format!("http://{address}/page"), "", "dialect: the response is not a model list (no JSON"),
         (format!("http://{address}/v1"), "", "but at another path: set `base_url = \""),
         (format!("http://{address}/elsewhere/x"), "", "path: no list of models there (404 Not Found)"),
         (format!("http://{closed}/v1"), "", "tcp: no connection to 127.0.0.1:"),
@@ -179,8 +179,8 @@ fn a_server_of_another_dialect_is_recognised() {
     ]);
     let small = "[[models]]\nname = \"small\"\nupstream = \"up\"\n";
     let cases = [
-        ("chat", "/v1beta", "", "error: dialect: the answer is no list of models"),
-        ("gemini", "/v1", "", "error: dialect: the answer is no list of models"),
+        ("chat", "/v1beta", "", "error: dialect: the response is not a model list"),
+        ("gemini", "/v1", "", "error: dialect: the response is not a model list"),
         ("ollama", "", "", "error: path: no list of models there (404"),
         ("ollama", "/ollama", small, "ok: lists 1 model, in "),
     ];

@@ -209,7 +209,7 @@ async fn proxy_that_opens_no_tunnel_is_an_error() {
     let (many, long) = ("x-header: y\r\n".repeat(10 << 16), "y".repeat(10 << 20));
     for (answer, status, words) in [
         (head("HTTP/1.1 403 Forbidden\r\n\r\n"), 502, "refused the tunnel with status 403 Forbidden"),
-        (head("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"), 502, "status 407 to CONNECT"),
+        (head("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"), 502, "answered CONNECT with 407"),
         (head("HTTP/1.1 302 Found\r\nlocation: http://x/\r\n\r\n"), 502, "status 302 Found"),
         (head("SSH-2.0-OpenSSH\r\n\r\n"), 502, "not HTTP"),
         (head(&format!("HTTP/1.1 200 OK\r\n{many}")), 502, "not HTTP"),

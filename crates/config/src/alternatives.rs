@@ -168,14 +168,14 @@ pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {
         if name == WILDCARD {
-            cell.wrong::<()>("`\"*\"` is no model of its own; name an entry");
+            cell.wrong::<()>("`\"*\"` is not a model; name an entry");
         } else if !names.contains(name) {
             let names: Vec<_> = names.iter().map(String::as_str).filter(|name| *name != WILDCARD).collect();
             cell.wrong::<()>(format!("no model `{name}`; {}", suggest(name, &names, None)));
         } else if key == TARGETS && routers.contains(name) {
             cell.wrong::<()>(format!("the model `{name}` has targets itself"));
         } else if !seen.insert(name) {
-            cell.wrong::<()>(format!("`{name}` stands here twice"));
+            cell.wrong::<()>(format!("`{name}` is listed twice"));
         }
     }
 }

@@ -67,8 +67,8 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
 
 /// The keys for results, and for calls whose name is outside the JSON.
 fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
-    let two = "two markers: what is before, and what is behind";
-    let three = "three markers: before the key, behind it, and behind the value";
+    let two = "two markers: one before, one after";
+    let three = "three markers: before the key, after the key, and after the value";
     keys.special(
         Key::new("result", "two markers around a result, required to teach the format").or("none"),
         &mut definition.result,

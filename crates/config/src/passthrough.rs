@@ -59,7 +59,7 @@ pub(super) fn read(cell: Cell<'_>) -> Option<Passthrough> {
     let mut known = Vec::new();
     for (pattern, cell) in patterns {
         if known.contains(&pattern) {
-            return cell.wrong(format!("`{pattern}` stands here twice"));
+            return cell.wrong(format!("`{pattern}` is listed twice"));
         }
         known.push(pattern);
     }

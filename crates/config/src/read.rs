@@ -268,12 +268,12 @@ fn addresses(cell: Cell<'_>, has_keys: bool) -> Option<Vec<SocketAddr>> {
     for (address, cell) in &addresses {
         if !has_keys && !address.ip().is_loopback() {
             cell.wrong::<()>(format!(
-                "{address} can be reached from other machines: without `api_keys` or `[[keys]]` only loopback addresses \
-                 are listened on"
+                "{address} can be reached from other machines: without `api_keys` or `[[keys]]`, toolwire listens \
+                 only on loopback addresses"
             ));
         }
         if address.port() != 0 && !seen.insert(address) {
-            cell.wrong::<()>(format!("{address} stands here twice"));
+            cell.wrong::<()>(format!("{address} is listed twice"));
         }
     }
     Some(addresses.iter().map(|(address, _)| *address).collect())

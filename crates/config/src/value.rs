@@ -269,10 +269,10 @@ pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
         return cell.wrong("no user or password in the URL; put the key into `api_key` or `headers`");
     }
     if url.query().is_some() {
-        return cell.wrong("no query in the URL; the dialect's own path is put behind it");
+        return cell.wrong("no query in the URL; the dialect's own path is appended to it");
     }
     if url.path().ends_with("/chat/completions") {
-        return cell.wrong("the dialect's own path is put behind the URL; leave `chat/completions` out");
+        return cell.wrong("the dialect's own path is appended to the URL; leave `chat/completions` out");
     }
     Some(url)
 }

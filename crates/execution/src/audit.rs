@@ -172,7 +172,7 @@ impl Audit {
                 self.is_filed.store(true, Ordering::Relaxed);
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "there is no thread for the audit file");
+                tracing::error!(path = %path.display(), %error, "the thread of the audit file cannot be started");
             }
         }
     }

@@ -31,7 +31,7 @@ pub fn call(id: String, tool: &str, description: &str) -> Call {
 
 /// How the command is used.
 pub fn usage(command: &str) -> String {
-    format!("Describe the image behind the command: `{command} a red fox in the snow, at dawn`.")
+    format!("Describe the image after the command: `{command} a red fox in the snow, at dawn`.")
 }
 
 /// The message to the user: the images as Markdown, or the reason why there are none.

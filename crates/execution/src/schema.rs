@@ -61,7 +61,7 @@ fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), String> {
     }
     schema.retain(|key, value| !value.is_null() || VALUES.contains(&key.as_str()));
     for (key, value) in schema.iter_mut() {
-        let wrong = || format!("`{key}` is not what it must be");
+        let wrong = || format!("`{key}` is invalid");
         match key.as_str() {
             "type" if !is_type(value) => return Err(wrong()),
             "required" if !is_list_of_names(value) => return Err(wrong()),

@@ -167,7 +167,7 @@ async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fa
         Ok(body) => match catalogue::read(&body, upstream.dialect()) {
             Ok(entries) => Ok(Listed::Names(entries.iter().filter_map(id).map(str::to_owned).collect())),
             Err(why) => {
-                let message = format!("the answer is no list of models ({why}): is `dialect` right?");
+                let message = format!("the response is not a model list ({why}): is `dialect` right?");
                 Err(Fault { part: Part::Dialect, message })
             }
         },

@@ -183,7 +183,7 @@ fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result
     let (config, restart) = config.keeping_fixed(running);
     if let Some(address) = config.open_to_all(addresses) {
         let message = format!(
-            "without api_keys, only loopback addresses may be listened on, and toolwire listens on {address} until it is restarted"
+            "without api_keys, toolwire may listen only on loopback addresses, but it listens on {address} until it is restarted"
         );
         return Err(Problems(vec![Problem::error(message)]));
     }

@@ -1,6 +1,6 @@
 //! [`Child`]: a toolwire process that the bench starts: the mock, and the proxy in front of it.
 //!
-//! They are processes, so that CPU time and memory of the proxy can be measured. They end with the bench.
+//! They are separate processes, so that CPU time and memory of the proxy can be measured. They end with the bench.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a child may take to print its address.
+/// Time in which a child must print its address.
 const START: Duration = Duration::from_secs(20);
 
 /// A server process.
@@ -43,7 +43,7 @@ impl Child {
             ears.write_all(input.as_bytes())?;
         }
         let (tell, told) = mpsc::channel();
-        // Read to its end: a child whose stderr is not read would block.
+        // Its stderr is read to the end, since the child would block otherwise.
         thread::spawn(move || {
             for line in said.into_iter().flat_map(|said| BufReader::new(said).lines()).map_while(Result::ok) {
                 let _ = tell.send(line);

@@ -1,4 +1,4 @@
-//! What the bench starts itself: a mock, a toolwire in front of it, and the baseline.
+//! The servers that the bench starts itself: a mock, a toolwire in front of it, and the baseline.
 
 use super::{Args, Child, Failed, flags::MockFlags};
 use toolwire_lab::{
@@ -25,8 +25,8 @@ pub(super) struct StartedServers {
 }
 
 impl StartedServers {
-    /// Starts them: the target *direct* is the mock, *toolwire* is the proxy in front of it. Fixtures of an upstream with
-    /// another dialect than the client's have no direct target.
+    /// Starts the servers: the target *direct* is the mock, *toolwire* is the proxy in front of it. Fixtures of an
+    /// upstream whose dialect differs from the client's have no direct target.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         if args.dialect != Dialect::Chat {
             return Err(NEEDS_TARGET.into());
@@ -50,7 +50,7 @@ impl StartedServers {
     }
 }
 
-/// The dialect between the mock and the toolwire that is started.
+/// The dialect between the mock and the started toolwire.
 fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Failed> {
     let Some(first) = fixtures.first() else { return Ok(args.mock.upstream) };
     match fixtures.iter().find(|fixture| fixture.from.dialect() != first.from.dialect()) {
@@ -63,7 +63,7 @@ fn upstream(args: &Args, fixtures: &[Fixture]) -> Result<dialect::Dialect, Faile
     }
 }
 
-/// The configuration of the toolwire that is started: the defaults, but with enough slots for all streams.
+/// The configuration of the started toolwire: the defaults, but with enough slots for all streams.
 fn configuration(dialect: dialect::Dialect, mock: &str) -> String {
     // Lumo's own path begins at the root.
     let base = if dialect == dialect::Dialect::Chat { "/v1" } else { "" };
@@ -94,8 +94,8 @@ fn mock_arguments(args: &Args) -> Vec<String> {
     arguments
 }
 
-/// A mock in this process. It generates its responses even if fixtures are replayed: their dialect may be one that the
-/// bench does not read.
+/// A mock in this process. It generates its responses even if fixtures are replayed: the bench may not be able to read
+/// their dialect.
 pub(super) fn baseline(flags: &MockFlags) -> Result<Target, Failed> {
     let pace = match flags.pace(false) {
         Pace::Every(gap) => Some(gap),

@@ -1,4 +1,4 @@
-//! [`Subject`]: the model that is asked, and the configuration that asks it.
+//! [`Subject`]: the model that is calibrated, and the configuration for it.
 
 use std::{
     env,
@@ -23,37 +23,37 @@ use toolwire_lab::calibrate::{
 };
 use toolwire_pipeline::{format::KnownFormats, wire::suggest::suggest};
 
-/// Formats of `--formats auto`, one of each family, besides those that the model's name implies.
+/// Formats of `--formats auto`, one of each family, in addition to those that the model's name implies.
 const FAMILIES: [&str; 9] =
     ["hermes", "bare", "fenced", "pre", "llama3_json", "mistral", "qwen3_coder", "pythonic", "react"];
 
-/// See the module.
+/// The model that is calibrated.
 #[derive(Debug)]
 pub(super) struct Subject {
-    /// The configuration that was given, listening on loopback.
+    /// The given configuration, but listening on loopback.
     config: Config,
     /// The entry of `[[models]]` that is calibrated.
     model: Model,
     /// The model's name at the upstream.
     pub(super) upstream_name: String,
-    /// The file that the entry is from.
+    /// The file that contains the entry.
     file: Option<PathBuf>,
-    /// The upstream's entry, if it is from flags.
+    /// The upstream's entry, if flags describe it.
     upstream_entry: Option<Table>,
 }
 
-/// Why there is nothing to ask.
+/// Why there is no model to calibrate.
 pub(super) enum NoSubject {
-    /// The command line or the configuration is wrong, and that has been said.
+    /// The command line or the configuration is wrong, which has been reported.
     Said,
     /// The command line or the configuration is wrong.
     Wrong(String),
-    /// The upstream does not say which models it has.
+    /// The upstream does not list its models.
     Upstream(String),
 }
 
 impl Subject {
-    /// Reads the configuration, and finds the model's name. `timeout` is how long the upstream may take.
+    /// Reads the configuration, and finds the model's name. `timeout` limits the upstream's response.
     pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, NoSubject> {
         let mut config = load(args)?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
@@ -111,7 +111,7 @@ impl Subject {
         Ok(formats)
     }
 
-    /// The configuration with one model for each variant, by its label.
+    /// The configuration with one model for each variant, named by its label.
     pub(super) fn with_variants(&self, variants: &[Variant]) -> Result<Config, Problems> {
         let mut base = self.base()?;
         base.insert("upstream_name".to_owned(), Value::String(self.upstream_name.clone()));
@@ -119,8 +119,8 @@ impl Subject {
         self.config.with_models(entries, self.file.as_deref(), &|name| env::var(name).ok())
     }
 
-    /// The configuration of a variant as a user would write it: the entry of the model, behind that of the upstream if it
-    /// is from flags.
+    /// The configuration of a variant as a user would write it: the entry of the model, after that of the upstream if
+    /// flags describe it.
     pub(super) fn entry(&self, variant: &Variant) -> String {
         let name = if self.model.is_wildcard() { &self.upstream_name } else { &self.model.name };
         let mut base = self.base().unwrap_or_default();
@@ -185,7 +185,7 @@ fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, NoSubj
     }
 }
 
-/// The upstream with timeouts that are at least `timeout`: a model on a small machine may read long instructions slowly.
+/// The upstream with timeouts of at least `timeout`: on a small machine, a model may read long instructions slowly.
 fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
     let mut patient = upstream.clone();
     let timeouts = &mut patient.timeouts;
@@ -214,7 +214,7 @@ async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result
     }
 }
 
-/// The entry of an upstream that flags describe. A key is never written into it, only where it is found.
+/// The entry of an upstream that flags describe. It never contains the key itself, only a reference to it.
 fn upstream_entry(args: &UpstreamArgs, upstream: &Upstream) -> Table {
     let mut entry = Table::new();
     let mut put = |key: &str, value: String| entry.insert(key.to_owned(), Value::String(value));

@@ -1,4 +1,4 @@
-//! `toolwire check --doctor`: what each upstream answers.
+//! `toolwire check --doctor`: tests each upstream.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use toolwire_gateway::{
     observe::untrusted::escaped,
 };
 
-/// Asks the upstreams and prints a line for each. `warnings`: those of the configuration.
+/// Tests the upstreams and prints a line for each. `warnings` are those of the configuration.
 pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

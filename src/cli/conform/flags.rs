@@ -117,7 +117,7 @@ pub(super) struct OutputFlags {
     pub(super) quiet: bool,
 }
 
-/// The value of `--cuts` if it is not given.
+/// Default of `--cuts`.
 const DEFAULT_CUTS: usize = 24;
 
 /// The value of `--cuts`.
@@ -145,7 +145,7 @@ impl FromStr for Cuts {
 }
 
 impl Args {
-    /// Where the mock listens.
+    /// The address on which the mock listens.
     pub(super) fn mock_listen(&self) -> SocketAddr {
         let port = if self.gateway.gateway.is_some() { 8790 } else { 0 };
         self.gateway.mock_listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
@@ -158,7 +158,7 @@ impl Args {
         Models { all: all.map(|(_, name)| name.clone()), by_api: by_api.collect() }
     }
 
-    /// The command line without the options that choose cases and clients, the results, and the values that are secret.
+    /// The command line without the options for choosing cases and clients, those for results, and secret values.
     pub(super) fn repeated(&self) -> String {
         fn add(command: &mut String, flag: &str, value: &str) {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/@=_-.:,".contains(c);
@@ -203,7 +203,7 @@ impl Args {
     }
 }
 
-/// `NAME`, or `DIALECT=NAME`.
+/// Parses `NAME`, or `DIALECT=NAME`.
 fn model(text: &str) -> Result<(Option<Api>, String), Infallible> {
     let pair = text.split_once('=').and_then(|(api, name)| Some((api.parse().ok()?, name)));
     Ok(match pair {

@@ -1,4 +1,4 @@
-//! [`Screen`]: two columns, what the upstream sends and what the client receives, in order of time.
+//! [`Screen`]: two columns, showing in order of time what the upstream sends and what the client receives.
 
 use std::{
     io::{self, Stdout, Write},
@@ -15,16 +15,16 @@ use toolwire_gateway::observe::{
 use toolwire_lab::fixture::{Answer, assemble};
 use toolwire_pipeline::dialect::ClientDialect;
 
-/// Begins a client's line in the narrow layout.
+/// Prefix of a client's line in the narrow layout.
 const CLIENT: &str = "▶";
 
 /// Width of the time column.
 const TIME: usize = 8;
 /// Width of the gap between columns.
 const GAP: usize = 2;
-/// Highest widths of the left and the right column.
+/// Maximum widths of the left and the right column.
 const MOST: [usize; 2] = [54, 70];
-/// Lowest width of a column in the two-column layout.
+/// Minimum width of a column in the two-column layout.
 const LEAST: usize = 24;
 
 /// The layout.
@@ -62,9 +62,9 @@ pub(super) enum Side {
 /// A piece that arrived.
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
-    /// Since the start.
+    /// Time since the start.
     pub(super) at: Duration,
-    /// At which side.
+    /// The side at which it arrived.
     pub(super) side: Side,
     /// Its text.
     pub(super) data: String,
@@ -77,14 +77,14 @@ pub(super) struct Screen {
     is_coloured: bool,
     width: usize,
     arrangement: Arrangement,
-    /// When the upstream's piece on the current, unfinished line arrived.
+    /// Arrival time of the upstream's piece on the current, unfinished line.
     left: Option<Duration>,
     delays: Vec<Duration>,
     received: String,
 }
 
 impl Screen {
-    /// For stdout, as wide as its terminal.
+    /// Creates a screen on stdout, as wide as its terminal.
     pub(super) fn new() -> Self {
         let out = io::stdout();
         let is_coloured = terminal::is_coloured(&out);
@@ -112,7 +112,8 @@ impl Screen {
         writeln!(self.out, "{head}")
     }
 
-    /// Draws one moment at once. A line of the left column stays unfinished, for the client's piece that it causes.
+    /// Draws one moment immediately. A line of the left column stays unfinished, for the client's piece that
+    /// results from it.
     pub(super) fn draw(&mut self, moment: &Moment) -> io::Result<()> {
         match moment.side {
             Side::Upstream => {
@@ -191,7 +192,7 @@ impl Screen {
         writeln!(self.out, "{}", wrapped(&escaped(text), &format!("  {name:<8}  "), self.width))
     }
 
-    /// Prints a command to try.
+    /// Prints a command that the user can try.
     pub(super) fn invite(&mut self, proxy: SocketAddr, request: &[u8]) -> io::Result<()> {
         let compact = serde_json::from_slice::<Value>(request).unwrap_or_default().to_string();
         let head = self.paint("1", "The demo stays up until Ctrl-C. Try");
@@ -226,7 +227,7 @@ fn gist(frame: &str) -> String {
     said.unwrap_or_else(|| data.to_owned())
 }
 
-/// A delta of a call: its index and what it adds.
+/// A delta of a call: the call's index and the added content.
 fn call_gist(delta: &Value) -> Option<String> {
     let call = delta.get("tool_calls")?.get(0)?;
     let (index, function) = (call.get("index")?, call.get("function")?);

@@ -1,7 +1,7 @@
 //! `toolwire demo --tools`: a search that toolwire runs for the model, with a scripted search engine.
 //!
-//! The model knows nothing of tools: it writes its call as text. toolwire finds it, asks the engine, gives the model the results, and
-//! the client gets one response.
+//! The model does not know of tool calls: it writes its call as text. toolwire finds it, asks the engine, gives the results
+//! to the model, and the client gets one response.
 
 use std::{convert::Infallible, io, net::SocketAddr, path::Path};
 
@@ -24,7 +24,7 @@ use toolwire_lab::fixture::{
     load::{self, LoadError},
 };
 
-/// What the engine finds.
+/// The engine's results.
 const FOUND: &str = include_str!("tools/search.json");
 
 /// The model's two responses.
@@ -58,7 +58,7 @@ pub(super) fn configure(
     config::of_text(text).map_err(|problems| super::told(&problems))
 }
 
-/// Answers every search with the same results, and shows what it was asked.
+/// Answers every search with the same results, and shows the query.
 pub(super) async fn serve_engine(
     listener: TcpListener,
     moments: UnboundedSender<Moment>,
@@ -82,7 +82,7 @@ async fn searched(
     let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
     let query = asked.get("q").and_then(Value::as_str).unwrap_or_default();
     for data in [format!("toolwire searches: {query}"), "the search engine answers".to_owned()] {
-        // The receiver is gone: the demo is over.
+        // If the receiver is gone, the demo is over.
         let _ = moments.send(Moment { at: started.elapsed(), side: Side::Upstream, data });
     }
     let mut response = Response::new(Full::new(Bytes::from_static(FOUND.as_bytes())));

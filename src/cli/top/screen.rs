@@ -1,4 +1,4 @@
-//! [`Screen`]: a terminal that the command has for itself, and that is as before afterwards.
+//! [`Screen`]: takes over the terminal for the command, and restores it afterwards.
 
 use std::{
     io::{self, IsTerminal, Read, Write},
@@ -8,13 +8,14 @@ use std::{
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// The terminal behind stdout, until this is dropped.
+/// The terminal of stdout, taken over until this is dropped.
 pub(super) struct Screen {
     before: Termios,
 }
 
 impl Screen {
-    /// Takes the terminal: another screen, no cursor, keys without waiting for a line. A panic returns it before its message.
+    /// Takes over the terminal: alternate screen, no cursor, keys without waiting for a line. A panic restores it before
+    /// printing its message.
     ///
     /// # Errors
     /// If stdout is not a terminal.
@@ -34,19 +35,19 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Columns and rows.
+    /// Number of columns and rows.
     pub(super) fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
     }
 
-    /// Shows these lines, which fit, in place of those before.
+    /// Shows these lines, which must fit, instead of the previous ones.
     ///
     /// # Errors
-    /// If the terminal is gone.
+    /// If the terminal is closed.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        // Each line ends by clearing the rest of its row, so that nothing flickers.
+        // Each line is followed by clearing the rest of its row, which avoids flicker.
         write!(out, "\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))?;
         out.flush()
     }
@@ -58,14 +59,14 @@ impl Drop for Screen {
     }
 }
 
-/// Returns the terminal. It may be gone.
+/// Restores the terminal, which may be closed already.
 fn restore(before: &Termios) {
     let mut out = io::stdout().lock();
     let _ = write!(out, "\x1b[?25h\x1b[?1049l").and_then(|()| out.flush());
     let _ = tcsetattr(io::stdout(), OptionalActions::Now, before);
 }
 
-/// The bytes of the keys that are pressed. Its thread ends with the process, since a read from a terminal cannot be aborted.
+/// The bytes of the pressed keys. Its thread ends with the process, since a read from a terminal cannot be aborted.
 pub(super) fn keys() -> UnboundedReceiver<u8> {
     let (keys, pressed) = unbounded_channel();
     if io::stdin().is_terminal() {
@@ -79,7 +80,7 @@ pub(super) fn keys() -> UnboundedReceiver<u8> {
                 }
             }
         };
-        // Without the thread, the signals still end the command.
+        // Without the thread, signals still end the command.
         let _ = thread::Builder::new().name("keys".to_owned()).spawn(read);
     }
     pressed

@@ -1,4 +1,4 @@
-//! [`Snapshot`]: what `/admin/streams` says, as far as it is shown.
+//! [`Snapshot`]: the shown part of the response of `/admin/streams`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 pub(super) struct Snapshot {
     pub(super) version: String,
     pub(super) now: Now,
-    /// Of all responses, also those that are not listed.
+    /// Number of all responses, including those that are not listed.
     pub(super) count: u64,
     pub(super) streams: Vec<Stream>,
 }

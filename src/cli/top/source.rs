@@ -1,4 +1,4 @@
-//! [`Source`]: reads `/admin/streams` of a server.
+//! [`Source`]: reads `/admin/streams` from a server.
 
 use std::{fmt, ops::ControlFlow, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::cli::admin_server::AdminServer;
 use toolwire_execution::http::{HttpClient, collected};
 use toolwire_pipeline::wire::sse::{Line, Lines, parse_line};
 
-/// How long the server may be silent. It says something every second.
+/// Silence after which the server counts as gone. It sends an event every second.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of one event, or of an error.
+/// Maximum size of one event, or of an error, in bytes.
 const MAX_EVENT: usize = 8 << 20;
 
-/// Where to read.
+/// The server and the path to read.
 #[derive(Debug)]
 pub(super) struct Source {
     client: HttpClient,
@@ -30,12 +30,12 @@ pub(super) struct Source {
     authorization: Option<HeaderValue>,
 }
 
-/// Why there is nothing to read.
+/// Why there is no snapshot.
 #[derive(Debug)]
 pub(super) enum SourceError {
-    /// It is no use to try again. With what to do instead.
+    /// Trying again is useless. With a hint.
     Refused(String, &'static str),
-    /// The server is away.
+    /// The server cannot be reached.
     Lost(String),
 }
 
@@ -47,17 +47,17 @@ impl fmt::Display for SourceError {
     }
 }
 
-/// What to do if the server is not one, or not one that may be asked.
+/// Hint if the server is not toolwire, or has no admin API.
 pub(super) const NOT_ADMIN: &str =
     "`--server URL` is the address of a toolwire with the table [admin] in its configuration";
-/// What to do if the key is not an admin key.
+/// Hint if the key is not an admin key.
 const NO_KEY: &str = "`--admin-key KEY` or TOOLWIRE_ADMIN_KEY is one of the `api_keys` in [admin] of the server's configuration";
 
 /// The events of one connection.
 pub(super) struct Snapshots {
     body: Incoming,
     lines: Lines,
-    /// The latest that has not been taken.
+    /// The latest snapshot that has not been taken.
     latest: Option<Vec<u8>>,
 }
 
@@ -88,14 +88,14 @@ impl Source {
         let kind =
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
-            let why = "the server says nothing of responses in progress";
+            let why = "the server does not report responses in progress";
             return Err(SourceError::Refused(why.to_owned(), NOT_ADMIN));
         }
         Ok(Snapshots { body: response.into_body(), lines: Lines::new(MAX_EVENT), latest: None })
     }
 }
 
-/// What an error response means.
+/// The error that an error response stands for.
 fn refusal(status: StatusCode, body: &[u8]) -> SourceError {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = json.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");
@@ -114,7 +114,7 @@ fn silent() -> SourceError {
 impl Snapshots {
     /// The next snapshot.
     ///
-    /// Cancel safe: what was read of it is kept.
+    /// Cancel safe: bytes that were read are kept.
     pub(super) async fn next(&mut self) -> Result<Value, SourceError> {
         let lost = |why: &str| SourceError::Lost(why.to_owned());
         loop {

@@ -1,6 +1,7 @@
-//! [`View`]: what `toolwire top` shows of a snapshot, as lines that fit a terminal.
+//! [`View`]: the lines that `toolwire top` shows for a snapshot, fitted to the terminal.
 //!
-//! Models, keys and ids have names that others choose. They are escaped, and cut to the columns that they take.
+//! Other people choose the names of models, keys and ids. They are escaped, and cut to the width of their
+//! columns.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -9,14 +10,14 @@ use unicode_width::UnicodeWidthChar;
 use super::snapshot::{Now, Percentiles, Snapshot, Stream};
 use toolwire_gateway::observe::{terminal::counted, untrusted::escaped};
 
-/// What people can choose.
+/// The user's choices.
 #[derive(Debug, Default)]
 pub(super) struct View {
     sort: Sort,
     is_reversed: bool,
 }
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Nothing,
@@ -56,7 +57,7 @@ impl Sort {
         later.map_or(Self::Age, |(sort, _)| sort)
     }
 
-    /// The largest number comes first, the first name comes first.
+    /// Sorts the largest number first, and names alphabetically.
     fn order(self, a: &Stream, b: &Stream) -> Ordering {
         match self {
             Self::Age => b.ms.cmp(&a.ms),
@@ -70,7 +71,7 @@ impl Sort {
     }
 }
 
-/// The size of the terminal, and whether it has colours.
+/// The size of the terminal, and whether it supports colours.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Canvas {
     pub(super) columns: usize,
@@ -79,10 +80,10 @@ pub(super) struct Canvas {
 }
 
 impl View {
-    /// A key was pressed.
+    /// Handles a key press.
     pub(super) fn press(&mut self, key: u8) -> Act {
         match key {
-            // Ctrl-C and Ctrl-D, which send no signal here.
+            // Ctrl-C and Ctrl-D do not send signals here.
             b'q' | 3 | 4 => return Act::Quit,
             b's' => self.sort = self.sort.next(),
             b'r' => self.is_reversed = !self.is_reversed,
@@ -91,7 +92,7 @@ impl View {
         Act::Redraw
     }
 
-    /// The lines for a screen. `lost`: why there is no newer snapshot.
+    /// The lines for a screen. `lost` tells why there is no newer snapshot.
     pub(super) fn screen(
         &self,
         (server, snapshot): (&str, &Snapshot),
@@ -109,7 +110,7 @@ impl View {
         lines.push(String::new());
         let order = if self.is_reversed { ", reversed" } else { "" };
         let keys = format!("sorted by {}{order}  s: next  r: reverse  q: quit", self.sort.name());
-        // The header of the table, and the last line.
+        // The header of the table and the last line take two rows.
         let room = canvas.rows.saturating_sub(lines.len() + 2);
         lines.extend(self.table(snapshot, room, canvas));
         lines.truncate(canvas.rows.saturating_sub(1));
@@ -117,7 +118,7 @@ impl View {
         lines
     }
 
-    /// The lines of a report that is read later.
+    /// The lines of a report printed once.
     pub(super) fn report(&self, server: &str, snapshot: &Snapshot, canvas: Canvas) -> Vec<String> {
         let mut lines = summary(server, snapshot);
         lines.push(String::new());
@@ -149,7 +150,7 @@ fn bold(text: &str) -> String {
     format!("\x1b[1m{text}\x1b[0m")
 }
 
-/// How many responses there are, and the figures of the last minute.
+/// The number of responses, and the figures of the last minute.
 fn summary(server: &str, snapshot: &Snapshot) -> Vec<String> {
     let Snapshot { version, now, count, streams } = snapshot;
     let Now { requests_per_s, output_tokens_per_s, errors, cancelled, ttft_ms, duration_ms } = now;
@@ -187,7 +188,7 @@ fn number(number: Option<f64>) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.1}"))
 }
 
-/// A length of time in at most six columns, up to 27 hours.
+/// Formats a duration in at most six columns, up to 27 hours.
 fn time(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{}ms", time.as_millis()),
@@ -201,9 +202,9 @@ fn time(time: Duration) -> String {
 struct Column {
     title: &'static str,
     is_number: bool,
-    /// The most columns of a terminal that it takes.
+    /// Maximum width of the column.
     widest: usize,
-    /// Which is left out first if there is no room: the one with the least weight.
+    /// If there is no room, the column with the least weight is left out first.
     weight: u8,
 }
 
@@ -226,7 +227,7 @@ const COLUMNS: [Column; 12] = [
     column("ID", false, 40, 1),
 ];
 
-/// The least width of a column that is cut instead of left out.
+/// Minimum width of a column that is cut instead of being left out.
 const SHORTEST: usize = 8;
 
 type Row = [String; COLUMNS.len()];
@@ -235,7 +236,7 @@ fn cells(stream: &Stream) -> Row {
     let Stream { id, model, key, client, target, upstream, state, hops, tokens, tokens_per_s, ttft_ms, ms } =
         stream;
     let millis = |millis: u64| time(Duration::from_millis(millis));
-    // The entry says something if it has another name than the model.
+    // The entry is only informative if its name differs from the model's.
     let target = if target == model { "" } else { target };
     let text = |text: &str| escaped(text).into_owned();
     [
@@ -254,7 +255,7 @@ fn cells(stream: &Stream) -> Row {
     ]
 }
 
-/// The width of each column; 0: it is left out.
+/// The width of each column; 0 for columns that are left out.
 fn fitted(rows: &[Row], room: usize) -> [usize; COLUMNS.len()] {
     let mut widths = COLUMNS.map(|column| column.title.len());
     for row in rows {
@@ -273,11 +274,11 @@ fn fitted(rows: &[Row], room: usize) -> [usize; COLUMNS.len()] {
         }
         let shown = widths.iter_mut().zip(&COLUMNS).filter(|(width, _)| **width > 0);
         let Some((width, _)) = shown.min_by_key(|(_, column)| column.weight) else { return widths };
-        // Text that is only a little too wide is cut.
+        // Text that is only slightly too wide is cut.
         let cut = width.saturating_sub(excess);
         *width = if cut >= SHORTEST { cut } else { 0 };
         if widths.iter().all(|width| *width == 0) {
-            // The last column takes what there is.
+            // The last column takes the remaining width.
             if let Some((width, _)) = widths.iter_mut().zip(&COLUMNS).max_by_key(|(_, column)| column.weight)
             {
                 *width = room;
@@ -299,7 +300,8 @@ fn line(widths: &[usize; COLUMNS.len()], row: &Row) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Marks without a width, of which a name may have any number, count as one column each.
+/// The width of a character. Combining marks count as one column each, since a name may contain any number of
+/// them.
 fn width(char: char) -> usize {
     char.width().unwrap_or(0).max(1)
 }
@@ -308,7 +310,7 @@ fn columns_of(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
-/// `text` in at most `room` columns.
+/// Cuts `text` to at most `room` columns.
 fn cut(text: &str, room: usize) -> String {
     if columns_of(text) <= room {
         return text.to_owned();

@@ -501,7 +501,7 @@ async fn command_says_what_went_wrong_as_a_message() {
     let proxy = setup(&upstream, &service, state.path(), "").start().await;
     for (text, said) in [
         ("/generate-image forbidden", "Please try a different description."),
-        ("/generate-image", "Describe the image behind the command"),
+        ("/generate-image", "Describe the image after the command"),
     ] {
         let response = post(&proxy, "/v1/chat/completions", &request(text)).await;
         let choice = &response["choices"][0];

@@ -69,7 +69,7 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
 const ELSEWHERE: [(&str, &str); 3] = [
     (
         "thread",
-        "is not supported for this model: nobody holds the thread; send the whole conversation as `messages`",
+        "is not supported for this model: no server keeps the thread; send the whole conversation as `messages`",
     ),
     ("container", "is not supported for this model, whose API has no containers; leave it out"),
     (

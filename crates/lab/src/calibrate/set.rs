@@ -263,7 +263,7 @@ impl PromptEntry {
             None => messages(self.system, self.earlier, self.user),
         };
         if messages.is_empty() {
-            return Err("says nothing: give `user`, `earlier` or `messages`".to_owned());
+            return Err("has no message: give `user`, `earlier` or `messages`".to_owned());
         }
         Ok(Case {
             name: self.name.unwrap_or_else(|| format!("prompt-{}", index + 1)),

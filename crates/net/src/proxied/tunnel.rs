@@ -30,7 +30,7 @@ impl fmt::Display for TunnelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => f.write_str(
-                "the proxy wants a user and a password, or others (status 407 to CONNECT); they belong into its URL",
+                "the proxy answered CONNECT with 407: put its user and password into the proxy's URL",
             ),
             Self::Refused(status) => write!(f, "the proxy refused the tunnel with status {status}"),
             Self::Unreadable => f.write_str("the proxy's answer to CONNECT is not HTTP"),
@@ -135,7 +135,7 @@ mod tests {
         let long = |length: usize| format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "b".repeat(length - 24));
         for (answer, words) in [
             ("HTTP/1.1 403 Forbidden\r\n\r\n".to_owned(), "status 403 Forbidden"),
-            ("HTTP/1.1 407 No\r\n\r\n".to_owned(), "status 407 to CONNECT"),
+            ("HTTP/1.1 407 No\r\n\r\n".to_owned(), "answered CONNECT with 407"),
             ("HTTP/1.1 302 Found\r\nLocation: http://x/\r\n\r\n".to_owned(), "status 302 Found"),
             ("HTTP/1.1 999 Odd\r\n\r\n".to_owned(), "status 999"),
             ("HTTP/1.1 099 Odd\r\n\r\n".to_owned(), "not HTTP"),

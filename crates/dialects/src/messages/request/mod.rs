@@ -64,7 +64,10 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let blocks = Blocks::read(fields.at("system"), system)?;
     if let Some(place) = blocks.parts.iter().position(|part| !matches!(part, Part::Text(_))) {
         let path = fields.at("system");
-        return Err(wrong_value(Path::Element(&path, place), "is no text block; `system` takes text only"));
+        return Err(wrong_value(
+            Path::Element(&path, place),
+            "is not a text block; `system` accepts only text",
+        ));
     }
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }

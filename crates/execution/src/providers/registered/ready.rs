@@ -33,7 +33,7 @@ pub(super) async fn announce(http: &HttpClient, key: &SecretString, url: &str) {
         };
         match timeout(LIMIT, http.send(request, MAX_RESPONSE)).await {
             Ok(Ok(response)) if response.status().is_success() => return,
-            _ if tried == TRIES => tracing::info!(url, "nobody at this address was told that toolwire has started"),
+            _ if tried == TRIES => tracing::info!(url, "could not notify this address that toolwire has started"),
             _ => sleep(PAUSE).await,
         }
     }

@@ -98,7 +98,7 @@ fn errors_name_their_place() {
         ),
         ("p.toml", "[[prompts]]\nuser = \"x\"\ntool_choice = \"f\"", "`tool_choice` names the tool `f`"),
         ("p.toml", "[[prompts]]\nuser = \"x\"\ntool_choice = \"required\"", "expects none"),
-        ("p.toml", "[[prompts]]\nname = \"a\"", "says nothing"),
+        ("p.toml", "[[prompts]]\nname = \"a\"", "has no message"),
         ("p.toml", "[[prompts]]\nuser = \"x\"\nmessages = []", "whole conversation"),
         (
             "p.toml",
