@@ -1,7 +1,7 @@
-//! Allocations a token, once a stream of plain text runs: none.
+//! Allocations per token while a stream of plain text is running: there must be none.
 //!
-//! What is written is taken in two ways. Cleared: what the stages themselves allocate. Split off and dropped, as the
-//! proxy gives it to hyper: one shared buffer, used again when hyper has written it.
+//! The output is taken in two ways. Cleared: this shows the allocations of the stages themselves. Split off and
+//! dropped, as the proxy passes it to hyper: one shared buffer, reused once hyper has written it.
 
 #![allow(clippy::print_stdout, reason = "the counts are the result")]
 
@@ -41,7 +41,7 @@ fn main() {
             }
         }
     }
-    // A buffer may still grow, when a cut falls so that more is kept than ever before.
+    // A buffer may still grow if a cut makes it hold more than ever before.
     println!("none a token in prose: {}", if sum < 10 { "ok" } else { "MISSED" });
 }
 
@@ -52,7 +52,7 @@ fn count(mut pipeline: Pipeline, reads: &[Bytes], take: impl Fn(&mut BytesMut)) 
         pipeline.push(read, &mut out);
         take(&mut out);
     };
-    // By the middle of the answer shapes are learnt and buffers have their size.
+    // By the middle of the answer, shapes are known and buffers have their final size.
     let (warm, rest) = reads.split_at_checked(reads.len() / 2).unwrap_or_default();
     warm.iter().for_each(&mut push);
     // The end of the answer is not part of the steady state.

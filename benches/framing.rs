@@ -1,6 +1,7 @@
-//! Framing an event stream, against eventsource-stream; and whether one long event costs in proportion to its length.
+//! Framing of an event stream, compared with eventsource-stream; also whether the cost of one long event is
+//! proportional to its length.
 //!
-//! The comparisons are measured in turns and printed as ratios.
+//! The compared sides take turns, and the results are printed as ratios.
 
 extern crate toolwire_pipeline as toolwire;
 
@@ -54,7 +55,7 @@ fn pieces(stream: Vec<u8>, size: usize) -> Vec<Bytes> {
     stream.chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// Bytes of all events' data, by our own reader.
+/// Number of bytes in all events' data, read by toolwire's own reader.
 fn ours(pieces: &[Bytes]) -> usize {
     let (mut frames, mut total) = (Frames::new(8 << 20), 0);
     for piece in pieces {
@@ -69,7 +70,7 @@ fn ours(pieces: &[Bytes]) -> usize {
     total
 }
 
-/// The same by eventsource-stream.
+/// The same, read by eventsource-stream.
 fn theirs(pieces: &[Bytes]) -> usize {
     let pieces = pieces.iter().cloned().map(Ok::<_, Infallible>);
     let total = EventStream::new(stream::iter(pieces))
@@ -86,7 +87,7 @@ fn compare_reads() {
     tell("framing an event, 16 KB reads", &figures, theirs / ours, Bound::Least(10.0));
 }
 
-/// Twice the length for twice the time.
+/// Twice the length must take twice the time.
 fn compare_long_events() {
     let (one, two) = (long_event(1 << 20), long_event(2 << 20));
     let [once, twice] = best(20, [Box::new(|| ours(&one)), Box::new(|| ours(&two))]);
@@ -128,7 +129,7 @@ fn measure(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The token of an event, by the slow path.
+/// The token of an event, read by the slow path.
 fn token(frame: &str) -> Option<&str> {
     let choice = Json::parse(frame).ok()?.get("choices")?.elements().next()?;
     choice.get("delta")?.get("content")?.string_body()

@@ -1,9 +1,9 @@
-//! One answer through the pipeline, for counting: `.ci/gates` runs it under callgrind.
+//! Pushes one answer through the pipeline, for counting instructions: `.ci/gates` runs it under callgrind.
 //!
 //!     gates SCENARIO TOKENS
 //!
-//! Only what happens inside `counted` counts. Without arguments (`cargo bench`, `cargo test --benches`) every scenario
-//! runs once and the number of its bytes is printed.
+//! Only instructions inside `counted` are counted. Without arguments (`cargo bench`, `cargo test --benches`), every
+//! scenario runs once and its number of bytes is printed.
 
 #![allow(clippy::print_stdout, reason = "the bytes show that the work was done")]
 
@@ -72,7 +72,7 @@ fn prepare(scenario: &str, tokens: usize) -> Option<(Pipeline, Vec<Bytes>)> {
     Some((pipeline(&conversation(), upstream, detect, verbatim), single(&frames)))
 }
 
-/// What callgrind counts, by this name.
+/// callgrind counts inside this function, found by its name.
 #[inline(never)]
 fn counted(pipeline: Pipeline, reads: &[Bytes]) -> usize {
     answers::run(black_box(pipeline), reads, &mut BytesMut::with_capacity(4 << 10), || ())

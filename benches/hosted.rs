@@ -1,5 +1,5 @@
-//! What the execution stage adds to the time of a response, as ratios: for a response without calls, and for a hosted call
-//! beside a client that runs the same tool itself. The result of the tool is in the cache, so it takes no time.
+//! The time that the execution stage adds to a response, as ratios: for a response without calls, and for a hosted call
+//! compared with a client that runs the same tool itself. The tool's result is cached, so it takes no time.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use serve::Serve;
 use turns::{Bound, Work, best, rounds, tell, wanted};
 
-/// Turns of one round.
+/// Number of turns in one round.
 const TURNS: usize = 20;
 
-/// One hosted tool. Equal calls get the result of the first one.
+/// One hosted tool. Equal calls reuse the result of the first one.
 const HOSTED: &str = "[execution]\n[[providers]]\nname = \"serper\"\nkind = \"serper\"\napi_key = \"none\"\n\
     tools = [\"web_search\"]\nbase_url = ";
 
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let upstream = Upstream::start()?;
     let plain = start(&upstream, "")?;
     let hosting = start(&upstream, &format!("{HOSTED}\"http://{}\"\n", upstream.address))?;
-    // What toolwire asks of the upstream in a response with a hosted call is what a client asks that runs the tool itself.
+    // The requests that toolwire sends for a hosted call are those that a client sends that runs the tool itself.
     connect(&hosting)?.ask(&question("call"))?;
     let by_client = upstream.asked();
     connect(&hosting)?.ask(&question("text"))?;
@@ -63,7 +63,8 @@ fn question(wanted: &str) -> String {
     json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": wanted}]}).to_string()
 }
 
-/// An upstream that calls the tool if the last message asks for it, and otherwise writes a text; also the search engine.
+/// An upstream that calls the tool if the last message asks for it, and otherwise writes text. It is also the search
+/// engine.
 struct Upstream {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -83,7 +84,7 @@ impl Upstream {
         Ok(Self { address, requests })
     }
 
-    /// What it was asked since the last look.
+    /// Returns the requests since the last call.
     fn asked(&self) -> Vec<String> {
         self.requests.lock().map(|mut requests| std::mem::take(&mut *requests)).unwrap_or_default()
     }
@@ -102,7 +103,7 @@ fn serve(stream: TcpStream, requests: &Mutex<Vec<String>>) -> Option<()> {
         } else {
             let last = request.pointer("/messages").and_then(Value::as_array)?.last()?;
             let is_call = last.get("content").is_some_and(|content| content == "call");
-            // The first requests show what toolwire sends; later ones would only fill the memory.
+            // The first requests show what toolwire sends; later ones would only use up memory.
             let mut requests = requests.lock().ok()?;
             if requests.len() < 2 {
                 requests.push(body);

@@ -1,5 +1,5 @@
-//! Detection of text, and translation of requests, that were made to be expensive. `.ci/linear` counts the work that they
-//! take: it must not grow faster than the text.
+//! Detection in texts and translation of requests that were made to be expensive. `.ci/linear` counts the work: it must
+//! not grow faster than the text.
 //!
 //!     hostile                          every sampled case once, one unit long (`cargo bench`, `cargo test --benches`)
 //!     hostile count CASES PART/PARTS   every PARTS-th case, in two lengths; one line of output for each run
@@ -31,23 +31,23 @@ use toolwire::{
     tools::DeclaredTools,
 };
 
-/// Bytes of the shorter text of a repeated marker.
+/// Bytes of the shorter text for a repeated marker.
 const MARKERS: usize = 100_000;
 
-/// Bytes of the shorter text of a sampled beginning of an example. Work that is quadratic up to a limit on what is held
-/// shows in short texts as growth; in long ones it shows as a large number for each byte.
+/// Bytes of the shorter text for a sampled beginning of an example. Work that is quadratic up to a limit on held text
+/// shows as growth in short texts, and as a large number for each byte in long ones.
 const BEGINNINGS: usize = 10_000;
 
-/// Bytes of the shorter text for counters that are slow.
+/// Bytes of the shorter text for slow counters.
 const FEW: usize = 5_000;
 
-/// How many times as long the longer text is.
+/// Ratio of the longer text's length to the shorter one's.
 const LONGER: usize = 4;
 
-/// Sampled beginnings of each example.
+/// Number of sampled beginnings of each example.
 const CUTS: usize = 8;
 
-/// What no format's table has, but that begins or prolongs something.
+/// Fragments that no format's table contains, but that begin or prolong something.
 const OTHERS: &[&str] = &[
     "{",
     "[",
@@ -67,7 +67,7 @@ const OTHERS: &[&str] = &[
     "<pre>{",
 ];
 
-/// A beginning, and what is repeated behind it, in one format.
+/// A beginning, and the text that is repeated after it, in one format.
 const BEHIND: &[(&str, &str, &str)] = &[
     ("qwen3_coder", "<think>", "<tool_call><function=a/*"),
     ("kimi_k2", "<think>", "<|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>{/*"),
@@ -136,7 +136,7 @@ fn main() {
     }
 }
 
-/// Requests of this many repeated parts, and longer ones.
+/// Counts requests of this many repeated parts, and longer ones.
 fn count_requests(number: usize, (part, parts): (usize, usize)) {
     for case in requests::Case::all().iter().skip(part).step_by(parts) {
         for times in [1, LONGER] {
@@ -148,11 +148,11 @@ fn count_requests(number: usize, (part, parts): (usize, usize)) {
     }
 }
 
-/// How a text is read.
+/// The way in which a text is read.
 #[derive(Clone, Copy)]
 struct Mode {
     arguments: ArgumentDelivery,
-    /// Bytes that come at once.
+    /// Number of bytes in a piece.
     piece: usize,
 }
 
@@ -161,7 +161,7 @@ const MODES: [Mode; 2] = [
     Mode { arguments: ArgumentDelivery::Whole, piece: 1 },
 ];
 
-/// One text, and the formats that are looked for in it.
+/// A text, and the formats that are searched for in it.
 struct Case {
     name: String,
     begins: &'static str,
@@ -181,7 +181,7 @@ impl Case {
     }
 }
 
-/// Which cases are run.
+/// The cases that are run.
 #[derive(Clone, Copy, PartialEq)]
 enum Selection {
     Sampled,
@@ -249,7 +249,7 @@ impl Selection {
     }
 }
 
-/// Each marker and each beginning of an example in turn.
+/// A mixture of all markers and beginnings of examples, one after the other.
 fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> String {
     let mut mixed = String::new();
     let mut turns = markers.iter().copied().cycle();
@@ -271,7 +271,7 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     format.openers().into_iter().chain(others).filter(|marker| !marker.is_empty()).collect()
 }
 
-/// Gives the steps that were counted, 0 where nothing counts them.
+/// Returns the number of counted steps, or 0 if nothing counts them.
 fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
     let Some(detector) =
@@ -291,13 +291,13 @@ fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     steps() - before
 }
 
-/// What `benches/hostile/steps.c` has counted so far, if the program was built for that.
+/// The number that `benches/hostile/steps.c` has counted so far, if the program was built with it.
 fn steps() -> u64 {
     let Some(file) = env::var_os("TOOLWIRE_STEPS") else { return 0 };
     fs::read(file).ok().and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or_default()
 }
 
-/// callgrind counts inside this function, by its name.
+/// callgrind counts inside this function, found by its name.
 #[inline(never)]
 fn counted(mut detector: Detector, pieces: &[&str]) {
     for piece in black_box(pieces) {
@@ -306,7 +306,7 @@ fn counted(mut detector: Detector, pieces: &[&str]) {
     detector.event(Event::Finish(Finish::Stop), &mut Nowhere);
 }
 
-/// callgrind counts inside this function, by its name.
+/// callgrind counts inside this function, found by its name.
 #[inline(never)]
 fn counted_request(case: &requests::Case, text: &str) {
     case.translate(black_box(text));

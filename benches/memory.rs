@@ -1,6 +1,6 @@
-//! What an open stream adds to the memory of `toolwire serve`: 200 streams are held open behind a scripted upstream
-//! after a few tokens, and the proportional set size before and then is compared. Both connections of a stream, their
-//! buffers and the pipeline are in the figure. Linux only.
+//! The memory that an open stream adds to `toolwire serve`: 200 streams to a scripted upstream are held open after a
+//! few tokens, and the proportional set size is compared with that before. The figure includes both connections of a
+//! stream, their buffers and the pipeline. Linux only.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn measure(dialect: &str, upstream: Upstream, tools: bool) -> Result<(), Box<dyn Error>> {
     let serve = start(dialect, scripted(upstream)?)?;
     let open = || Stream::open(serve.address, tools);
-    // What the first streams bring about once (threads, arenas, tables) is no cost of a stream.
+    // One-time costs of the first streams (threads, arenas, tables) do not count.
     let first = (0..8).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
     let before = pss(&serve)?;
     let held = (0..STREAMS).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +68,7 @@ fn pss(serve: &Serve) -> Result<u64, Box<dyn Error>> {
     Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// An upstream that begins every answer and ends none.
+/// An upstream that begins every answer and ends none of them.
 fn scripted(upstream: Upstream) -> Result<SocketAddr, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -101,7 +101,7 @@ fn answer(mut stream: TcpStream, begun: &[String]) -> std::io::Result<()> {
     for frame in begun {
         stream.write_all(frame.as_bytes())?;
     }
-    // Held until the other side goes.
+    // Held until the other side closes the connection.
     std::io::copy(&mut reader, &mut std::io::sink())?;
     Ok(())
 }
@@ -129,7 +129,7 @@ impl Stream {
              content-length: {}\r\n\r\n{body}",
             body.len()
         )?;
-        // All but the last tokens, of which detection may hold the end.
+        // All but the last tokens, whose end detection may hold.
         let mut lines = BufReader::new(&stream).lines();
         let mut tokens = 0;
         while tokens < TOKENS - 3 {

@@ -1,8 +1,8 @@
-//! The cost of a text event through every pair of an upstream's dialect and a client's, as a ratio to Chat Completions on both
-//! sides, written anew, in the same run.
+//! The cost of a text event for every pair of an upstream's and a client's dialect, as a ratio to Chat Completions on both
+//! sides with rewritten frames, in the same run.
 //!
-//! `--bench pairs` measures; with the name of an upstream's dialect, a client's dialect and a number of tokens (and `verbatim`,
-//! for frames that are forwarded) it runs one response once, for counting (`valgrind --tool=callgrind
+//! `--bench pairs` measures. With the name of an upstream's dialect, a client's dialect and a number of tokens (and
+//! `verbatim`, for frames that are forwarded), it runs one response once, for counting (`valgrind --tool=callgrind
 //! --toggle-collect='*counted*'`).
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
@@ -28,7 +28,7 @@ use toolwire::{
 
 const TOKENS: usize = 2_000;
 
-/// The ratio that no pair may exceed.
+/// The maximum ratio of every pair.
 const MOST: f64 = 1.5;
 
 fn main() {
@@ -72,16 +72,16 @@ fn main() {
     }
 }
 
-/// What is measured.
+/// A measured pair.
 #[derive(Debug, Clone)]
 struct Pair {
     upstream: UpstreamDialect,
     client: ClientDialect,
-    /// Frames of the client's own dialect are forwarded as they are.
+    /// Whether frames of the client's own dialect are forwarded unchanged.
     verbatim: bool,
 }
 
-/// All pairs of dialects. A pair of one dialect is there twice, with frames forwarded and written anew.
+/// All pairs of dialects. A pair with the same dialect on both sides occurs twice: with forwarded and with rewritten frames.
 fn pairs() -> Vec<Pair> {
     let mut pairs = Vec::new();
     for upstream in UpstreamDialect::all() {
@@ -101,7 +101,7 @@ impl Pair {
         format!("{} → {}{how}", self.upstream.dialect().name(), self.client.dialect().name())
     }
 
-    /// A response of prose, one frame a read.
+    /// A response of prose, with one frame per read.
     fn reads(&self, tokens: usize) -> Vec<Bytes> {
         single(&frames(self.upstream.dialect(), &prose(tokens)))
     }
@@ -109,7 +109,7 @@ impl Pair {
     fn pipeline(&self) -> Pipeline {
         let conversation = conversation();
         let answering = Answering::new(&conversation, Stamp { seed: 7, created: 1_718_000_000 });
-        // No client speaks Lumo, so its frames are never the client's own.
+        // No client uses Lumo's dialect, so no frame is in the client's own dialect.
         let client = if self.verbatim { self.client.dialect() } else { Dialect::Lumo };
         let rules = ReaderRules { max_frame: 8 << 20, tolerate_truncation: false, client };
         let reader = self.upstream.side().reader(&rules);
@@ -117,7 +117,7 @@ impl Pair {
         Pipeline::new(&conversation, &settings(true), KnownFormats::built_in(), reader, writer, &answering)
     }
 
-    /// Allocations in the second half of a response, but for its end.
+    /// Number of allocations in the second half of a response, except its end.
     fn allocations(&self, reads: &[Bytes]) -> u64 {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::with_capacity(64 << 10);
@@ -132,7 +132,7 @@ impl Pair {
     }
 }
 
-/// Runs a response through; gives the bytes that the client gets.
+/// Pushes a response through the pipeline and returns the number of bytes for the client.
 #[inline(never)]
 fn counted(mut pipeline: Pipeline, reads: &[Bytes]) -> usize {
     let mut out = BytesMut::with_capacity(4 << 10);
@@ -147,7 +147,7 @@ fn counted(mut pipeline: Pipeline, reads: &[Bytes]) -> usize {
     total + out.len()
 }
 
-/// A response of an upstream, one frame a token, as its servers write it.
+/// A response as the upstream's servers write it, with one frame per token.
 fn frames(dialect: Dialect, tokens: &[&str]) -> Vec<String> {
     let body = |token: &&str| serde_json::Value::from(*token).to_string();
     let each = |frame: &dyn Fn(usize, String) -> String| {

@@ -1,8 +1,8 @@
-//! The whole way of an answer, as a multiple of the floor: what any proxy that looks into the stream must do for each
-//! event, done without a second thought. It finds the event with memchr, parses it with serde_json into the type that
-//! it has, borrowing what it can, and writes one chunk with a prefix that was prepared once.
+//! The complete pipeline for an answer, as a multiple of a minimum: the work that any proxy that reads the stream
+//! must do for each event, done in the simplest way. It finds the event with memchr, parses it with serde_json into
+//! its type, borrowing where possible, and writes one chunk with a prepared prefix.
 //!
-//! Then the bytes of a call's arguments: whether they cost the same in a long call as in a short one.
+//! Then the cost per byte of a call's arguments: whether it is the same in a long call as in a short one.
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
@@ -43,15 +43,15 @@ fn main() {
     criterion.final_summary();
 }
 
-/// An answer and how it is read.
+/// An answer, and how it is read.
 struct Case {
     name: &'static str,
     upstream: Upstream,
     detect: bool,
     verbatim: bool,
-    /// The tokens are a native call's arguments, not text.
+    /// Whether the tokens are a native call's arguments instead of text.
     native: bool,
-    /// What it may cost, in floors.
+    /// Its maximum cost, as a multiple of the minimum.
     most: f64,
 }
 
@@ -117,10 +117,10 @@ fn compare_with_floor() {
     }
 }
 
-/// The least that can be done with a stream.
+/// The minimum work on a stream.
 #[derive(Default)]
 struct Floor {
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     partial: Vec<u8>,
 }
 
@@ -248,7 +248,7 @@ impl<'a> Chunk<'a> {
 const SHORT: usize = 2 << 10;
 const CALLS: usize = 100;
 
-/// The arguments of a call, of this number of bytes, with what strings of programs have in them.
+/// A call's arguments of this many bytes, with the characters that occur in source code.
 fn arguments(size: usize) -> String {
     let line = "    let total = items.iter().map(|item| item.price * item.count).sum();\\n    log(\\\"total\\\");\\n";
     let mut arguments = String::from(r#"{"path":"src/main.rs","content":""#);
@@ -273,8 +273,8 @@ fn written(open: &str, close: &str, size: usize) -> String {
     format!("{open}{{\"name\":\"write_file\",\"arguments\":{}}}{close}", arguments(size))
 }
 
-/// One long answer and many short ones of the same bytes in all, a lap a read. What it takes to begin an answer, call
-/// or not, is left out.
+/// Compares one long answer with many short ones of the same total size, a lap per read. The cost of beginning an
+/// answer or a call is left out.
 fn compare_lengths() {
     let tools = DeclaredTools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
@@ -300,7 +300,7 @@ fn compare_lengths() {
 
 fn compare_answers(name: &str, upstream: Upstream, long: &[String], short: &[String]) {
     let long = answers::reads(long, READ);
-    // Each short answer lies in memory of its own, as the long one's parts do.
+    // Each short answer has memory of its own, as the parts of the long one do.
     let short: Vec<_> = (0..CALLS).map(|_| answers::reads(short, READ)).collect();
     let mut shorts = short.iter().cycle();
     let (mut out, mut short_out) = (BytesMut::with_capacity(4 * READ), BytesMut::with_capacity(4 * READ));
@@ -350,7 +350,7 @@ impl Sink for Count {
     }
 }
 
-/// Gives a text to a new detector, a lap every 2 KB.
+/// Pushes a text into a new detector, with a lap every 2 KB.
 fn detect(tools: &DeclaredTools, pieces: &[&str], laps: &mut Laps) {
     let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true), KnownFormats::built_in())
     else {

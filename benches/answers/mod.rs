@@ -1,4 +1,4 @@
-//! The responses that are measured: model output as upstreams send it, and the pipelines that read it.
+//! The measured responses: model output as upstreams send it, and the pipelines that read it.
 
 #![allow(dead_code, unreachable_pub, reason = "each bench takes what it needs")]
 
@@ -25,20 +25,20 @@ const MARKDOWN: &str = "## Steps\n\n1. Read the **config** with `load(path)`.\n2
     println!(\"{}\", items.iter().sum::<u32>());\n}\n```\n\n- The result is {\"ok\": true} in most cases.\n- Otherwise \
     see <details> below.\n\n";
 
-/// `tokens` pieces of prose, one word with its leading blank each, as tokenizers split it: five to six bytes.
+/// `tokens` pieces of prose, each one word with its leading blank, as tokenizers split it: five to six bytes.
 pub fn prose(tokens: usize) -> Vec<&'static str> {
     PROSE.split_inclusive(' ').cycle().take(tokens).map(blank_first).collect()
 }
 
-/// Tokens begin with their blank, they do not end with it. `PROSE` ends with white space, so the cut before each word
-/// lies one byte before it.
+/// Tokens begin with their blank instead of ending with it. `PROSE` ends with white space, so the cut before each word
+/// is one byte before it.
 fn blank_first(word: &'static str) -> &'static str {
     let start = word.as_ptr().addr() - PROSE.as_ptr().addr();
     let first = start.saturating_sub(1);
     PROSE.get(first..start + word.trim_end_matches(' ').len()).unwrap_or(word)
 }
 
-/// Text with all that detection looks at twice, in pieces of four bytes.
+/// Text that contains everything that detection has to check more closely, in pieces of four bytes.
 pub fn markdown(tokens: usize) -> Vec<&'static str> {
     pieces(MARKDOWN, 4).into_iter().cycle().take(tokens).collect()
 }
@@ -55,14 +55,14 @@ pub fn pieces(text: &str, size: usize) -> Vec<&str> {
     pieces
 }
 
-/// How an upstream writes a token.
+/// The upstream's way of writing a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upstream {
     LumoV1,
     LumoV2,
     Chat,
-    /// As OpenAI's own servers do it: a member of random letters in each frame hides the token's length, so that no
-    /// frame is like the one before.
+    /// As OpenAI's own servers do it: a member with random letters in each frame hides the token's length, so no two
+    /// frames are alike.
     Padded,
 }
 
@@ -70,7 +70,7 @@ const HEAD: &str =
     r#""id":"chatcmpl-BxYz0123456789abcdef","object":"chat.completion.chunk","created":1718000000"#;
 
 impl Upstream {
-    /// One frame a token, and the end. Between 70 (v1) and 190 bytes each.
+    /// One frame per token, and the end. Each has between 70 (v1) and 190 bytes.
     pub fn frames(self, tokens: &[&str]) -> Vec<String> {
         let body = |token: &str| serde_json::Value::from(token).to_string();
         let frame = |(count, token): (usize, &&str)| match self {
@@ -107,7 +107,7 @@ impl Upstream {
         frames
     }
 
-    /// A reader for its answers; `verbatim`: frames may be forwarded as they are.
+    /// A reader for its answers. With `verbatim`, frames may be forwarded unchanged.
     pub fn reader(self, verbatim: bool) -> Reader {
         match self {
             Self::LumoV1 | Self::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings::default())),
@@ -125,7 +125,7 @@ fn chat_frame(delta: &str, finish: &str) -> String {
     )
 }
 
-/// The frames of one native call whose arguments come in these pieces.
+/// The frames of a native call whose arguments arrive in these pieces.
 pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     let head = r#"{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"write_file","arguments":""}}]}"#;
     let piece = |piece: &&str| {
@@ -142,12 +142,12 @@ pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     frames.into_iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-/// Frames as they are read from a socket, `size` bytes at a time.
+/// The frames as read from a socket, `size` bytes at a time.
 pub fn reads(frames: &[String], size: usize) -> Vec<Bytes> {
     frames.concat().as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// Frames as they are read when the upstream writes each token as it is generated: one at a time.
+/// The frames as read when the upstream writes each token once it is generated: one at a time.
 pub fn single(frames: &[String]) -> Vec<Bytes> {
     frames.iter().map(|frame| Bytes::copy_from_slice(frame.as_bytes())).collect()
 }
@@ -181,7 +181,7 @@ pub fn settings(detect: bool) -> Rules {
     Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }
 
-/// The whole way of one answer to `conversation`, for a client of Chat Completions.
+/// The complete pipeline for an answer to `conversation`, for a client of Chat Completions.
 pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, verbatim: bool) -> Pipeline {
     let answering = Answering::new(conversation, Stamp { seed: 7, created: 1_718_000_000 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
@@ -195,8 +195,8 @@ pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, v
     )
 }
 
-/// Runs an answer through; gives the bytes that the client gets. What is written leaves after each read, and `left` is
-/// called.
+/// Pushes an answer through the pipeline and returns the number of bytes for the client. After each read, the output
+/// is removed and `left` is called.
 pub fn run(mut pipeline: Pipeline, reads: &[Bytes], out: &mut BytesMut, mut left: impl FnMut()) -> usize {
     let mut total = 0;
     for read in reads {

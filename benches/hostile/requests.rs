@@ -1,5 +1,5 @@
-//! Requests of very many small parts: read in the client's dialect and written for an upstream of each other one, with tools
-//! in the upstream's own form and taught as text.
+//! Requests with very many small parts: read in the client's dialect and written for an upstream of each other dialect, with
+//! tools in the upstream's own form and taught as text.
 
 use std::{hint::black_box, process};
 
@@ -11,23 +11,24 @@ use toolwire::{
     rules::Enforce,
 };
 
-/// How often the parts of the shorter request are repeated.
+/// Number of repetitions of the parts in the shorter request.
 pub(super) const MANY: usize = 3_000;
 
-/// The same for counters that are slow.
+/// The same for slow counters.
 pub(super) const FEW: usize = 600;
 
 /// Upstreams of different forms.
 const UPSTREAMS: [Dialect; 5] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama];
 
-/// How calls are enforced where tools are taught.
+/// How calls are enforced if tools are taught.
 const MEANS: [(Enforce, Means); 3] = {
     let means = Means { schema: Some(Subset::PORTABLE), tags: true, grammar: true, prefill: true };
     [(Enforce::Schema, means), (Enforce::StructuralTag, means), (Enforce::Grammar, means)]
 };
 
-/// A request: what is between `«` and `»` is repeated, with commas between, and `№` in it is its number.
+/// A request: the text between `«` and `»` is repeated, separated by commas; `№` in it stands for the number of the
+/// repetition.
 const SHAPES: &[(ClientDialect, &str)] = &[
     (ClientDialect::Chat, r##"{"messages":[«{"role":"user","content":"x"}»]}"##),
     (
@@ -167,20 +168,20 @@ const SHAPES: &[(ClientDialect, &str)] = &[
     ),
 ];
 
-/// One request, as one upstream gets it.
+/// One request for one upstream.
 pub(super) struct Case {
     client: ClientDialect,
     upstream: Dialect,
-    /// The tools are taught in the prompt.
+    /// Whether the tools are taught in the prompt.
     is_taught: bool,
     pub(super) shape: &'static str,
 }
 
 impl Case {
-    /// All of them.
+    /// All cases.
     pub(super) fn all() -> Vec<Self> {
         let ways = UPSTREAMS.into_iter().flat_map(|upstream| [(upstream, false), (upstream, true)]);
-        // How tools are taught depends little on the upstream.
+        // The way of teaching tools depends little on the upstream.
         let ways: Vec<_> = ways.filter(|(upstream, taught)| !taught || *upstream == Dialect::Chat).collect();
         let case = |(client, shape): &(ClientDialect, &'static str)| {
             let (client, shape) = (*client, *shape);
@@ -210,7 +211,7 @@ impl Case {
         text
     }
 
-    /// Reads and writes the request.
+    /// Translates the request.
     pub(super) fn translate(&self, text: &str) {
         let (Ok(conversation), Ok(upstream)) =
             (self.client.side().decode(text.as_bytes()), UpstreamDialect::try_from(self.upstream))
@@ -219,7 +220,7 @@ impl Case {
             process::exit(2);
         };
         let side = upstream.side();
-        // What cannot be sent is refused, which is linear as well.
+        // A request that cannot be sent is refused, which must be linear as well.
         let fitted = match fitted(&conversation, self.client.dialect(), side) {
             Ok(fitted) => fitted,
             Err(unfit) => {

@@ -1,4 +1,4 @@
-//! A `toolwire serve` of the bench's own, which ends with the bench.
+//! A `toolwire serve` started by the bench, which ends with it.
 
 #![allow(unreachable_pub, reason = "each bench has it as a module of its own")]
 
@@ -18,7 +18,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Starts it with a configuration that listens on any port.
+    /// Starts the server with a configuration that listens on any port.
     pub fn start(config: &str) -> Result<Self, Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("toolwire.toml");
@@ -38,7 +38,7 @@ impl Serve {
                 break address.trim().parse()?;
             }
         };
-        // Whoever writes log lines must find a reader.
+        // The server's log must be read, or the server would block.
         thread::spawn(move || said.lines().for_each(drop));
         Ok(Self { child, address })
     }

@@ -1,5 +1,5 @@
-//! Measuring in rounds: each side of a comparison runs once per round, and its best time counts. On a shared
-//! machine the sides of a ratio have to meet the same weather.
+//! Measures in rounds: each side of a comparison runs once per round, and its best time counts. On a shared
+//! machine, both sides of a ratio must run under the same conditions.
 
 #![allow(
     dead_code,
@@ -13,17 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The work that is measured. It returns something that cannot be known without doing the work.
+/// The measured work. It returns a value that cannot be computed without doing the work.
 pub type Work<'w> = Box<dyn FnMut() -> usize + 'w>;
 
-/// Whether ratios are wanted: not when `cargo test --benches` only looks whether the benches run, and not while one
-/// bench is profiled.
+/// Whether ratios are measured. They are not when `cargo test --benches` only checks that the benches run, or while
+/// one bench is profiled.
 pub fn wanted() -> bool {
     let asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     asked("--bench") && !asked("--profile-time")
 }
 
-/// Rounds of a comparison; with `--quick` fewer.
+/// Number of rounds of a comparison; fewer with `--quick`.
 pub fn rounds() -> usize {
     if std::env::args().any(|argument| argument == "--quick") { 40 } else { 200 }
 }
@@ -49,22 +49,22 @@ pub struct Laps {
 }
 
 impl Laps {
-    /// No round yet.
+    /// Creates laps before the first round.
     pub fn new() -> Self {
         Self { best: Vec::new(), lap: 0, begun: Instant::now() }
     }
 
-    /// A round begins.
+    /// Starts a round.
     pub fn start(&mut self) {
         self.lap = 0;
     }
 
-    /// Starts a lap here instead of where the last one ended: the time in between is not part of the work.
+    /// Starts a lap here instead of at the end of the last one: the time in between is not measured.
     pub fn ready(&mut self) {
         self.begun = Instant::now();
     }
 
-    /// A lap ends; each round has the same laps.
+    /// Ends a lap. Each round has the same laps.
     pub fn lap(&mut self) {
         let time = self.begun.elapsed();
         match self.best.get_mut(self.lap) {
@@ -75,31 +75,31 @@ impl Laps {
         self.begun = Instant::now();
     }
 
-    /// A round of the best laps.
+    /// The sum of the best laps.
     pub fn sum(&self) -> Duration {
         self.best.iter().sum()
     }
 }
 
-/// Nanoseconds per item for `count` items.
+/// Nanoseconds per item, for `count` items.
 pub fn each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
 }
 
-/// What a ratio is to be.
+/// The required value of a ratio.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
-    /// At most this.
+    /// At most this value.
     Most(f64),
-    /// At least this.
+    /// At least this value.
     Least(f64),
-    /// 1, give or take this.
+    /// About 1, with this tolerance.
     One(f64),
     /// No bound; the ratio is printed for comparison.
     None,
 }
 
-/// Prints a ratio and whether it is what it is to be.
+/// Prints a ratio and whether it is within its bound.
 pub fn tell(name: &str, figures: &str, ratio: f64, bound: Bound) {
     let (holds, wanted) = match bound {
         Bound::Most(most) => (ratio <= most, format!("at most {most}")),

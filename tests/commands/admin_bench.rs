@@ -10,14 +10,14 @@ use crate::support::{Server, ask, request, toolwire};
 
 const KEY: &str = "authorization: Bearer an-admin-key\r\ncontent-type: application/json\r\n";
 
-/// Tries to see a run at its end. One takes far less than their time together.
+/// Maximum number of polls for the end of a run. A run takes far less time than all of them together.
 const TRIES: usize = 1200;
 
 fn mock(pace: &str) -> Server {
     Server::start(&mut toolwire(&["mock", "--generate", "--listen", "127.0.0.1:0", "--pace", pace]))
 }
 
-/// A server whose upstreams are the mock, one that nobody can measure, and one without models that have names.
+/// A server whose upstreams are the mock, one that cannot be measured, and one without named models.
 fn server(folder: &TempDir, mock: &Server) -> Server {
     let (file, models) = configured(folder, mock);
     fs::write(&file, models + ADMIN).unwrap();
@@ -26,7 +26,7 @@ fn server(folder: &TempDir, mock: &Server) -> Server {
 
 const ADMIN: &str = "[admin]\napi_keys = [\"an-admin-key\"]\n";
 
-/// The file for it, and what stands there before the admin API.
+/// The configuration file, and its text before the admin API.
 fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     let models = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n\
@@ -41,7 +41,7 @@ fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     (folder.path().join("toolwire.toml"), models)
 }
 
-/// The status, and the body.
+/// The status and the body of a response.
 fn said((head, body): (String, Vec<u8>)) -> (u16, Value) {
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
     (status, serde_json::from_slice(&body).unwrap())
@@ -55,7 +55,7 @@ fn state(server: &Server) -> (u16, Value) {
     said(ask(server, "/admin/bench", KEY, ""))
 }
 
-/// The state at the end of the run whose state is `seen`.
+/// Waits for the end of the run whose state is `seen`, and returns the state then.
 fn ended(server: &Server, mut seen: Value) -> Value {
     for _ in 0..TRIES {
         if seen["state"] != "running" {
@@ -88,7 +88,7 @@ fn upstream_is_measured_once_at_a_time() {
     let target = &report.targets[0];
     assert_eq!((target.name.as_str(), target.all.streams, target.all.good), ("local", 3, 3), "{seen}");
     assert!(target.all.tokens > 0);
-    // The report is there until the next run, or until it is deleted.
+    // The report is kept until the next run, or until it is deleted.
     assert_eq!(state(&server).1["state"], "done");
     assert_eq!(stop(&server), (200, json!({"state": "idle"})));
     assert_eq!(state(&server), (200, json!({"state": "idle"})));
@@ -105,7 +105,7 @@ fn run_is_stopped_before_its_end() {
     assert_eq!((status, &refused["error"]["code"]), (409, &json!("running")), "{refused}");
     assert_eq!(stop(&server), (200, json!({"state": "idle"})));
     assert_eq!(state(&server), (200, json!({"state": "idle"})));
-    // Another one may begin at once.
+    // The next run may begin immediately.
     assert_eq!(post(&server, &wanted).1["state"], "running");
     let address = server.address.clone();
     assert_eq!(server.stop().0, Some(0), "a run does not keep the server from stopping");

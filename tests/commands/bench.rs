@@ -1,5 +1,5 @@
-//! `toolwire bench` from end to end: the built program measures the built program. What is checked is what it saw, never
-//! how long that took.
+//! `toolwire bench` from end to end: the built program measures the built program. The tests check its observations,
+//! never times.
 
 use std::{
     fs,
@@ -113,7 +113,7 @@ fn ramp_finds_the_limit() {
 
 #[test]
 fn protocol_errors_of_targets_are_reported_and_decide_the_exit_status() {
-    // A target that cuts every body.
+    // A target that truncates every body.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("cut=http://{}/v1", listener.local_addr().unwrap());
     thread::spawn(move || listener.incoming().flatten().for_each(cut));

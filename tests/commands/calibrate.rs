@@ -26,13 +26,13 @@ use toolwire::{
 
 use crate::support::{run, toolwire};
 
-/// What a scripted model does.
+/// The action of a scripted model.
 enum Act {
-    /// Writes a text.
+    /// It writes a text.
     Text(String),
-    /// Is an error response.
+    /// The response is an error.
     Refuse(u16, &'static str),
-    /// Never answers.
+    /// It never answers.
     Silence,
 }
 
@@ -43,7 +43,7 @@ struct Upstream {
 }
 
 impl Upstream {
-    /// The model gets the number of the request, from 0, its path, and its body.
+    /// Starts a server. The model gets the number of the request, counted from 0, its path, and its body.
     fn start(model: impl Fn(usize, &str, &Value) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -58,12 +58,12 @@ impl Upstream {
         Self { url, asked }
     }
 
-    /// How many chat requests it got.
+    /// Number of chat requests received.
     fn asked(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
-    /// Waits until it has got this many.
+    /// Waits until it has received this many chat requests.
     fn wait_for(&self, count: usize) {
         let mut patience = 3_000;
         while self.asked() < count {
@@ -124,7 +124,7 @@ fn serve(socket: TcpStream, log: &Mutex<Vec<Value>>, model: &dyn Fn(usize, &str,
 fn respond(socket: &mut TcpStream, status: u16, kind: &str, body: &str) {
     let head =
         format!("HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
-    // The client may be gone.
+    // The client may have disconnected.
     let _ = socket.write_all(format!("{head}{body}").as_bytes());
 }
 
@@ -151,7 +151,7 @@ fn last_text(request: &Value) -> &str {
     request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap()
 }
 
-/// A folder with a file of prompts, and the place of the answers.
+/// A folder for a file of prompts and the file of answers.
 struct Desk(TempDir);
 
 /// Three prompts that want a call, and one that does not.
@@ -174,7 +174,7 @@ name = "hello"
 user = "Hello!"
 "#;
 
-/// The requests for these prompts in one variant.
+/// Number of requests for these prompts in one variant.
 const REQUESTS: usize = 4;
 
 impl Desk {
@@ -192,7 +192,7 @@ impl Desk {
         self.path(name).display().to_string()
     }
 
-    /// Calibrates with these prompts, in one format unless `more` says otherwise.
+    /// The command that calibrates with these prompts, in one format unless `more` overrides it.
     fn command(&self, upstream: &str, more: &[&str]) -> Command {
         let mut command = toolwire(&["calibrate", "--upstream", upstream, "--quiet", "--temperature=0.5"]);
         command.args(["--prompts", &self.file("prompts.toml"), "--cache", &self.file("answers.jsonl")]);
@@ -223,7 +223,7 @@ fn hermes_call(arguments: &Value) -> String {
     format!("<tool_call>\n{}\n</tool_call>", json!({ "name": "get_weather", "arguments": arguments }))
 }
 
-/// Calls where a city is named.
+/// A model that calls a tool if the text names a city.
 fn good(_: usize, _: &str, request: &Value) -> Act {
     let text = last_text(request);
     let city = text.strip_prefix("CITY ").and_then(|rest| rest.split_whitespace().next());
@@ -239,7 +239,8 @@ fn good_model_gets_a_configuration_that_check_accepts() {
     assert!(stderr.contains("answers are kept in "), "{stderr}");
     assert!(stdout.contains("100 %") && stdout.contains("scripted at http://127.0.0.1"), "{stdout}");
     assert!(fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
-    // Calls in hermes are found whatever is taught, so both formats did as well; bare needs fewer tokens.
+    // Calls in hermes are found whatever format is taught, so both formats have the same score; bare needs fewer
+    // tokens.
     let (_, entry) = stdout.rsplit_once("\n[[upstreams]]").unwrap();
     let file = desk.path("toolwire.toml");
     fs::write(&file, format!("[[upstreams]]{entry}")).unwrap();
@@ -296,8 +297,8 @@ fn bad_models_are_told_apart() {
     assert_eq!(leaking.examples[0].verdict, Verdict::Leak);
 }
 
-/// Every built-in prompt can be answered properly in every format: by a model that writes what is wanted as the format
-/// writes it.
+/// Every built-in prompt can be answered properly in every format, by a model that writes the wanted calls in that
+/// format.
 #[test]
 fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     let cases = CaseSet::built_in().unwrap().cases;
@@ -326,9 +327,9 @@ fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// What a perfect model writes: the wanted calls, or a sentence.
+/// The output of a perfect model: the wanted calls, or a sentence.
 fn perfect(format: &Format, cases: &[Case], request: &Value) -> String {
-    // The prompt is recognised by what was said in it, whatever is around that.
+    // The prompt is recognised by the texts in it, whatever surrounds them.
     let texts: Vec<_> = request["messages"]
         .as_array()
         .unwrap()
@@ -367,7 +368,7 @@ fn killed_run_is_resumed_by_the_same_command() {
     upstream.wait_for(3);
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // The last line may be torn, too.
+    // The last line may be incomplete, too.
     let answers = desk.path("answers.jsonl");
     let kept = fs::read(&answers).unwrap();
     assert_eq!(kept.iter().filter(|byte| **byte == b'\n').count(), 2);
@@ -377,7 +378,7 @@ fn killed_run_is_resumed_by_the_same_command() {
     assert_eq!(upstream.asked(), 3 + 2, "what was answered is not asked again");
     assert_eq!(desk.report(&upstream, &[]).cached, REQUESTS);
     assert_eq!(upstream.asked(), 5);
-    // Other requests have other answers.
+    // Answers to different requests are kept separately.
     assert_eq!(desk.report(&upstream, &["--max-tokens=50"]).cached, 0);
 }
 
@@ -407,7 +408,7 @@ fn signal_ends_the_run_after_the_open_request() {
     assert_eq!(upstream.asked(), 2);
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed at the end of its test.
 struct Running(Child);
 
 impl Running {
@@ -502,7 +503,7 @@ fn wordings_are_variants_unless_they_are_the_default() {
     assert_eq!(upstream.asked(), 3 * REQUESTS);
 }
 
-/// The variant with `enforce` exists if the upstream has the means, which it is asked for before anything else.
+/// The variant with `enforce` exists if the upstream supports enforcement, which is asked for first.
 #[test]
 fn enforcement_is_a_variant_where_the_server_has_it() {
     let upstream = Upstream::start(good);

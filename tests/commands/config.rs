@@ -1,4 +1,4 @@
-//! Configurations: the errors of an invalid one, precedence of the sources, and that no secret is ever shown.
+//! Configurations: errors in invalid ones, precedence of the sources, and that secrets are never shown.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ impl Desk {
         load(&Overrides { file: Some(self.file()), ..overrides }, &environment)
     }
 
-    /// The problems as they are printed, without the name of the file.
+    /// The problems as printed, without the name of the file.
     fn told(&self) -> String {
         let problems = match self.load() {
             Ok(loaded) => Problems(loaded.warnings),
@@ -387,7 +387,7 @@ keep_alive = "7ms"
     assert!(model.settings.tolerate_truncation && !model.settings.repair && model.teaching().in_user_turn);
     assert_eq!(model.settings.limits, config.limits.answer);
 
-    // What `check` prints resolves to the same when it is loaded.
+    // The output of `check` resolves to the same configuration when it is loaded.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown.replace("********", "env:KEY")).load().unwrap().config;
     assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
@@ -667,7 +667,7 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// `page` with the table under `heading` that has the same head replaced by `table`.
+/// Replaces the table under `heading` in `page` that has the same head as `table`.
 fn with_table(page: &str, heading: &str, table: &str) -> String {
     let head = table.split_inclusive('\n').next().unwrap();
     let (before, rest) = page.split_once(heading).unwrap();
@@ -677,7 +677,7 @@ fn with_table(page: &str, heading: &str, table: &str) -> String {
     [before, heading, between, table, after].concat()
 }
 
-/// With `TOOLWIRE_WRITE=1` it writes the tables.
+/// With `TOOLWIRE_WRITE=1`, it writes the tables.
 #[test]
 fn generated_tables_of_the_documentation_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
@@ -719,7 +719,7 @@ fn documentation_matches_the_configuration() {
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }
 
-    // Every key that there is stands in a table, with its default as it resolves.
+    // Every existing key is in a table, with its resolved default.
     let lumo = Desk::with(GOOD).load().unwrap().config.to_toml();
     let chat = GOOD.replace("dialect = \"lumo\"", "dialect = \"chat\"");
     let chat = Desk::with(&chat).load().unwrap().config.to_toml();
@@ -744,12 +744,12 @@ fn documentation_matches_the_configuration() {
         "tool_prefix",
         "system_position",
         "starts_in_reasoning",
-        // By the host.
+        // Depends on the host.
         "profile",
         "server",
-        // By the environment.
+        // Depends on the environment.
         "proxy",
-        // By the profile.
+        // Depends on the profile.
         "max_tokens_field",
         "call_ids",
         "wants_back",
@@ -759,7 +759,7 @@ fn documentation_matches_the_configuration() {
         "required_choice",
         "name_results",
         "key_header",
-        // The machine's cores.
+        // Depends on the machine's cores.
         "threads",
     ];
     for (key, value) in sections.iter().flatten().filter(|(_, value)| !value.is_table()) {
@@ -775,7 +775,7 @@ fn documentation_matches_the_configuration() {
 }
 
 proptest! {
-    /// However a file is damaged: no panic, and every place is in the file.
+    /// However a file is damaged, nothing panics and every location is inside the file.
     #[test]
     fn damaged_file_is_reported_at_a_valid_location(
         start in 0..GOOD.len(),
@@ -936,7 +936,7 @@ fn instructions_from_a_template_need_one_that_describes_tools() {
         "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first else '' }}</m>{% endfor %}",
     )
     .unwrap();
-    // Without tools, `tools` is none, which this template shows.
+    // Without tools, `tools` is `none`, which this template shows.
     assert!(desk.told().contains("error"), "{}", desk.told());
     fs::write(&template, "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first and tools else '' }}</m>{% endfor %}")
         .unwrap();
@@ -996,7 +996,7 @@ fn an_entry_with_targets_is_its_first_one_under_another_name() {
     assert_eq!((alternatives.fallback.as_slice(), alternatives.retries), (&["one".to_owned()][..], 2));
     assert!(config.model("one").unwrap().alternatives.is_none());
     assert_eq!(config.failover.eject_for, Duration::from_secs(20));
-    // What is shown is read as the same.
+    // The shown values are read back as the same.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown).load().unwrap().config;
     assert_eq!(again.model("both").unwrap().alternatives, both.alternatives);

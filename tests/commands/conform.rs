@@ -1,4 +1,5 @@
-//! `toolwire conform`: through a toolwire of its own, and through gateways that break rules.
+//! `toolwire conform`: through a toolwire that it starts itself, and through gateways that break
+//! rules.
 
 use std::{net::TcpListener, path::Path};
 
@@ -50,12 +51,12 @@ fn calls_written_as_text_arrive_in_every_format() {
     assert!(report["rows"][0]["counts"][0]["cases"].as_u64().unwrap() > 200, "{:#}", report["rows"]);
 }
 
-/// A port that is free now.
+/// A port that is currently free.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// The mock is its own gateway: one that forwards everything as it is.
+/// Uses the mock as the gateway: one that forwards everything unchanged.
 fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
     let mock = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{mock}/v1");

@@ -1,4 +1,4 @@
-//! `check --doctor`: what it says of upstreams that work, and of each thing that may be wrong.
+//! `check --doctor`: its report on working upstreams, and on each possible fault.
 
 use std::{
     fs,
@@ -21,11 +21,12 @@ const SECRET: &str = "sk-5f1c-very-secret";
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"small-model"},{"id":"large-model"}]}"#;
 
-/// A server that answers each path with a status line and a body, and everything else with 404. Its address.
+/// A server that answers each of these paths with a status line and a body, and all other paths with 404. Returns its
+/// address.
 fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // Ends with the tests.
+    // Ends with the test process.
     thread::spawn(move || {
         for mut socket in listener.incoming().flatten() {
             let mut head = Vec::new();
@@ -49,8 +50,8 @@ fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> Str
     address
 }
 
-/// A server that speaks TLS, with a certificate for `name` that it puts into the file, and closes connections without an answer. Its
-/// port.
+/// A server that speaks TLS, with a certificate for `name` that it writes to the file, and closes connections without an
+/// answer. Returns its port.
 fn silent_tls_server(name: &str, certificate: &Path) -> u16 {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     fs::write(certificate, made.cert.pem()).unwrap();
@@ -228,7 +229,7 @@ fn gemini_and_lumo_are_asked_with_the_key() {
         ("gemini", "/bad/v1beta", key, "error: key: the upstream refuses the request (400 Bad Request)"),
         ("lumo", "/api", key, "ok: lists 2 models, in "),
         ("lumo", "/bad", key, "error: key: the upstream refuses the key (401"),
-        // Not every server of Lumo's has a list, and a session is no key.
+        // Not every Lumo server has a list, and a session is not a key.
         ("lumo", "/older", key, "ok: answers (404 Not Found); it has no list of models"),
         ("lumo", "/api", "", "ok: answers (404 Not Found); it has no list of models"),
     ];

@@ -39,10 +39,10 @@ const PAGES: [&str; 9] = [
     "fixtures/README.md",
 ];
 
-/// A flag or an argument, as the help describes it.
+/// A flag or an argument in the help.
 #[derive(Debug, Default)]
 struct Flag {
-    /// As it is written, with its value: `--listen <ADDR>`.
+    /// The flag with its value, as written: `--listen <ADDR>`.
     written: String,
     environment: String,
     default: String,
@@ -64,7 +64,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// The help of `command`. Flags stand near the start of a line; what is said of them is indented further.
+/// The help of `command`. Flags are near the start of a line; their descriptions are indented further.
 fn help_of(command: &str) -> Help {
     let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
     let (status, text, _) = run(&mut toolwire(&words));
@@ -156,7 +156,7 @@ fn all() -> BTreeMap<&'static str, Flags> {
     COMMANDS.into_iter().map(|command| (command, flags_of(command))).collect()
 }
 
-/// Whether the help of a flag names this one as another name of it.
+/// Whether the help of a flag lists this name as an alias.
 fn is_alias(flags: &Flags, name: &str) -> bool {
     flags.values().any(|flag| flag.about.contains(&format!("[alias: {name}]")))
 }
@@ -184,7 +184,7 @@ fn code_on(page: &str) -> Vec<String> {
     code
 }
 
-/// With `TOOLWIRE_WRITE=1` it writes the page.
+/// With `TOOLWIRE_WRITE=1`, it writes the page.
 #[test]
 fn generated_page_of_commands_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");

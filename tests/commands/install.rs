@@ -1,4 +1,4 @@
-//! What packages contain beside the program: completions, manual pages, units, manifests.
+//! The contents of packages besides the program: completions, manual pages, units, manifests.
 
 use std::{fs, path::Path, process::Command};
 
@@ -11,7 +11,7 @@ fn deployed(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)).unwrap()
 }
 
-/// The value behind `key` in the first line that has it there.
+/// The rest of the first line that starts with `key`.
 fn value<'t>(text: &'t str, key: &str) -> &'t str {
     let mut values = text.lines().filter_map(|line| line.trim_start().strip_prefix(key));
     let found = values.next();
@@ -79,7 +79,7 @@ fn deployed_configurations_are_valid() {
     let file = folder.path().join("toolwire.toml");
     for text in [deployed("toolwire.toml"), inner.to_owned()] {
         fs::write(&file, text).unwrap();
-        // As the compose file and the deployment set them.
+        // With the environment that the compose file and the deployment set.
         let mut check = toolwire(&["check", "--config", file.to_str().unwrap()]);
         check.env("TOOLWIRE_LISTEN", "0.0.0.0:8787").env("TOOLWIRE_CLIENT_KEY", "sk-1");
         let (status, out, err) = run(check.env("CLIENT_KEY", "sk-2").env("UPSTREAM_KEY", "sk-3"));
@@ -94,7 +94,7 @@ fn manifest_names_the_image_of_this_version() {
     assert_eq!(value(&deployed("kubernetes/toolwire.yaml"), "image:"), format!("toolwire:{version}"));
 }
 
-/// The grace periods are longer than open responses get, or these would be killed.
+/// Grace periods must exceed the drain timeout, or open responses would be killed.
 #[test]
 fn grace_periods_exceed_the_drain() {
     let flags = ["check", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat"];
@@ -124,7 +124,7 @@ fn units_are_as_systemd_wants_them() {
     });
     let (status, _, err) = run(Command::new("systemd-analyze").args(["--man=no", "verify"]).args(&units));
     assert_eq!((status, err.as_str()), (0, ""));
-    // From 0 (closed) to 100.
+    // The exposure level, from 0 (closed) to 100.
     let (status, out, err) = run(Command::new("systemd-analyze")
         .args(["security", "--offline=true", "--threshold=15"])
         .arg(&units[0]));

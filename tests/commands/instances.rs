@@ -1,4 +1,5 @@
-//! Two processes behind nginx that share a store, as in docs/scaling.md. Skipped where nginx or the store's server is not installed.
+//! Two processes behind nginx that share a store, as in docs/scaling.md. Skipped if nginx or the store's server is not
+//! installed.
 
 #[path = "../support/redis_server.rs"]
 mod redis_server;
@@ -42,7 +43,7 @@ fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// An upstream that gives every request the same short stream.
+/// An upstream that answers every request with the same short stream.
 pub(super) fn upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -58,7 +59,7 @@ pub(super) fn upstream() -> String {
         for socket in listener.incoming() {
             let (Ok(mut socket), answer) = (socket, answer.clone()) else { return };
             thread::spawn(move || {
-                // A client that has left needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = read_request(&mut socket).and_then(|()| socket.write_all(answer.as_bytes()));
             });
         }
@@ -66,7 +67,7 @@ pub(super) fn upstream() -> String {
     address
 }
 
-/// Sends a request; returns the status and the body.
+/// Sends a request, and returns the status and the body.
 pub(super) fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -100,7 +101,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None`: it is not installed.
+    /// `None` if nginx is not installed.
     fn start(instances: [&str; 2]) -> Option<Self> {
         let is_there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
         if !is_there {
@@ -141,7 +142,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The configuration of both. The address of the store is in the environment.
+/// The configuration of both instances. The address of the store is in the environment.
 fn configuration(upstream: &str) -> String {
     format!(
         "listen = \"127.0.0.1:0\"\nstore = \"env:STORE_URL\"\nthreads = 1\napi_keys = [\"free\"]\n[limits]\ninstances = 2\n\
@@ -173,7 +174,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     let (first, second) = (start(), start());
     let Some(nginx) = Nginx::start([&first.address, &second.address]) else { return };
 
-    // Limits hold for both together. One more request comes back every six seconds.
+    // Limits apply to both together. One more request is allowed every six seconds.
     let begun = Instant::now();
     let statuses = load(&nginx.address, "limited", 8);
     let admitted = statuses.iter().filter(|status| **status == 200).count() as u64;
@@ -191,7 +192,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
         last = response;
     }
 
-    // Killed under load: what does not need the store goes on, what does is refused, and nothing hangs.
+    // The store is killed under load: requests that do not need it continue, others are refused, and none hangs.
     let address = nginx.address.clone();
     let loading = thread::spawn(move || load(&address, "free", 40));
     thread::sleep(Duration::from_millis(200));
@@ -214,8 +215,8 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     }
 }
 
-/// Writes an authority and a certificate of it for this machine, whose files begin with `name`. They are an authority, a certificate, its
-/// key.
+/// Writes an authority and a certificate of it for this machine, to files whose names begin with `name`. Returns the files
+/// of the authority, the certificate and its key.
 fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
     let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -235,7 +236,7 @@ fn store_with_tls_shows_a_certificate_of_an_authority_of_ssl_cert_file() {
     shares_a_store_with_tls("rediss", &[], |_| ());
 }
 
-/// Its servers name each other with their ports for TLS.
+/// The cluster's servers announce each other with their TLS ports.
 #[test]
 fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
     let bus = free_port().unwrap().to_string();
@@ -248,7 +249,7 @@ fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
     });
 }
 
-/// Two instances that trust the certificate of a store use it, and one that does not says so.
+/// Two instances that trust the store's certificate use it, and one that does not reports an error.
 fn shares_a_store_with_tls(scheme: &str, more: &[&str], prepare: impl FnOnce(&RedisServer)) {
     let folder = TempDir::new().unwrap();
     let [authority, certificate, key] = certificates(&folder, "store");

@@ -1,4 +1,4 @@
-//! Log lines of the built program when clients and upstreams choose their contents.
+//! Log lines of the built program with content that clients and upstreams control.
 
 use std::{
     io::{Read, Write},
@@ -17,19 +17,19 @@ fn upstream(code: String) -> String {
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        // The request is small; it comes in one piece, and no more of it is needed.
+        // The request is small: it arrives in one piece, and its rest is not needed.
         let _ = socket.read(&mut [0; 64 << 10]).unwrap();
         let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
         let length = body.len();
         let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n");
         socket.write_all((head + &body).as_bytes()).unwrap();
-        // Closed by the other side.
+        // The other side closes the connection.
         let _ = socket.read(&mut [0]);
     });
     address
 }
 
-/// Serves with `upstream` behind it, sends one request, and returns all of stderr.
+/// Serves with `upstream`, sends one request, and returns the complete stderr.
 fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     let base = format!("http://{upstream}/v1");
     let serve = ["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"];
@@ -48,7 +48,7 @@ fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     server.stop().1
 }
 
-/// Sends a request with this head, and returns all of stderr.
+/// Sends a request with this head, and returns the complete stderr.
 fn logged_head(head: &[u8], log_format: &str) -> String {
     let serve =
         ["serve", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
@@ -61,7 +61,7 @@ fn logged_head(head: &[u8], log_format: &str) -> String {
     server.stop().1
 }
 
-/// The one line of the request.
+/// The access log line of the request.
 fn access_line(log: &str) -> &str {
     let lines: Vec<_> = log.lines().filter(|line| line.contains("toolwire::access")).collect();
     assert_eq!(lines.len(), 1, "{log:?}");

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::support::{run, toolwire};
 
-/// Answers as many requests as there are `answers`, one a connection, and gives their heads in lower case and bodies.
+/// Answers one request per connection with each of `answers`, and returns the requests: heads in lower case, and
+/// bodies.
 fn upstream(answers: Vec<(&'static str, String)>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/api", listener.local_addr().unwrap());
@@ -46,7 +47,7 @@ fn read(stream: &TcpStream) -> String {
     request + str::from_utf8(&body).unwrap()
 }
 
-/// A folder with a session and the configuration of an upstream with this base URL.
+/// A folder with a session file, and the configuration of an upstream with this base URL.
 fn folder(url: &str, session: &Value) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(

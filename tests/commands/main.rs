@@ -1,5 +1,5 @@
-//! The built program as users run it: commands, configuration, recording and replay, exit statuses, what goes to stdout
-//! and what to stderr.
+//! The built program as users run it: commands, configuration, recording and replay, exit statuses, and output on
+//! stdout and stderr.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
-//! No secret leaves over the admin API.
+//! The admin API reveals no secret.
 //!
-//! A secret of its own is planted in every place where the program can have one. The upstream and the servers of the tools repeat all
-//! that they are sent, the tools all that they know. Then everything that the API, its feed, the fixtures, the log, the metrics and
-//! the audit file say is searched for them.
+//! A different secret is planted in every place where the program may hold one. The upstream and the tools' servers repeat
+//! everything that they receive, the tools everything that they know. Then all output of the API, its feed, the fixtures,
+//! the log, the metrics and the audit file is searched for the secrets.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::support::toolwire;
 
-/// What all secrets begin with.
+/// Prefix of all secrets.
 const MARK: &str = "planted-";
 
 /// Secrets in the environment, each with the name of its variable in lower case.
@@ -30,7 +30,8 @@ const VARIABLES: [&str; 9] =
 const CLIENT: &str = "planted-client-variable";
 const ADMIN: &str = "planted-admin-variable";
 
-/// The configuration, in which `ECHO` is the address of the servers that repeat all, and `FOLDER` the one that it is in.
+/// The configuration. `ECHO` stands for the address of the servers that repeat everything, `FOLDER` for the folder of the
+/// configuration.
 const CONFIG: &str = r#"
 listen = "127.0.0.1:0"
 state_dir = "FOLDER/state"
@@ -123,7 +124,7 @@ endpoint = "http://ECHO/otlp"
 headers = { x-api-key = "planted-header-of-the-collector" }
 "#;
 
-/// An MCP server that tells its environment wherever it can.
+/// An MCP server that reveals its environment wherever it can.
 const SERVER: &str = r#"
 import json, os, sys
 known = "; ".join(f"{name}={value}" for name, value in os.environ.items())
@@ -143,13 +144,13 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// Answers every request with what it was sent, until the test ends.
+/// Answers every request with its own content, until the test ends.
 fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
-            // A client that has left is not missed.
+            // A client may disconnect early.
             thread::spawn(move || drop(repeat(socket)));
         }
     });
@@ -214,7 +215,7 @@ fn answer(head: &str, body: &str) -> (&'static str, &'static str, String) {
     }
 }
 
-/// The call of the hosted tool that the user names, with everything as its argument.
+/// A call of the hosted tool that the user names, with the complete text as its argument.
 fn called(asked: &Value, said: &str) -> Option<Value> {
     let last = asked["messages"].as_array()?.last()?;
     let name = last["content"].as_str().filter(|_| last["role"] == "user")?;
@@ -225,7 +226,7 @@ fn called(asked: &Value, said: &str) -> Option<Value> {
     )
 }
 
-/// The text in pieces of seven characters, as a model writes it.
+/// The text in pieces of seven characters, as a model would stream it.
 fn pieces(text: &str) -> Vec<Value> {
     let characters: Vec<_> = text.chars().collect();
     characters.chunks(7).map(|piece| json!({"content": piece.iter().collect::<String>()})).collect()
@@ -244,14 +245,14 @@ fn stream(deltas: Vec<Value>, finish: &str) -> String {
     text + &end + "data: [DONE]\n\n"
 }
 
-/// The program, and everything that was heard of it.
+/// The program, and all its output.
 struct Planted {
     child: Child,
     address: String,
     folder: TempDir,
-    /// What was heard, each with its place.
+    /// The output, each part with its source.
     heard: Vec<(String, String)>,
-    /// Secrets that were made while the program ran.
+    /// Secrets that were generated while the program ran.
     made: Vec<String>,
 }
 
@@ -287,7 +288,7 @@ impl Planted {
         planted
     }
 
-    /// Waits until the program says where it listens.
+    /// Waits until the program reports its address.
     fn place(&mut self, log: &Path) -> String {
         loop {
             let said = fs::read_to_string(log).unwrap();
@@ -304,12 +305,12 @@ impl Planted {
         self.folder.path().join(name)
     }
 
-    /// Sends a request, and returns the head and the body of the answer.
+    /// Sends a request, and returns the head and the body of the response.
     fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (String, String) {
         said(&send(&self.address, method, path, headers, body))
     }
 
-    /// Asks the admin API, and keeps what it says.
+    /// Sends a request to the admin API, and keeps the response.
     fn admin(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let (head, body) = self.ask(method, path, &bearer(ADMIN), body);
         let value = serde_json::from_str(&body).unwrap_or_default();
@@ -317,12 +318,12 @@ impl Planted {
         value
     }
 
-    /// A client asks for a response, and does not mind how it ends.
+    /// Sends a client's request, and ignores its outcome.
     fn request(&self, path: &str, body: &Value) {
         self.ask("POST", path, &bearer(CLIENT), body);
     }
 
-    /// Everything that begins with the mark in what the program was given, and what was made.
+    /// All planted secrets in the program's input, and all generated ones.
     fn secrets(&self) -> BTreeSet<String> {
         let mut given = String::from(include_str!("planted.rs")) + &self.made.join(" ");
         for name in VARIABLES {
@@ -343,7 +344,7 @@ fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
 }
 
-/// The connection on which an answer arrives, which ends with it.
+/// Sends a request, and returns the connection, which closes after the response.
 fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -356,23 +357,23 @@ fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) ->
     socket
 }
 
-/// What is not text is shown as its bytes: exports of traces are not.
+/// The bytes as text. Exports of traces are binary, so invalid UTF-8 is escaped.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
 }
 
 fn said(mut socket: &TcpStream) -> (String, String) {
     let mut bytes = Vec::new();
-    // A server that is stopped may reset the connection.
+    // A server that is being stopped may reset the connection.
     let _ = socket.read_to_end(&mut bytes);
     let text = text(bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     (head.to_owned(), body.to_owned())
 }
 
-/// Clients ask all models and call all tools.
+/// Clients send requests to all models and call all tools.
 fn clients_ask(planted: &Planted) {
-    // A person may paste a key into a prompt, also one that is configured here.
+    // A person may paste a key into a prompt, even one that is configured here.
     let prompt = "planted-key-of-the-painter planted-variable-in-the-file planted-admin-variable planted-team-variable";
     for model in ["repeated", "refused", "broken", "proxied", "lumo", "lumo"] {
         for stream in [true, false] {
@@ -405,7 +406,7 @@ fn clients_ask(planted: &Planted) {
     );
 }
 
-/// Keys are shown where they do not belong, and keys that are none.
+/// Keys are sent where they do not belong, and invalid keys are sent.
 fn keys_are_misplaced(planted: &mut Planted) {
     for (path, headers) in [
         ("/v1/models?key=planted-client-variable&api_key=planted-key-in-a-url", String::new()),
@@ -421,7 +422,7 @@ fn keys_are_misplaced(planted: &mut Planted) {
         let (head, body) = planted.ask("POST", "/admin/session", "", &body);
         planted.heard.push(("the answer to a wrong key".to_owned(), head + &body));
     }
-    // The session's own token and cookie belong to the page, and to nobody else.
+    // The session's own token and cookie may only reach the page that signed in.
     let (head, body) = planted.ask("POST", "/admin/session", "", &json!({"key": ADMIN}));
     let cookie = head.split_once("toolwire_").and_then(|(_, rest)| rest.split([';', '=']).nth(1)).unwrap();
     let session: Value = serde_json::from_str(&body).unwrap();
@@ -438,7 +439,7 @@ fn keys_are_misplaced(planted: &mut Planted) {
     );
 }
 
-/// A program registers, which has a token of its own.
+/// A program registers with a token.
 fn program_registers(planted: &mut Planted, echo: &str) {
     let register = |planted: &mut Planted, url: &str| {
         let tools = json!([{"name": "clock.now", "label": "Time", "description": "The time.", "parameters": {"type": "object"}}]);
@@ -451,7 +452,7 @@ fn program_registers(planted: &mut Planted, echo: &str) {
     register(planted, &format!("http://{echo}/called?token=planted-query-of-a-program"));
 }
 
-/// Everything is done that the admin API can do.
+/// Uses every function of the admin API.
 fn admin_does_everything(planted: &mut Planted) {
     let input =
         json!({"text": "x", "query": "planted-team-variable", "prompt": "x", "url": "https://a.example/"});
@@ -505,7 +506,7 @@ fn admin_does_everything(planted: &mut Planted) {
     }
 }
 
-/// All exchanges are read, in every form. Returns how many there were.
+/// Reads all exchanges in every form. Returns their number.
 fn exchanges_are_read(planted: &mut Planted) -> usize {
     let listed = planted.admin("GET", "/admin/exchanges?limit=500", &Value::Null);
     let exchanges = listed["exchanges"].as_array().unwrap();
@@ -521,7 +522,7 @@ fn exchanges_are_read(planted: &mut Planted) -> usize {
 fn feed(address: &str) -> JoinHandle<String> {
     let socket = send(address, "GET", "/admin/events", &bearer(ADMIN), &Value::Null);
     let mut first = [0; 512];
-    // The head, and the comment that says that it is open.
+    // The head, and the comment at the start of the stream.
     let read = (&socket).read(&mut first).unwrap();
     assert!(str::from_utf8(&first[..read]).unwrap().contains(" 200 "));
     thread::spawn(move || said(&socket).0)

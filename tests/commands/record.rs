@@ -1,4 +1,4 @@
-//! `toolwire record`: what it writes can be replayed and holds no secret.
+//! `toolwire record`: recordings can be replayed and contain no secret.
 
 use std::{
     fs,
@@ -58,7 +58,8 @@ fn recording_can_be_replayed() {
     assert_eq!(run(&mut toolwire(&["replay", &out_text, "--splits", "every"])).0, 0);
 }
 
-/// A fixture whose upstream repeats secrets, in pieces of five bytes, and stops for a minute before its end.
+/// A fixture whose upstream repeats secrets, in pieces of five bytes, and pauses for a minute before its
+/// end.
 fn echo(desk: &Path) -> String {
     let dir = desk.join("echo");
     fs::create_dir(&dir).unwrap();
@@ -111,7 +112,7 @@ fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
         body.len()
     )
     .unwrap();
-    // What the client has seen, the recorder has written or holds back; then it is killed.
+    // The recorder has written or holds back everything that the client has seen; then it is killed.
     let mut seen = Vec::new();
     while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
         let mut piece = [0; 1024];
@@ -186,7 +187,7 @@ fn recording_includes_the_custom_format_that_it_used() {
     assert_eq!((expect.calls.len(), calls.len()), (2, 2));
 }
 
-/// A response of two hops is recorded as such, and the recording can be served and replayed.
+/// A response with two hops is recorded as such, and the recording can be served and replayed.
 #[test]
 fn hops_are_recorded_served_and_replayed() {
     let desk = TempDir::new().unwrap();
@@ -232,7 +233,7 @@ fn hops_are_recorded_served_and_replayed() {
         assert_eq!(status, 0, "{stdout}");
         served = dir.display().to_string();
     }
-    // What a request says is checked, and so is how many there are.
+    // The content of requests is checked, and so is their number.
     let manifest = Path::new(&served).join("fixture.toml");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("`city` are missing", "`town` are missing")).unwrap();
@@ -248,7 +249,7 @@ fn hops_are_recorded_served_and_replayed() {
     assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
 }
 
-/// The results of hosted tools are in the recording, so that it is played without running any.
+/// The recording contains the results of hosted tools, so it is played without running any.
 #[test]
 fn hosted_calls_are_recorded_served_and_replayed() {
     let desk = TempDir::new().unwrap();
@@ -294,7 +295,7 @@ fn hosted_calls_are_recorded_served_and_replayed() {
     }
 }
 
-/// Whether a response starts in reasoning follows from the prompt, which a recording does not have.
+/// Whether a response starts in reasoning follows from the prompt, which is not part of a recording.
 #[test]
 fn recording_knows_whether_the_prompt_opened_the_reasoning() {
     let desk = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `serve` loads its configuration again: on SIGHUP, and when its file, or one that it names, has changed.
+//! `serve` reloads its configuration: on SIGHUP, and when its file, or a file that it names, has changed.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ fn text(model: &str, upstream: &str) -> String {
     )
 }
 
-/// A server with its file.
+/// A server with its configuration file.
 struct Desk {
     folder: TempDir,
     server: Server,
@@ -72,7 +72,7 @@ const REFUSED: &str = "the configuration was not reloaded; the one before stays"
 #[test]
 fn signal_loads_the_file_and_its_secrets() {
     let mut desk = Desk::new("one", "127.0.0.1:1");
-    // Not by way of the file, which is the same.
+    // The configuration file itself stays the same.
     fs::write(desk.folder.path().join("key"), "another-secret").unwrap();
     desk.hang_up();
     let line = desk.logged(RELOADED);
@@ -127,7 +127,7 @@ fn secret_that_is_replaced_in_its_file_holds_without_a_signal() {
         assert_eq!(line["reason"], "a file has changed");
         assert_eq!(line["changed"], serde_json::json!(["upstreams.up.api_key"]));
     }
-    // Without it there is no configuration; with it there is one again.
+    // Without the file, the configuration is invalid; with it, it is valid again.
     fs::remove_file(desk.folder.path().join("key")).unwrap();
     desk.logged(REFUSED);
     fs::write(desk.folder.path().join("key"), "the-last-secret").unwrap();
@@ -158,7 +158,7 @@ fn changed_file_is_loaded_however_it_was_replaced() {
     assert!(desk.models().contains("\"four\""));
 }
 
-/// An upstream that begins every response, and ends it when the sender is dropped.
+/// An upstream that begins every response, and ends it once the sender is dropped.
 fn holding() -> (String, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -187,7 +187,7 @@ fn holding() -> (String, mpsc::Sender<()>) {
     (address, open)
 }
 
-/// Descriptors and threads of a process.
+/// Number of descriptors and threads of a process.
 fn resources(pid: u32) -> (usize, usize) {
     let count = |of: &str| fs::read_dir(format!("/proc/{pid}/{of}")).unwrap().count();
     (count("fd"), count("task"))
@@ -220,13 +220,13 @@ fn reloads_leave_nothing_behind_while_streams_are_open() {
     }
     let mut before = None;
     for round in 0..30 {
-        // The upstream is another one each time.
+        // The upstream changes each time.
         let name = if round % 2 == 0 { "x" } else { "y" };
         let changed = text("m", &upstream).replace("file:key", &format!("secret-{name}"));
         fs::write(desk.file(), changed).unwrap();
         desk.hang_up();
         desk.logged(RELOADED);
-        // The first ones start the threads that wait for the disk.
+        // The first rounds start the threads for blocking disk access.
         if round == 5 {
             before = Some(resources(desk.server.pid()));
         }

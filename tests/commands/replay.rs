@@ -1,5 +1,5 @@
-//! `toolwire replay`, and all fixtures of the repository, cut in every way: law 1 of the architecture, and what each
-//! fixture is about.
+//! `toolwire replay`, and all fixtures of the repository, cut in every way: law 1 of the architecture, and the
+//! subject of each fixture.
 
 use std::{
     collections::BTreeSet,

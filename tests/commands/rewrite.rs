@@ -52,7 +52,7 @@ fn rewrite_streams_stdin_without_delay() {
     };
     stdin.write_all(chunk(r#"{"role":"assistant","content":"Hello"}"#, "null").as_bytes()).unwrap();
     stdin.flush().unwrap();
-    // The input is still open: what is certain must come out nevertheless.
+    // The input is still open, but everything certain must be written already.
     let mut seen = String::new();
     while !seen.contains("Hello") {
         assert!(stdout.read_line(&mut seen).unwrap() > 0, "the output ended");
@@ -83,7 +83,7 @@ fn rewrite_checks_every_split() {
 
 #[test]
 fn rewrite_detects_the_format_of_the_tools_flag() {
-    // Pythonic calls have no marker, so they are looked for only where the model is known to write them.
+    // Pythonic calls have no marker, so they are only detected if the model is known to write them.
     let chunk = |delta: &str, finish: &str| {
         format!(
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"

@@ -1,4 +1,4 @@
-//! Settings that were saved over the admin API, as `check` and `serve` read them; and the checks of providers and tools.
+//! Settings that were saved over the admin API, as read by `check` and `serve`; and the checks of providers and tools.
 
 use std::{fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, run, toolwire};
 
-/// A configuration with the stage and the admin API, whose state is beside it.
+/// A configuration with hosted tools and the admin API, with the folder of its state next to it.
 struct Desk(TempDir);
 
 impl Desk {
@@ -33,7 +33,7 @@ impl Desk {
         self
     }
 
-    /// What `check --json` says: the status, and the report.
+    /// The status and the report of `check --json`.
     fn check(&self) -> (i32, Value) {
         let file = self.0.path().join("toolwire.toml");
         let (status, stdout, stderr) = run(toolwire(&["check", "--json", "--config"]).arg(file));
@@ -166,7 +166,7 @@ fn faults_in_the_settings_of_providers_are_errors_at_their_place() {
         assert_eq!(problems.lines().count(), 1, "{provider}: {problems}");
         assert!(problems.starts_with(&format!("error {line}: ")), "{provider}: {problems}");
     }
-    // What is wrong with the value itself is reported once.
+    // A fault of the value itself is reported once.
     let (_, problems) =
         Desk::new("[[providers]]\nname = \"p\"\nkind = \"command\"\ncommand = 5\n").problems();
     assert_eq!(problems.lines().count(), 1, "{problems}");

@@ -1,4 +1,4 @@
-//! What `serve` does with files of its state that it cannot use, and with those that it left when it was killed.
+//! `serve` with state files that it cannot use, and with those that it left behind when it was killed.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
 const FILES: [&str; 6] =
     ["store.redb", "deferred.redb", "turn_states.redb", "usage.redb", "usage_copy.redb", "results.redb"];
 
-/// A configuration whose state is in the folder `state` beside it. Its client `team` has the key `free`.
+/// A configuration with its state in the folder `state` next to it. Its client `team` has the key `free`.
 fn config(folder: &TempDir) -> std::path::PathBuf {
     let state = folder.path().join("state");
     fs::create_dir(&state).unwrap();
@@ -46,7 +46,7 @@ fn stored(address: &str) -> String {
     response["id"].as_str().unwrap().to_owned()
 }
 
-/// The status of a GET of a stored response.
+/// Whether a stored response is found with GET.
 fn found(server: &Server, id: &str) -> bool {
     let path = format!("/v1/responses/{id}");
     let (head, body) = ask(server, &path, "authorization: Bearer free\r\n", "");
@@ -83,7 +83,7 @@ fn state_files_that_are_no_files_hold_nothing_up() {
     }
 }
 
-/// No file may be written: it stands for a disk that is full for a while.
+/// No file can be written, as on a disk that is full for a while.
 #[test]
 fn what_is_stored_and_used_while_files_cannot_be_written_is_written_later() {
     let folder = TempDir::new().unwrap();
@@ -127,7 +127,7 @@ fn what_is_stored_and_used_while_files_cannot_be_written_is_written_later() {
     assert!(used.starts_with("team  45 requests, "), "{used} {error}");
 }
 
-/// Root may open every file, so nothing is asserted about what is stored.
+/// Root may open every file, so the test does not assert whether anything is stored.
 #[test]
 fn state_files_without_permission_hold_nothing_up() {
     use std::os::unix::fs::PermissionsExt;
@@ -145,7 +145,7 @@ fn state_files_without_permission_hold_nothing_up() {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-/// The process is killed in the middle of its writes, five times.
+/// The process is killed five times while it writes.
 #[test]
 fn kill_during_writes_leaves_whole_files() {
     let folder = TempDir::new().unwrap();
@@ -155,7 +155,7 @@ fn kill_during_writes_leaves_whole_files() {
     for round in 0..5 {
         let server = start(&config);
         assert!(!server.start.contains("damaged"), "round {round}: {}", server.start);
-        // What was read from the files once is there for good.
+        // Data that was once read from the files stays readable.
         assert!(durable.iter().all(|id| found(&server, id)), "round {round}");
         durable.extend(latest.drain(..).filter(|id| found(&server, id)));
         let (address, is_over) = (server.address.clone(), AtomicBool::new(false));
@@ -173,7 +173,7 @@ fn kill_during_writes_leaves_whole_files() {
             thread::sleep(std::time::Duration::from_millis(300 + 70 * round));
             is_over.store(true, Ordering::Relaxed);
             latest = writing.join().unwrap();
-            // Killed while what came last is written.
+            // Killed while the latest data is being written.
             drop(server);
         });
     }
@@ -181,7 +181,7 @@ fn kill_during_writes_leaves_whole_files() {
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(!names.iter().any(|name| name.contains("damaged")), "{names:?}");
     assert!(!durable.is_empty(), "nothing was written in five rounds");
-    // After a stop, all is there.
+    // After an orderly stop, all data is there.
     let server = start(&config);
     let last: Vec<_> = (0..20).map(|_| stored(&server.address)).collect();
     let (code, log) = server.stop();

@@ -39,16 +39,16 @@ pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
 /// A command that serves (`serve`, `mock`, `record`); killed at the end of the test.
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens: the first address that it names on stderr.
+    /// The address on which it listens: the first one that it prints on stderr.
     pub(crate) address: String,
-    /// What it wrote to stderr up to the line with the address, which is included.
+    /// Its stderr up to and including the line with the address.
     pub(crate) start: String,
-    /// The lines after those. They are read at once: a server waits while its log cannot be written.
+    /// The following lines. They are read immediately: a server waits while its log cannot be written.
     lines: Receiver<String>,
 }
 
 impl Server {
-    /// Starts the command and waits until it says where it listens.
+    /// Starts the command and waits until it prints its address.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -56,7 +56,7 @@ impl Server {
         thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).unwrap() > 0 {
-                // Nobody reads a server's log that a test has let go of.
+                // If the test has dropped the server, its log has no reader.
                 let _ = written.send(mem::take(&mut line));
             }
         });
@@ -82,7 +82,7 @@ impl Server {
         self.lines.recv().unwrap_or_default()
     }
 
-    /// Asks it to stop; returns its exit status and the rest of stderr.
+    /// Stops the server; returns its exit status and the rest of stderr.
     pub(crate) fn stop(mut self) -> (Option<i32>, String) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -98,7 +98,7 @@ impl Drop for Server {
     }
 }
 
-/// The two sides of a terminal: what a person sees, and what the program writes to.
+/// The two sides of a terminal: the one that a person sees, and the one that the program writes to.
 pub(crate) fn terminal() -> (File, OwnedFd) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&person).unwrap();
@@ -109,7 +109,8 @@ pub(crate) fn terminal() -> (File, OwnedFd) {
     (File::from(person), program)
 }
 
-/// Sends a request, a GET if the body is empty; returns status line and headers in lower case, and the body.
+/// Sends a request (a GET if the body is empty); returns status line and headers in lower case, and the
+/// body.
 pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (String, Vec<u8>) {
     request(server, if body.is_empty() { "GET" } else { "POST" }, path, headers, body)
 }
@@ -136,7 +137,7 @@ pub(crate) fn request(
     (String::from_utf8(reply[..end].to_vec()).unwrap().to_lowercase(), reply[end + 4..].to_vec())
 }
 
-/// What a client assembles of a chat stream that breaks no rule.
+/// The answer that a client assembles from a chat stream, which must break no rule.
 pub(crate) fn read_stream(stream: &str) -> Answer {
     let assembled = assemble(ClientDialect::Chat, stream.as_bytes(), true, 200);
     assert_eq!(assembled.faults, Vec::<String>::new());
@@ -153,7 +154,7 @@ pub(crate) fn fixture_path(name: &str) -> String {
     fixture(name).display().to_string()
 }
 
-/// What the upstream of a fixture sent.
+/// The bytes that a fixture's upstream sent.
 pub(crate) fn upstream_bytes(name: &str) -> Vec<u8> {
     fs::read(fixture(name).join("upstream.sse")).unwrap()
 }

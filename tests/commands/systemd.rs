@@ -1,4 +1,4 @@
-//! `serve` under systemd: sockets that were opened before, and notifications. `python3` takes the place of systemd.
+//! `serve` under systemd: sockets that were opened before, and notifications. `python3` plays the role of systemd.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ for _ in sys.stdin:
 os.kill(pid, signal.SIGKILL)
 "#;
 
-/// The launcher, which is ended with the test.
+/// The launcher, which is stopped at the end of the test.
 struct Launcher {
     child: Child,
     input: Option<ChildStdin>,
@@ -79,7 +79,7 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // It ends the program when its input ends.
+        // It stops the program when its input ends.
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -87,7 +87,7 @@ impl Drop for Launcher {
 
 fn file(folder: &TempDir) -> String {
     let file = folder.path().join("toolwire.toml");
-    // The address is taken, so that listening on it would fail.
+    // The address is in use, so that listening on it would fail.
     let text = "listen = \"127.0.0.1:1\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
         base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
     fs::write(&file, text).unwrap();
@@ -130,7 +130,8 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
         let mut statuses = Vec::new();
         for _ in 0..3 {
             statuses.push(launcher.restart());
-            // The new program serves, so it can be stopped: more answers came than the last one can have left behind.
+            // The new program is serving, so it can be stopped: more answers have arrived than could be left over
+            // from the previous program.
             let stopped_at = answers.load(Ordering::SeqCst);
             let deadline = Instant::now() + Duration::from_secs(120);
             while answers.load(Ordering::SeqCst) < stopped_at + 50 && Instant::now() < deadline {
@@ -162,7 +163,7 @@ fn inherited_socket_of_another_kind_is_refused() {
     assert!(stderr.contains("inherited socket 0 is not a TCP socket"), "{stderr}");
 }
 
-/// The messages up to one that begins like this, which is returned.
+/// Reads messages up to the first one that begins with `begin`, and returns it.
 fn message(socket: &UnixDatagram, begin: &str) -> String {
     loop {
         let mut bytes = [0; 1024];
@@ -184,7 +185,7 @@ fn systemd_is_notified() {
     let file = folder.path().join("toolwire.toml");
     fs::write(&file, text.replace("127.0.0.1:1\"\nstore", "127.0.0.1:0\"\nstore")).unwrap();
     let mut command = toolwire(&["serve", "--config", &file.display().to_string()]);
-    // Nobody reads while it stops, so that few messages may come.
+    // The messages are not read while the server stops, so there must be few of them.
     let server = Server::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "4000000"));
     assert!(message(&socket, "READY=1\n").contains("STATUS="));
     message(&socket, "WATCHDOG=1");

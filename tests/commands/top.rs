@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, run, terminal, toolwire};
 
-/// The name of a model as a client may write it in JSON, and what a terminal must not get of it.
+/// A model name as a client may write it in JSON, with characters that a terminal must not receive.
 const HOSTILE: &str = r"x\r\nFAKE\u001b[31m\u009b2J\u202e";
 
 /// An upstream that never answers.
@@ -61,10 +61,10 @@ fn top(server: &Server, arguments: &[&str]) -> Command {
     command
 }
 
-/// A running `top` on a terminal; killed at the end of the test.
+/// A `top` running on a terminal; killed at the end of the test.
 struct OnTerminal {
     person: File,
-    /// Keeps the terminal there after the program has ended.
+    /// Keeps the terminal open after the program has ended.
     program: OwnedFd,
     child: Child,
     seen: String,
@@ -80,13 +80,13 @@ impl OnTerminal {
         Self { person, program, child, seen: String::new() }
     }
 
-    /// Reads until the screen has shown `text` since the last call.
+    /// Reads until the screen has shown `text` after the last call.
     fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         while !self.seen.contains(text) {
             let count = self.person.read(&mut bytes).unwrap();
             assert!(count > 0, "no {text:?}: {:?}", self.seen);
-            // A character may be cut, which does not matter here.
+            // A cut character does not matter here.
             self.seen.extend(bytes[..count].iter().map(|byte| char::from(*byte)));
         }
         std::mem::take(&mut self.seen)
@@ -96,7 +96,7 @@ impl OnTerminal {
         !tcgetattr(&self.program).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for the end; the terminal is then as before.
+    /// Waits for the end. The terminal must then be restored.
     fn ended(mut self) {
         self.until("\x1b[?25h\x1b[?1049l");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));

@@ -1,4 +1,4 @@
-//! What older versions left on disk, read by this one: the folders of `fixtures/upgrade`.
+//! State that older versions left on disk, read by this version: the folders of `fixtures/upgrade`.
 
 use std::{
     fs,
@@ -54,7 +54,7 @@ impl Copy {
         (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_slice(&body).unwrap())
     }
 
-    /// Files of the state that a program has put aside.
+    /// State files that the program has set aside.
     fn put_aside(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path().join("state")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -72,7 +72,7 @@ fn state_of_older_versions_is_read() {
         let keys: Value = serde_json::from_str(&stdout).unwrap();
         assert!(keys.as_array().unwrap().iter().any(|key| key["name"] == "made"), "{version}: {keys}");
 
-        // Twice: what this version has written to the files is read, too.
+        // Twice, to also read the files that this version has written.
         for _ in 0..2 {
             let server = copy.server();
             let response = format!("/v1/responses/{}", copy.fact("response"));

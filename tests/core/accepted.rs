@@ -1,4 +1,4 @@
-//! Requests that upstreams accept, whatever is in the client's history and declarations.
+//! Requests that upstreams accept, whatever the client's history and declarations contain.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ fn decoded(client: ClientDialect, body: &Value) -> Conversation {
     client.side().decode(body.to_string().as_bytes()).unwrap()
 }
 
-/// What an upstream of `dialect` gets that knows the model as `model`.
+/// The request that an upstream of `dialect` gets, which knows the model as `model`.
 fn sent(dialect: Dialect, conversation: &Conversation, model: &str) -> Value {
     let upstream = UpstreamDialect::try_from(dialect).unwrap();
     let side = upstream.side();
@@ -36,7 +36,7 @@ fn objects(value: &Value) -> Vec<&Value> {
     value.is_object().then_some(value).into_iter().chain(inner).collect()
 }
 
-/// The values of these members, wherever they are, in order.
+/// The values of the members `keys` at any depth, in order.
 fn members<'v>(value: &'v Value, keys: &[&str]) -> Vec<&'v Value> {
     objects(value).into_iter().flat_map(|object| keys.iter().filter_map(|key| object.get(key))).collect()
 }
@@ -82,7 +82,7 @@ fn arguments_that_are_not_an_object_become_one_for_every_upstream() {
     }
 }
 
-/// Two turns, in each two calls with the same two ids.
+/// Two turns with two calls each, using the same two ids.
 fn repeated_ids(client: ClientDialect) -> Conversation {
     let (a, b) = ("list_files:0", "list_files:0");
     let body = match client.dialect() {
@@ -209,7 +209,7 @@ fn other_models_get_only_adjacent_system_messages_at_the_beginning_as_one() {
     assert_eq!(body["messages"][0]["content"], "A\n\nB");
 }
 
-/// What `upstream` gets with these settings changed, from a conversation that was decoded.
+/// The request that `upstream` gets for a decoded conversation, with these settings changed.
 fn sent_with(mut upstream: UpstreamDialect, host: &str, conversation: &Conversation, model: &str) -> Value {
     upstream.adapt_to_host(host);
     serde_json::from_slice(&upstream.side().encode(conversation, model).body).unwrap()

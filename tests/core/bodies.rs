@@ -1,4 +1,5 @@
-//! The kinds of body that upstreams send, which all dialects' readers tell apart in the same way.
+//! The kinds of body that upstreams send, which the readers of all dialects distinguish in the same
+//! way.
 
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat, completions},
@@ -22,7 +23,7 @@ fn completions() -> completions::ReaderSettings {
     completions::ReaderSettings { max_frame: MAX_FRAME, ..completions::ReaderSettings::default() }
 }
 
-/// What both readers make of a body in every split, which must be the same.
+/// The result of both readers for a body, which must be the same in every split.
 #[track_caller]
 fn read(body: impl AsRef<[u8]>) -> Read {
     let outcome = |read: &Read| (read.summary(), read.message.clone(), read.pings.clone());
@@ -109,7 +110,7 @@ fn frames_lines_and_values_are_limited() {
             reads(&|body, size| in_pieces(completions(), body, size), &body, fits);
         }
     }
-    // A line counts with its end.
+    // The line end counts as part of a line.
     for (length, fits) in [(MAX_FRAME - 1, true), (MAX_FRAME, false)] {
         let body = text("value", length) + "\n";
         reads(&|body, size| in_pieces(completions(), body, size), &body, fits);
@@ -128,7 +129,8 @@ fn many_small_lines_are_not_kept() {
     assert_eq!(summary.len(), 20_000 + " | stop".len());
 }
 
-/// A client that wants the whole response gets up to `max_answer` bytes of it, and then its own error.
+/// A client that wants the complete response gets up to `max_answer` bytes of it, and then its own
+/// error.
 #[test]
 fn whole_response_is_limited_by_the_clients_limit() {
     let conversation = request(&serde_json::json!({"stream": false}));

@@ -1,5 +1,5 @@
-//! No dialect imports another: what they share is next to them. All else is checked by the compiler, since a crate sees only those
-//! below it.
+//! No dialect imports another: code that they share is next to them. The compiler checks all other dependencies, since a
+//! crate can only use those below it.
 
 use std::{fs, path::Path};
 
@@ -44,7 +44,7 @@ fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
     }
 }
 
-/// The dialects that paths from the root of the crate, or out of a module, begin with.
+/// The dialects that the imports in `text` name, from the crate's root or relative to a module.
 fn imported(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -65,7 +65,7 @@ fn imported(text: &str) -> Vec<&str> {
     found
 }
 
-/// The branches of a group in an import, without the braces of the group.
+/// The branches of a group in an import, without its braces.
 fn branches(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, Vec::new());
     for (index, c) in group.char_indices() {

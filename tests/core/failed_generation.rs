@@ -1,4 +1,4 @@
-//! Errors with the text that the server could not read as a call: the client gets the call, if there is one in the text.
+//! Errors that contain a text that the server could not read as a call: if the text contains a call, the client gets it.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, rules::Rules};
@@ -25,7 +25,7 @@ fn error(code: &str, text: &str) -> String {
     format!("event: error\ndata: {}\n\n", json!({ "error": error }))
 }
 
-/// What a client of this API gets, at every split of the stream.
+/// The answer that a client of this API gets, at every split of the stream.
 fn given(client: ClientDialect, stream: bool, upstream: &str) -> Answer {
     let declared =
         tools(["get_weather"], &json!({"type": "object", "properties": {"city": {"type": "string"}}}));
@@ -84,7 +84,7 @@ fn text_before_the_call_is_not_given_twice() {
     assert_eq!(answer.finish.as_deref(), Some("tool_calls"));
 }
 
-/// A text is read at once, so a huge one is none of the model's.
+/// The text is read in one step, so a huge text is not treated as the model's.
 #[test]
 fn huge_text_stays_an_error() {
     let declared = tools(["get_weather"], &Value::Null);

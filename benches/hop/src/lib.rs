@@ -1,5 +1,5 @@
-//! A bare relay: a hyper server, a hyper client with kept-alive connections, one thread. The caller decides
-//! how bodies are transformed.
+//! A bare relay: a hyper server and a hyper client with kept-alive connections, on one thread. The caller
+//! decides how bodies are transformed.
 
 use std::{convert::Infallible, env, net::SocketAddr};
 
@@ -17,12 +17,12 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpSocket};
 
-/// What happens to a request on its way.
+/// How requests are relayed.
 #[derive(Clone, Copy)]
 pub enum Requests {
-    /// It is passed on as it arrives.
+    /// Passed on as it arrives.
     Streamed,
-    /// It is passed on when all of it is there and is JSON.
+    /// Passed on once it has arrived completely and is valid JSON.
     Checked,
 }
 
@@ -96,7 +96,7 @@ where
     Ok(answer.map(|body| Either::Left(adapt(body))))
 }
 
-/// The whole body; `None` if it is not JSON.
+/// The complete body. `None` if it is not JSON.
 async fn checked(body: Incoming) -> Option<Bytes> {
     let body = body.collect().await.ok()?.to_bytes();
     serde_json::from_slice::<serde::de::IgnoredAny>(&body).ok()?;

@@ -1,4 +1,4 @@
-//! Checks whether results are right, and the same for every cut.
+//! Checks whether results are right, and independent of cuts.
 
 use crate::{
     client::Assembled,
@@ -15,20 +15,20 @@ pub struct Tally {
     pub right: usize,
     /// Two-way splits, between characters.
     pub splits: usize,
-    /// Splits whose result differs from that in one piece.
+    /// Splits whose result differs from that of the uncut sample.
     pub differ: usize,
     /// Splits with a wrong result.
     pub wrong: usize,
 }
 
-/// What a client has received at the end.
+/// The response that a client has received at the end.
 pub fn sum(contender: &dyn Contender, format: &str, pieces: &[&str], stopped: bool) -> Assembled {
     let mut client = Assembled::default();
     contender.read(Answer { format, pieces, stopped }, &mut client, &mut Clock::new(Duration::from_secs(60)));
     client
 }
 
-/// Reads the samples in one piece and in two; of all two-way splits, every `step`th.
+/// Reads the samples uncut and in two pieces; of all two-way splits, every `step`th is tried.
 pub fn tally(
     contender: &dyn Contender,
     format: &str,

@@ -1,4 +1,4 @@
-//! What a client has received at the end of a stream.
+//! The response that a client has received at the end of a stream.
 
 use serde_json::Value;
 
@@ -40,8 +40,8 @@ impl Assembled {
         self.calls.iter().map(|(_, call)| call)
     }
 
-    /// Whether a client that parses arguments as JSON and ignores the amount of white space would see no
-    /// difference.
+    /// Whether both look the same to a client that parses arguments as JSON and ignores the amount of
+    /// white space.
     pub fn same(&self, other: &Self) -> bool {
         let alike = |(a, b): (&Call, &Call)| {
             a.name == b.name && (a.arguments == b.arguments || value(&a.arguments) == value(&b.arguments))
@@ -92,7 +92,7 @@ pub struct Counted {
     pub bytes: usize,
     /// Pieces of the response that yielded a piece of arguments.
     pub streamed: usize,
-    /// The current piece has not yielded arguments yet.
+    /// Whether the current piece has not yielded arguments yet.
     waits: bool,
 }
 

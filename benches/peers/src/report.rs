@@ -10,7 +10,7 @@ use crate::{
     speed::Times,
 };
 
-/// Everything that was measured.
+/// All results.
 #[derive(Default)]
 pub struct Report {
     pub behaviours: Vec<Behaviour>,

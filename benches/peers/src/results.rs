@@ -10,11 +10,11 @@ use crate::{
     speed::{self, Effort, Side, Times},
 };
 
-/// Bytes of the long argument.
+/// Sizes of the long argument, in bytes.
 pub const SIZES: [usize; 3] = [2_000, 20_000, 200_000];
-/// Bytes of the prose.
+/// Size of the prose, in bytes.
 pub const PROSE: usize = 200_000;
-/// Bytes of a piece, as of a token.
+/// Size of a piece in bytes, about that of a token.
 const PIECE: usize = 4;
 
 pub type Contenders = [Box<dyn Contender>];
@@ -25,7 +25,7 @@ pub struct Behaviour {
     pub contender: &'static str,
     pub cases: Tally,
     pub plain: Tally,
-    /// Results that were wrong, or differed between cuts.
+    /// Results that were wrong or depended on cuts.
     pub wrong: Vec<String>,
 }
 
@@ -33,15 +33,16 @@ pub struct Behaviour {
 pub struct Speed {
     pub label: &'static str,
     pub contender: &'static str,
-    /// The call is found only if no marker is cut, so markers were passed whole, like a model's tokens.
+    /// Whether the call is found only if no marker is cut, so that markers were passed in one piece, like a
+    /// model's tokens.
     pub whole: bool,
-    /// The call is not found, or is wrong, so the times are meaningless.
+    /// Whether the call is not found or is wrong, so that the times are meaningless.
     pub missed: bool,
-    /// For each of `SIZES`: bytes of the response, times.
+    /// For each of `SIZES`: the bytes of the response, and the times.
     pub cells: Vec<(usize, Times)>,
 }
 
-/// One contender's time for prose while a format is looked for.
+/// One contender's time for prose while it looks for a format.
 pub struct Prose {
     pub format: &'static str,
     pub contender: &'static str,
@@ -139,8 +140,8 @@ pub fn rate(bytes: usize, times: &Times) -> Option<f64> {
     Some(bytes as f64 / median.as_secs_f64() / 1e6)
 }
 
-/// How many times longer the longest response takes than one of a tenth; a lower bound if it did not finish
-/// in time.
+/// Ratio of the time for the longest response to that for one of a tenth of the length. A lower bound if it
+/// did not finish in time.
 pub fn growth(speed: &Speed, budget: Duration) -> Option<f64> {
     let [_, (_, middle), (_, long)] = speed.cells.as_slice() else { return None };
     let middle = middle.median().filter(|_| !middle.expired)?;

@@ -8,7 +8,7 @@ use crate::{
     shapes::Shape,
 };
 
-/// What a client must have received at the end.
+/// The response that a client must have received at the end.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
     content: String,
@@ -22,7 +22,7 @@ enum Arguments {
     Begin(String),
 }
 
-/// Characters that may still be held back when a response is cut off: an unfinished token.
+/// Number of characters that may still be held back when a response is cut off: an unfinished token.
 const LAG: usize = 12;
 
 impl Arguments {
@@ -164,7 +164,8 @@ pub fn prose(bytes: usize) -> Sample {
     }
 }
 
-/// Text in pieces of at most `size` bytes, cut between characters; if `whole`, never inside a marker.
+/// Splits text into pieces of at most `size` bytes between characters; if `whole`, never inside a
+/// marker.
 pub fn pieces(written: &Written, size: usize, whole: bool) -> Vec<&str> {
     let text = written.text.as_str();
     let mut pieces = Vec::new();

@@ -26,7 +26,7 @@ pub struct Shape {
     pub elements: Option<&'static str>,
     /// Whether text may precede the calls, and whether it may follow them.
     pub text: (bool, bool),
-    /// More than one call may be written.
+    /// Whether more than one call may be written.
     pub several: bool,
 }
 

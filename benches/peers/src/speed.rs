@@ -29,7 +29,7 @@ pub struct Side<'a> {
 pub struct Times {
     rounds: Vec<Duration>,
     spent: Duration,
-    /// It did not finish within the budget.
+    /// Whether it did not finish within the budget.
     pub expired: bool,
     /// The share of pieces that yielded a piece of arguments.
     pub streamed: f64,

@@ -1,4 +1,4 @@
-//! Frames of servers of the Chat Completions API.
+//! Frames as servers of the Chat Completions API send them.
 
 /// A chunk in canonical form.
 pub(crate) fn chunk(delta: &str, finish: &str) -> String {
@@ -7,7 +7,7 @@ pub(crate) fn chunk(delta: &str, finish: &str) -> String {
     format!("data: {{{head},\"choices\":{choices}}}\n\n")
 }
 
-/// A chunk of a server that leaves out what it can.
+/// A chunk of a server that leaves out everything optional.
 pub(crate) fn loose(delta: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
 }

@@ -1,4 +1,4 @@
-//! Chat Completions requests: what is decoded, what is kept, what is rejected and how.
+//! Chat Completions requests: how they are decoded, what is kept, and what is rejected.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -227,7 +227,8 @@ fn turns_of_other_dialects_become_messages() {
     );
 }
 
-/// A conversation from a client of `dialect`, with a value in that dialect's own form wherever one can be.
+/// A conversation from a client of `dialect`, with a value in that dialect's own form in every possible
+/// place.
 fn with_received(dialect: &'static str) -> Conversation {
     let own = |key: &str| Rest::new(dialect, Map::from_iter([(key.to_owned(), json!("own"))]));
     let other = |kind: &str| Part::Other(Received::new(dialect, json!({"type": kind})));

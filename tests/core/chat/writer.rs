@@ -1,4 +1,5 @@
-//! The bytes of a Chat Completions stream, and what passes through reader and writer unchanged.
+//! The bytes of a Chat Completions stream, and the frames that pass through reader and writer
+//! unchanged.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -258,7 +259,7 @@ fn unstreamed_response() {
     assert!(out.is_empty());
 }
 
-/// Reader to writer, as the pipeline joins them, without a stage between.
+/// A reader and a writer joined as in the pipeline, without a stage between them.
 struct Joined {
     writer: Writer,
     out: BytesMut,
@@ -272,7 +273,7 @@ impl Sink for Joined {
     }
 }
 
-/// The client's bytes, and how many frames came as they are.
+/// The client's bytes, and the number of frames that were forwarded unchanged.
 fn through(verbatim: bool, answering: &Answering, stream: &str) -> (String, usize) {
     let mut reader = Reader::new(ReaderSettings { verbatim, ..ReaderSettings::default() });
     let mut joined = Joined { writer: Writer::new(answering), out: BytesMut::new(), verbatim: 0 };
@@ -397,7 +398,7 @@ fn unstreamed_response_keeps_extra_fields_of_frames() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap(), expected);
 }
 
-/// A frame is forwarded if it has its reasoning under the chosen name, and rewritten otherwise.
+/// A frame is forwarded if its reasoning has the chosen name, and rewritten otherwise.
 #[test]
 fn reasoning_has_the_name_that_the_rules_choose() {
     let frame = |key: &str| chunk(&format!(r#"{{"{key}":"hm","x":1}}"#), "null");
@@ -443,7 +444,7 @@ fn reasoning_has_the_name_that_the_rules_choose() {
     }
 }
 
-/// Details of the reasoning are left out with it.
+/// Without the reasoning, its details are left out too.
 #[test]
 fn whole_response_without_reasoning_has_no_details_of_it() {
     let details =
@@ -525,7 +526,7 @@ fn legacy_client_gets_no_tool_call_frames() {
     similar(&through(true, &legacy, &stream.concat()).0, &expected.concat());
 }
 
-/// Events of a good answer, as a detecting stage would give them.
+/// Events of a proper answer, as a detecting stage would emit them.
 fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
     let text = || prop_oneof!["[a-c\"\\\\\n]{1,4}", "\\PC{1,6}", Just("😀\u{7}".to_owned())];
     let piece = prop_oneof![
@@ -600,7 +601,7 @@ fn summary_on_the_wire(settings: ReaderSettings, bytes: &str, size: usize) -> St
     read_in(settings, bytes.as_bytes().chunks(size), true).summary()
 }
 
-/// Frames of one server: canonical and less so, with what else may be between them.
+/// Frames of one server: canonical and other ones, with everything that may be between them.
 fn frames() -> impl Strategy<Value = Vec<String>> {
     let delta = |key: &str, text: String| format!("{{\"{key}\":{}}}", serde_json::Value::from(text));
     let frame = prop_oneof![
@@ -616,7 +617,7 @@ fn frames() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(frame, 0..12)
 }
 
-/// Frames of native calls: heads, pieces of arguments, and such as only look like one.
+/// Frames of native calls: heads, pieces of arguments, and frames that only resemble them.
 fn call_frames() -> impl Strategy<Value = Vec<String>> {
     let delta = |index: u32, call: &str| format!(r#"{{"tool_calls":[{{"index":{index},{call}}}]}}"#);
     let head = move |index: u32| {
@@ -649,7 +650,7 @@ proptest! {
         for settings in [ReaderSettings::default(), verbatim] {
             prop_assert_eq!(summary_on_the_wire(settings, &bytes, size), summary_of(&events));
         }
-        // What we write is canonical: with verbatim frames it passes through to the byte.
+        // The written frames are canonical: forwarded verbatim, they pass through byte for byte.
         let (again, _) = through(true, &answering(), &bytes);
         prop_assert_eq!(again, bytes);
     }
@@ -660,10 +661,10 @@ proptest! {
         size in 1..60_usize,
     ) {
         let stream = [frames.concat().concat(), end("stop")].concat();
-        // The long way alone: no two frames have one shape.
+        // Only the slow path: no two frames have the same shape.
         let apart = |(at, frame): (usize, &str)| frame.replacen("\"choices\"", &format!("\"x{at}\":0,\"choices\""), 1);
         let unlike: String = stream.split_inclusive("\n\n").enumerate().map(apart).collect();
-        // The shape of frames whose tokens' length is hidden.
+        // Frames whose padding hides the length of tokens.
         let padding = |(at, frame): (usize, &str)| match frame.rsplit_once("}]}") {
             Some((head, end)) => format!("{head}}}],\"obfuscation\":\"{}\"}}{end}", r"x\n".repeat(at)),
             None => frame.to_owned(),

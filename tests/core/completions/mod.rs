@@ -93,7 +93,7 @@ fn failures_are_reported_and_truncated_responses_never_look_complete() {
     }
 }
 
-/// A chunk of each form; `#` stands for what differs between the chunks of a stream.
+/// A chunk of each form. `#` stands for the part that differs between the chunks of a stream.
 const CHUNKS: [&str; 5] = [
     r##"{"id":"c","created":#,"choices":[{"index":0,"text":TEXT,"logprobs":null,"finish_reason":null}]}"##,
     r##"{"choices":[{"delta":{"content":TEXT},"finish_reason":""}],"created":7}"##,
@@ -102,7 +102,7 @@ const CHUNKS: [&str; 5] = [
     r##"{"model":"m","created_at":"2026-11-22T10:00:#","response":TEXT,"done":false}"##,
 ];
 
-/// How streams go on after their text.
+/// Endings of streams after their text.
 const ENDS: [&str; 7] = [
     "",
     r##"{"content":"","done":true}"##,
@@ -113,7 +113,7 @@ const ENDS: [&str; 7] = [
     "garbage",
 ];
 
-/// A member that is not read and is different in each chunk keeps a stream from the fast path.
+/// A member that is not read and differs in each chunk keeps a stream off the fast path.
 #[test]
 fn fast_path_reads_what_the_slow_path_reads() {
     let texts =

@@ -1,5 +1,5 @@
-//! The cases of encrypted responses. A star in an event stands for a piece that the server has encrypted; the pieces are made here,
-//! by code that knows nothing of the reader.
+//! The cases of encrypted responses. A star in an event stands for a piece that the server has encrypted; the pieces are
+//! encrypted here, by code that shares nothing with the reader.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::support::upstream::Speech;
 const KEY: [u8; 32] = [7; 32];
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// A server's pieces, each with a nonce of its own.
+/// Encrypts pieces like a server, each with its own nonce.
 struct Server {
     pieces: u32,
 }
@@ -39,7 +39,7 @@ impl Server {
         self.seal(plain, &format!("response.{ID}.chunk"))
     }
 
-    /// The event that stands for one of a case, as it is sent.
+    /// Converts an event of a case to the form in which it is sent.
     fn event(&mut self, event: &Value, arguments: &mut BTreeMap<u64, String>) -> Value {
         let text = event[1].as_str().unwrap_or_default();
         let content = |sealed: String| json!(["d", {"content": sealed, "encrypted": true}]);
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// The bytes of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {
     let pairs = hex.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
@@ -113,7 +113,8 @@ fn published_cases_of_encryption() {
     }
 }
 
-/// Whatever is wrong with a piece, the response fails: at once if nothing was sent, otherwise in the stream.
+/// Whatever is wrong with a piece, the response fails: with an error response if nothing was sent yet, otherwise in the
+/// stream.
 #[test]
 fn damaged_pieces_fail_the_response() {
     for word in ["m!aad", "m!id", "m!base64", "m!tag", "m!short"] {
@@ -156,7 +157,7 @@ fn all_other_payloads_are_decrypted() {
     run(&case, Speech::LumoV2, &events);
 }
 
-/// Calls whose arguments are not encrypted, and calls of which one has them and one has none.
+/// Calls whose arguments are not encrypted, and calls of which only some have arguments.
 #[test]
 fn arguments_that_are_json_were_not_encrypted() {
     let call = |index: u64, arguments: &str| json!({"index": index, "id": format!("p{index}"), "function": {"name": "a", "arguments": arguments}});

@@ -1,4 +1,5 @@
-//! The cases of the text formats that are built, over a plain upstream, each looked for in its own format.
+//! The published cases of those text formats that toolwire has, over a plain upstream, each detected only in its own
+//! format.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -13,13 +14,13 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Where `formats.jsonl` and `lumo.jsonl` contradict each other.
+/// Contradictions between `formats.jsonl` and `lumo.jsonl`.
 ///
 /// mdjson-01 keeps both line ends around a fence; T03, "canonical", keeps one. The rule for fences is T03's
 /// (docs/protocols/text-formats.md#white-space).
 ///
-/// hermes-31 keeps a closer that closes nothing as text. Right behind a call it is framing: small models write it, and
-/// users saw it.
+/// hermes-31 keeps as text a closer that closes nothing. Immediately after a call it counts as framing: small models
+/// write it, and users saw it.
 const DISAGREE: &[(&str, &str)] = &[("mdjson-01", "I'll call it:\nWaiting."), ("hermes-31", "x")];
 
 fn lines() -> (Value, Vec<Value>) {
@@ -46,7 +47,7 @@ fn format_of(case: &Value) -> Option<&'static Format> {
     })
 }
 
-/// Numbers compared as numbers, not as they are written.
+/// Replaces numbers by normalised ones, so that their spelling does not matter.
 fn as_values(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(format!("{:?}", number.as_f64())),
@@ -71,7 +72,7 @@ fn check(case: &Value) {
         let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
-        // Splits of bytes concern the reader alone; the Lumo cases test them.
+        // Splits of bytes only concern the reader; the Lumo cases test them.
         let cuts = if arguments == ArgumentDelivery::Stream { Cuts::Text } else { Cuts::Sizes };
         let (answer, _) = exchange.text(&what, text, upstream, cuts);
         compare(&what, case, &answer);
@@ -89,12 +90,12 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
     assert_eq!(answer.calls.len(), wanted.len(), "{what}: {:?}", answer.calls);
     for (call, wanted) in answer.calls.iter().zip(wanted) {
         assert_eq!(call.name, wanted["name"].as_str().unwrap(), "{what}");
-        // mistral-01 writes the id behind the arguments; a call's first delta has gone out by then.
+        // mistral-01 writes the id after the arguments; by then, the call's first delta has been sent.
         if let Some(id) = wanted["id"].as_str().filter(|_| !what.starts_with("mistral-01")) {
             assert_eq!(call.id, id, "{what}");
         }
         if let Some(prefix) = wanted["arguments_prefix"].as_str() {
-            // What was certain of a cut value may lag by an unfinished token, no more.
+            // Of the certain part of a cut value, at most an unfinished token may still be missing.
             let missing = prefix.strip_prefix(call.arguments.as_str());
             assert!(missing.is_some_and(|missing| missing.len() <= 12), "{what}: {}", call.arguments);
             continue;
@@ -111,7 +112,7 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
 #[test]
 fn published_format_cases() {
     let (_, cases) = lines();
-    // Formats that are not built yet are passed over; the number grows with the tables.
+    // Formats that toolwire does not have are skipped; the number grows with the tables.
     let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
     assert_eq!(run_all(built, check), 131);
 }

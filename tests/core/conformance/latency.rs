@@ -1,4 +1,4 @@
-//! How little is held: what has reached the client after each piece of text.
+//! How little is held back: the text that has reached the client after each piece.
 
 use bytes::BytesMut;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use toolwire::rules::ArgumentDelivery;
 use super::{Kind, id, lumo, run, run_own};
 use crate::support::{client::Answer, upstream::Speech};
 
-/// `released` is all the text that must be out after each piece, `released_min` the least; `released_arguments` the
-/// arguments of all calls, one after the other.
+/// `released` is the exact text that must have been sent after each piece, `released_min` the minimum;
+/// `released_arguments` the arguments of all calls, one after the other.
 fn check(case: &Value) {
     let pieces = case["pieces"].as_array().expect("pieces").iter().map(|piece| piece.as_str().unwrap());
     for speech in Speech::ALL {

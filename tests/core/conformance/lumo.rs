@@ -1,6 +1,7 @@
-//! Texts and streams, at every cut: whole, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and at every two-way cut of the
-//! bytes; a text moreover at every two-way cut of the text into events, from three upstreams. All of it with streamed
-//! arguments and repairs, and with whole arguments and no repairs. [`cuts`] says what is left out, for time.
+//! Texts and streams, at every cut: uncut, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and at every two-way cut of the
+//! bytes; a text also at every two-way cut of the text into events, from three upstreams. All of it is run with
+//! streamed arguments and repairs, and with complete arguments and no repairs. [`cuts`] describes what is left out to
+//! save time.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -16,7 +17,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// What differs where arguments stream, as the published notes say: what was sent cannot be taken back.
+/// Differences when arguments are streamed, as documented: nothing that was sent can be taken back.
 const STREAMED: &[(&str, &str)] = &[
     ("T55", r#"{"text": "", "calls": [["a", "{\"x\":1}"]]}"#),
     ("T69", r#"{"text": "{\"k\":2}\n```", "calls": [["a", "{\"x\":1}"]]}"#),
@@ -29,7 +30,7 @@ fn put_over(case: &mut Value, over: &Value) {
     }
 }
 
-/// The case as it reads in this mode.
+/// The case with the expectations of this mode.
 fn in_mode(case: &Value, arguments: ArgumentDelivery) -> Value {
     let mut case = case.clone();
     let (key, published) = match arguments {
@@ -75,7 +76,7 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
         || ["a", "b", "get_weather", "write_file"].map(str::to_owned).to_vec(),
         |names| names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
     );
-    // A call is bounced where a required argument is missing.
+    // A call is bounced if a required argument is missing.
     let schema = if case["misroute"] == "bounce" {
         json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]})
     } else {
@@ -125,14 +126,14 @@ pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     match case["metric"].as_str() {
         Some("malformed event >=1") => assert!(tally.malformed_frames >= 1, "{what}"),
         Some("invalid call +1") => assert_eq!(tally.dropped_calls, 1, "{what}"),
-        // The reader counts orphans, which its own tests check; an image is passed on, not dropped.
+        // The reader counts orphans, which its own tests check; an image is forwarded, not dropped.
         Some("orphan result +1" | "image dropped +1") | None => {}
         Some(other) => panic!("{what}: unknown metric {other}"),
     }
     ending(what, case, got);
 }
 
-/// How the answer ended: with a finish, or with the expected error.
+/// Checks how the answer ended: with a finish reason, or with the expected error.
 fn ending(what: &str, case: &Value, got: &Answer) {
     if case["err"].is_null() {
         assert_eq!(got.error, None, "{what}");
@@ -171,7 +172,7 @@ fn run_text(case: &Value) {
     }
 }
 
-/// Where bytes are cut is a matter of the readers, alike in both modes; our own cases leave more of it out.
+/// Cuts of bytes only concern the readers, and are alike in both modes; fewer of them are tried for our own cases.
 fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
     let published = id(case).starts_with(|letter: char| letter.is_ascii_uppercase());
     match (arguments, speech) {
@@ -215,7 +216,7 @@ fn run_events(case: &Value) {
     }
 }
 
-/// A client that asks for no stream gets the same.
+/// A client that does not ask for a stream gets the same.
 fn agrees_with_whole_answer(what: &str, exchange: &Exchange, bytes: &[u8]) {
     let (streamed, _) = exchange.run([bytes]);
     let mut exchange = exchange.clone();

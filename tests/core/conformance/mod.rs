@@ -36,9 +36,9 @@ enum Kind {
     Text,
     /// A stream of one upstream.
     Events,
-    /// A request and what must be sent upstream.
+    /// A request, and the request that must be sent upstream.
     Request,
-    /// Pieces, and what must have been released after each.
+    /// Pieces, and the text that must have been released after each.
     Latency,
     /// A text in one format.
     Format,
@@ -86,7 +86,7 @@ fn run(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(published(), kind), test)
 }
 
-/// The same for our own.
+/// The same for our own cases.
 fn run_own(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(own(), kind), test)
 }

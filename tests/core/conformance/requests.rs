@@ -1,4 +1,4 @@
-//! Requests: what a client asks, and what is sent to Lumo for it.
+//! Requests: a client's, and the one that is sent to Lumo for it.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
 use super::{Kind, id, published, run};
 use crate::support::exchange::{request, tools};
 
-/// The case with what it takes from another.
+/// The case, completed with the members that it takes from another case.
 fn completed(case: &Value) -> Value {
     let mut case = case.clone();
     if let Some(other) = case["same_as"].as_str() {

@@ -1,14 +1,14 @@
-//! Citations: where code and fixtures say what a fact rests on.
+//! Citations: the sources of facts in code and fixtures.
 
 use std::{collections::HashSet, fs};
 
 use super::{files, none, page, root};
 
-/// Where citations are looked for. Markdown pages have links instead.
+/// The folders that are searched for citations. Markdown pages have links instead.
 const FOLDERS: &[&str] = &["src", "crates", "tests", "benches", "examples", "fuzz", "fixtures", "clients"];
 const EXTENSIONS: &[&str] = &["rs", "toml", "py", "js", "mjs", "ts", "sh"];
 
-/// Notes that nobody outside can open were once cited by these words and a number.
+/// Words that, with a number, used to cite unpublished notes.
 const UNPUBLISHED: &[&str] = &["Lumo", "formats", "dialects", "peers", "enforcement", "operations", "issue"];
 
 fn sources() -> impl Iterator<Item = (String, String)> {
@@ -17,7 +17,7 @@ fn sources() -> impl Iterator<Item = (String, String)> {
     files.map(|(path, text)| (path.to_str().unwrap().to_owned(), text))
 }
 
-/// The faults that `check` finds in the lines of all sources, with their places.
+/// The faults that `check` finds in the lines of all sources, with their locations.
 fn in_all_lines(check: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut faults = Vec::new();
     for (path, text) in sources().filter(|(path, _)| !path.starts_with("tests/core/docs/")) {
@@ -46,7 +46,7 @@ fn cited(line: &str) -> Vec<(&str, Option<&str>)> {
 #[test]
 fn cited_pages_and_headings_exist() {
     let faults = in_all_lines(|line| {
-        // A page alone is a citation only if it is clearly one of ours.
+        // The name of a page alone counts as a citation only if it is clearly one of ours.
         let cited = cited(line).into_iter();
         let ours = cited.filter(|(path, anchor)| anchor.is_some() || path.starts_with("docs/"));
         ours.filter_map(|(path, anchor)| page::fault(path, anchor)).collect()
@@ -54,7 +54,7 @@ fn cited_pages_and_headings_exist() {
     none(&faults);
 }
 
-/// A document of the IETF is cited with the section.
+/// Citations of an IETF document include the section.
 #[test]
 fn cited_rfcs_name_a_section() {
     none(&in_all_lines(|line| {
@@ -83,7 +83,7 @@ fn unpublished_notes_are_not_cited() {
     }));
 }
 
-/// What the expectation of a fixture rests on is a heading, or a conformance case by its id.
+/// The expectation of a fixture cites a heading, or a conformance case by its id.
 #[test]
 fn fixtures_rest_on_headings_and_cases() {
     let folder = root().join("fixtures/conformance");

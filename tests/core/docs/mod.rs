@@ -1,4 +1,4 @@
-//! What the documents, comments and fixtures refer to exists: see CONTRIBUTING.md#citations.
+//! The targets of references in documents, comments and fixtures exist: see CONTRIBUTING.md#citations.
 
 mod citations;
 mod http1;
@@ -37,7 +37,7 @@ fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<(PathBuf, String)
     }
 }
 
-/// Fails with all of `faults`, if there are any.
+/// Fails with a list of `faults`, if there are any.
 fn none(faults: &[String]) {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

@@ -4,7 +4,8 @@ use std::{collections::HashMap, fs};
 
 use super::root;
 
-/// Why a reference to `path#anchor` does not resolve. `path` is relative to the repository's root.
+/// Why a reference to `path#anchor` does not resolve, if it does not. `path` is relative to the
+/// repository's root.
 pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
     let Ok(target) = root().join(path).canonicalize() else {
         return Some(format!("{path} does not exist"));
@@ -15,7 +16,7 @@ pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
     (!known).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// The lines of a page outside of its code blocks.
+/// The lines of a page outside its code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<&str> = None;
     page.lines().filter(move |line| {
@@ -32,7 +33,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors of all headings, made as GitHub makes them.
+/// The anchors of all headings, in GitHub's form.
 fn anchors(page: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let headings = prose(page).filter_map(|line| {
@@ -54,7 +55,8 @@ fn anchors(page: &str) -> Vec<String> {
 pub(crate) fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page) {
-        // Every second piece is code: no link lies in it, but a link's text may hold some.
+        // Every second piece is code, which contains no links; but the text of a link may contain
+        // code.
         let code: Vec<&str> = line.split('`').collect();
         let plain = code.iter().enumerate().map(|(at, piece)| if at % 2 == 0 { piece } else { "code" });
         let plain = plain.collect::<String>();

@@ -1,4 +1,5 @@
-//! A reader of GBNF, by backtracking: whether a grammar has a text. It is for tests, so it is small and slow.
+//! A reader of GBNF that decides by backtracking whether a text matches a grammar. It is only for tests, so
+//! it is small and slow.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ struct Reader<'a> {
 }
 
 impl Grammar {
-    /// Reads a grammar with one rule a line.
+    /// Reads a grammar with one rule per line.
     pub(super) fn read(text: &str) -> Self {
         let mut rules = HashMap::new();
         for line in text.lines() {
@@ -53,13 +54,13 @@ impl Grammar {
         }
     }
 
-    /// Whether the whole of `text` is `root`.
+    /// Whether the complete `text` matches `root`.
     pub(super) fn has(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         self.any(&self.rules["root"], &text, 0).contains(&text.len())
     }
 
-    /// The places at which an alternative that begins at `at` can end.
+    /// The positions at which an alternative that begins at `at` can end.
     fn any(&self, alternatives: &[Vec<Item>], text: &[char], at: usize) -> Vec<usize> {
         let mut ends: Vec<usize> =
             alternatives.iter().flat_map(|sequence| self.sequence(sequence, text, at)).collect();
@@ -149,7 +150,7 @@ impl Reader<'_> {
                 let mut ranges = Vec::new();
                 while self.chars.next_if_eq(&']').is_none() {
                     let from = self.letter();
-                    // A dash at the end of a class is itself.
+                    // A dash at the end of a class stands for itself.
                     let mut rest = self.chars.clone();
                     let is_range = rest.next() == Some('-') && rest.next() != Some(']');
                     let to = if is_range { self.chars.next().map(|_| self.letter()).unwrap() } else { from };

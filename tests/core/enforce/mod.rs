@@ -1,4 +1,4 @@
-//! What upstreams are asked to enforce: what a constraint allows is read as the call that was meant.
+//! Constraints for upstreams: any text that a constraint allows is read as the intended call.
 
 mod gbnf;
 
@@ -50,7 +50,7 @@ fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, V
     (said, calls)
 }
 
-/// A schema and a value that fits it.
+/// A schema and a value that matches it.
 type Pair = (Value, Value);
 
 fn pair() -> impl Strategy<Value = Pair> {
@@ -82,7 +82,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     })
 }
 
-/// An object: of its properties some are required, and some of the others are there.
+/// An object some of whose properties are required; some of the optional ones are present.
 fn object(inner: impl Strategy<Value = Pair> + 'static) -> impl Strategy<Value = Pair> {
     let property = ("[a-z_]{1,5}|ключ|a\"b", inner, any::<bool>(), any::<bool>());
     prop::collection::vec(property, 0..4).prop_map(|properties| {
@@ -112,7 +112,7 @@ fn enforced(conversation: &Conversation, format: &'static Format, enforce: Enfor
     constrain(conversation, format, "", enforce, &ALL)
 }
 
-/// The text of a call under tags.
+/// The text of a call in a tagged notation.
 fn tagged(constraint: &Constraint, name: &str, arguments: &str) -> String {
     let Constraint::Tags(tags) = constraint else { panic!("no tags") };
     let begins = |begin: &str| {
@@ -184,7 +184,7 @@ fn formats_with_json_arguments_and_a_marker_have_structural_tags() {
     for name in ["hermes", "mistral", "granite3", "jamba", "deepseek_v31", "pre"] {
         assert!(names.contains(&name), "{name}");
     }
-    // No marker; no JSON; a marker that is in the prompt already.
+    // These have no marker, no JSON, or a marker that is already in the prompt.
     for name in ["bare", "fenced", "qwen3_coder", "pythonic", "harmony"] {
         assert!(!names.contains(&name), "{name}");
     }

@@ -78,7 +78,7 @@ fn call_of_any_kind_and_its_output_are_a_call_and_a_result() {
     for (items, [call, result]) in cases {
         let lines = calls(ClientDialect::Responses, between(items.clone()));
         assert_eq!(lines, ["user q", call, result, "user r"], "{items}");
-        // They stay as they are for their own API.
+        // They are unchanged for their own API.
         let sent = sent(ClientDialect::Responses, between(items.clone()), Dialect::Responses).unwrap();
         assert_eq!(sent["input"].as_array().unwrap().len(), 2 + items.as_array().unwrap().len());
         assert_eq!(sent["input"][1]["type"], items[0]["type"]);

@@ -9,7 +9,7 @@ use toolwire::{
 use crate::formats::found::find_among_at_every_cut;
 use crate::fuzz::checks::Found;
 
-/// Call JSON between tags, beside reasoning: as many chat models have it.
+/// Call JSON between tags, with reasoning, as many chat models write it.
 fn json_between_tags() -> Value {
     json!({
         "version": 1,
@@ -61,7 +61,7 @@ fn channels() -> Value {
     })
 }
 
-/// An array of calls whose keys are other words.
+/// An array of calls whose keys have other names.
 fn renamed_keys() -> Value {
     json!({
         "start_anchor_pattern": r"<\|bot\|>",
@@ -74,7 +74,7 @@ fn renamed_keys() -> Value {
     })
 }
 
-/// The definition that is imported, through the text that the command writes.
+/// The imported definition, read back from the text that the command writes.
 fn imported(template: &Value) -> Definition {
     let definition = format::import("theirs", &template.to_string()).unwrap();
     let written = toml::to_string(&definition).unwrap();
@@ -82,7 +82,8 @@ fn imported(template: &Value) -> Definition {
     definition
 }
 
-/// What is found in `text` in the imported format, alone and before all that are looked for anyway.
+/// The calls found in `text` with the imported format, alone and in addition to the automatically
+/// detected ones.
 fn find(template: &Value, text: &str) -> Found {
     let own = imported(template).build(&[]).unwrap();
     let known = KnownFormats::new(vec![own.clone()]);
@@ -125,7 +126,7 @@ fn channels_are_imported() {
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));
 }
 
-/// A built-in format has a marker that begins all of theirs.
+/// A built-in format's marker is a prefix of all markers of this format.
 #[test]
 fn markers_similar_to_a_built_in_format_are_distinguished() {
     let like = |text: &str| {

@@ -1,4 +1,4 @@
-//! Examples of calls in taught prompts: whatever the schemas are, the engine reads them back as calls of declared tools.
+//! Examples of calls in taught prompts: whatever the schemas are, the engine reads them as calls of declared tools.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn found(tools: &[Tool], format: &'static Format, text: &str) -> Found {
     Found::of(&mut detector, &[text], Finish::Stop, |_, _| {})
 }
 
-/// The examples, one a message, as the engine reads them.
+/// The examples, each read by the engine as a message.
 fn read_back(tools: &[Tool], format: &'static Format) -> Vec<(String, Value)> {
     read_back_of(tools, format, 3)
 }
@@ -66,7 +66,7 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// The examples in a notation in which values carry their types. More than the others show: there is room for all.
+/// The examples in a notation in which values carry their types. More of them than usual, since there is room for all.
 fn meant(tools: &[Tool]) -> Vec<(String, Value)> {
     read_back_of(tools, toolwire::format::by_name("hermes").unwrap(), 64)
 }
@@ -191,7 +191,7 @@ fn hostile_schemas_do_not_break_the_examples() {
     }
 }
 
-/// Schemas of one value.
+/// Schemas of a single value.
 fn schema() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("</tool_call>"),

@@ -1,4 +1,4 @@
-//! What the detector finds in a text.
+//! Results of the detector for a text.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -60,12 +60,12 @@ fn find_among<'t>(known: &KnownFormats, detect: Detect, pieces: impl IntoIterato
     Found::of(&mut detector, &pieces, Finish::Stop, |_, _| {})
 }
 
-/// The same from the text at once and from every cut in two.
+/// The same for the complete text and for every cut in two.
 pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
     find_among_at_every_cut(KnownFormats::built_in(), detect, text)
 }
 
-/// The same where these formats are known.
+/// The same if these formats are known.
 pub(crate) fn find_among_at_every_cut(known: &KnownFormats, detect: &Detect, text: &str) -> Found {
     let whole = find_among(known, detect.clone(), [text]);
     for (at, _) in text.char_indices() {

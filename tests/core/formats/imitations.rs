@@ -1,5 +1,5 @@
-//! A model that imitates: it repeats what it was shown instead of following it. The prompt is rendered by toolwire, the
-//! answer is made from that prompt, and the whole pipeline reads it.
+//! A model that imitates: it repeats the prompt instead of following it. toolwire renders the prompt, the test makes
+//! the answer from it, and the complete pipeline reads it.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,7 +19,7 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// How a format is looked for: alone, and in addition to all that `"auto"` looks for.
+/// Ways of detecting a format: alone, and in addition to the automatically detected ones.
 fn detects(format: &Format) -> [Detect; 2] {
     [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])]
 }
@@ -58,12 +58,12 @@ fn asked(more: &Value) -> Conversation {
     request(&fields)
 }
 
-/// What the model is shown of that request.
+/// The turns that the model is shown for that request.
 fn shown(format: &Format, teaching: &Teaching) -> Vec<Turn> {
     instruct(asked(&json!({})), format, teaching).turns
 }
 
-/// What the client gets if the model answers with these texts, one for each time it is asked.
+/// The answer that the client gets if the model answers with these texts, one for each request.
 fn said(more: &Value, rules: &Rules, texts: &[&str]) -> (Answer, Tally) {
     let (first, later) = texts.split_first().unwrap();
     let mut exchange = Exchange::new(asked(more), rules.clone(), Speech::Chat);
@@ -80,7 +80,7 @@ fn assert_no_call(format: &Format, text: &str) {
     }
 }
 
-/// The example calls of the prompt, as the model is to write them.
+/// The example calls of the prompt, as shown to the model.
 fn example(format: &Format) -> String {
     let turns = Teaching { example_turns: true, ..Teaching::default() };
     let shown = instruct(asked(&json!({})), format, &turns).turns;
@@ -108,7 +108,7 @@ fn repeated_result_is_not_a_call() {
 fn repeated_instructions_are_not_calls() {
     for format in taught() {
         for signatures in [true, false] {
-            // What surrounds the examples: they are calls wherever they are written.
+            // Without examples, only the text around them: they are calls wherever they are written.
             let teaching = Teaching { signatures, examples: 0, ..Teaching::default() };
             let instructions = shown(format, &teaching)[0].joined_text();
             for text in [
@@ -146,7 +146,7 @@ fn repeated_tool_list_is_not_a_call() {
     }
 }
 
-/// It cannot be told from a call that the model means.
+/// It cannot be distinguished from a call that the model intends.
 #[test]
 fn repeated_example_is_a_call() {
     for format in taught() {
@@ -167,7 +167,7 @@ fn call_where_none_is_allowed_is_text() {
         for more in [json!({"tool_choice": "none"}), json!({"tools": []})] {
             let (answer, _) = said(&more, &rules, &[&text]);
             assert_eq!(answer.calls, [], "{}: {more}", format.name);
-            // Of formats with channels, the markers of a message are not text.
+            // In formats with channels, the markers of a message are not text.
             assert!(answer.text.contains("Paris"), "{}: {more}", format.name);
         }
     }
@@ -179,14 +179,14 @@ const INVENTED: &str =
     "<tool_call>\n{\"name\": \"get_weather_of_rome\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
 const PROPER: &str =
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
-/// A schema in place of the arguments, another tool's argument, and none.
+/// A schema instead of the arguments, another tool's argument, and no argument.
 const WRONG_ARGUMENTS: [&str; 3] = [
     r#"{"type": "object", "properties": {"city": {"type": "string"}}}"#,
     r#"{"query": "solar eclipse"}"#,
     "{}",
 ];
 
-/// Text, and calls by name, of an answer.
+/// The text of an answer, and the names of its calls.
 fn outcome(answer: &Answer) -> (&str, Vec<&str>) {
     (answer.text.trim(), answer.named_calls().into_iter().map(|(name, _)| name).collect())
 }
@@ -221,7 +221,7 @@ fn wrong_arguments_are_treated_as_configured() {
     }
 }
 
-/// What a model that ignores the instructions answers to a request that requires a call.
+/// A model that ignores the instructions answers a request that requires a call.
 #[test]
 fn required_call_that_is_only_imitated_is_reported() {
     let required = json!({"tool_choice": "required"});
@@ -253,7 +253,7 @@ fn required_call_that_is_only_imitated_is_reported() {
     }
 }
 
-/// The second request says what was wrong with the first answer.
+/// The second request describes the fault of the first answer.
 #[test]
 fn retry_gives_the_reason() {
     let unknown = Rules { unknown_calls: UnknownCalls::Retry, ..Rules::default() };

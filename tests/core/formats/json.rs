@@ -1,4 +1,4 @@
-//! Lateness around JSON in markers, the same for every format that has them.
+//! Variations around JSON in markers, the same for every format that has them.
 
 use serde_json::json;
 use toolwire::{format, rules::Detect};
@@ -35,7 +35,7 @@ fn found(format: &str, text: &str) -> Found {
     find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format).name]), text)
 }
 
-/// Each inside makes `calls` in every format.
+/// Checks that each `inside` yields `calls` in every format.
 fn each(inside: &str, calls: &[(&str, serde_json::Value)]) {
     for (format, open, close) in MARKED {
         let text = format!("a {open}{inside}{close}");
@@ -81,7 +81,7 @@ fn json_that_is_not_a_call_is_text() {
     for (format, open, close) in MARKED {
         for inside in ["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"] {
             let text = format!("a {open}{inside}{close} b");
-            // Where the name is the key, this is a call to `city`.
+            // If the name is the key, this is a call to `city`.
             if *format == "apertus" && inside.contains("city") {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! The prompts of all taught formats: their text, their length, and what they share from turn to turn.
+//! The prompts of all taught formats: their text, their length, and the part that stays the same from
+//! turn to turn.
 
 use std::{fmt::Write, fs, sync::LazyLock};
 
@@ -104,7 +105,7 @@ fn prompt(tools: &[Tool], format: &Format, teaching: &Teaching) -> String {
     shown(&instruct(conversation(tools.to_vec()), format, teaching).turns)
 }
 
-/// What the turns before the client's question say: the instructions, and the examples by role.
+/// The content of the turns before the client's question: the instructions, and the examples by role.
 fn shown(turns: &[Turn]) -> String {
     let (_, added) = turns.split_last().unwrap();
     let text = |turn: &Turn| match turn.role {

@@ -1,4 +1,4 @@
-//! `auto` is safe: text that calls nothing goes through byte for byte, with tools declared.
+//! `auto` is safe: text without calls passes byte for byte, even if tools are declared.
 
 use toolwire::rules::Detect;
 
@@ -56,7 +56,7 @@ fn text_without_calls_passes_unchanged() {
     assert!(texts.iter().map(|text| text.len()).sum::<usize>() > 60_000);
     for (seed, text) in texts.iter().enumerate() {
         goes_through(text, seed);
-        // Out of its fence a call is one.
+        // Outside its fence, the line would be a call.
         let is_call = |line: &&str| {
             line.ends_with(r#""arguments": {"city": "Paris"}}"#) || line.starts_with("<invoke name=")
         };
@@ -72,7 +72,7 @@ fn megabyte_of_text_passes_unchanged() {
     let mut long = String::new();
     let mut turn = 0;
     while long.len() < 1 << 20 {
-        // Another order each time round.
+        // The order changes in each round.
         long.push_str(texts[(turn * 7 + turn / texts.len()) % texts.len()]);
         long.push_str("\n\n");
         turn += 1;

@@ -21,7 +21,7 @@ fn shown(form: &Form, content: &str) -> String {
     })
 }
 
-/// Outputs that resemble calls as far as ordinary outputs do.
+/// Outputs that resemble calls as much as ordinary outputs do.
 const OUTPUTS: &[&str] = &[
     "12 °C and \"rain\"",
     r#"{"temperature": 12, "unit": "celsius"}"#,
@@ -33,7 +33,7 @@ const OUTPUTS: &[&str] = &[
 #[test]
 fn taught_result_is_not_a_call_in_any_format() {
     for (format, form) in taught() {
-        // "auto" with the format itself first looks for everything that "auto" alone looks for.
+        // "auto" with the format itself listed first detects everything that "auto" alone does.
         let detects = [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])];
         for output in OUTPUTS {
             let result = shown(&form, output);
@@ -73,7 +73,7 @@ fn imitated_result_after_a_call_is_dropped() {
     }
 }
 
-/// What closes a result in a form, if anything does.
+/// The closer of a result in a form, if it has one.
 fn closer(form: &Form) -> Option<&'static str> {
     let behind = form.result.rsplit_once("}}")?.1.trim();
     (!behind.is_empty()).then_some(behind)

@@ -1,4 +1,4 @@
-//! What a model is taught is what the engine reads.
+//! The formats that models are taught are the ones that the engine reads.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -22,9 +22,9 @@ fn taught_example_is_the_example_of_the_format() {
     for (format, teach) in taught() {
         let plain = |text: &str| text.replace([' ', '\''], "").replace('"', "");
         let mut written = plain(&teach.form.calls(&[call("get_weather", &json!({"city": "Paris"}))]));
-        // The suffix of its tags is the checkpoint's.
+        // The suffix of its tags is specific to the checkpoint.
         let example = plain(format.example).replace(":opensource", "");
-        // A Python dictionary is JSON here.
+        // In this example, the Python dictionary is also JSON.
         written = written.replace("\\", "");
         assert_eq!(written, example.replace("\\", ""), "{}", format.name);
     }
@@ -48,7 +48,7 @@ fn taught_calls_of_every_type_are_detected() {
     }
 }
 
-/// GigaChat 3 writes one call in a message.
+/// GigaChat 3 writes only one call in a message.
 const SINGLE: &[&str] = &["gigachat3"];
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// An input, shown in a line.
+/// An input whose debug output is one line.
 pub(crate) struct Shown(pub(crate) Vec<u8>);
 
 impl fmt::Debug for Shown {
@@ -50,10 +50,10 @@ impl Part {
     }
 }
 
-/// Bytes of choices before an input's text, at most.
+/// Maximum number of choice bytes before an input's text.
 const CHOICES: usize = 7;
 
-/// Parts of the corpus and markers in any order, behind choices of the corpus or any others.
+/// Parts of the corpus and markers in any order, after choices from the corpus or random ones.
 pub(crate) fn mutated(seeds: Vec<Vec<u8>>, markers: Vec<String>) -> impl Strategy<Value = Shown> {
     let seed = || prop::sample::select(seeds.clone());
     let choices = prop_oneof![

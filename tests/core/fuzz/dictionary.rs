@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toolwire::format;
 
-/// Words that no table holds, but that decide something in most formats.
+/// Words that are in no table, but matter in most formats.
 const WORDS: [&str; 14] = [
     "{\"name\":\"a\",\"arguments\":{",
     "\"arguments\"",
@@ -22,7 +22,8 @@ const WORDS: [&str; 14] = [
     "Action Input:",
 ];
 
-/// The markers of all formats. They are read off the tables' debug output, so that no shape of table is forgotten.
+/// The markers of all formats. They are taken from the tables' debug output, so that no kind of table is
+/// forgotten.
 pub(crate) fn markers() -> Vec<String> {
     let tables = format::ALL.iter().flat_map(|format| texts(&format!("{:?}", format.grammars)));
     let markers: BTreeSet<String> = tables.chain(WORDS.map(str::to_owned)).collect();

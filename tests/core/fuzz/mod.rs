@@ -1,4 +1,5 @@
-//! The fuzz targets' checks over the committed corpus and mutations of it, on stable Rust: what CI runs of `fuzz/`.
+//! The fuzz targets' checks over the committed corpus and its mutations, on stable Rust: the part of `fuzz/` that
+//! CI runs.
 
 pub(crate) mod checks;
 mod corpus;
@@ -16,7 +17,7 @@ use self::{
 };
 use crate::support::{generated::tries, repository::root};
 
-/// How many mutations of each target's corpus are usually tried.
+/// Default number of mutations that are tried for each target.
 const TRIES: u32 = 1500;
 
 /// A file or folder of the fuzz package.
@@ -63,7 +64,7 @@ fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     input
 }
 
-/// The check of this name, over its corpus and mutations.
+/// Runs the check of this name over its corpus and mutations.
 macro_rules! smoke {
     ($($name:ident),*) => {$(
         #[test]
@@ -75,7 +76,7 @@ macro_rules! smoke {
 
 smoke!(engine, http1, json, literal, params, reader, sse);
 
-/// The committed dictionary lists the markers of the formats as they are now.
+/// The committed dictionary lists the formats' current markers.
 #[test]
 fn dictionary_is_up_to_date() {
     let (path, text) = (fuzz("markers.dict"), dictionary::text());

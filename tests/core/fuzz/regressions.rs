@@ -1,4 +1,5 @@
-//! What the fuzzer has found: each text once differed at some cut, or broke another rule. Named after the rule.
+//! Findings of the fuzzer: each text once gave different results at some cut, or violated another rule. Named after
+//! the rule.
 
 use toolwire::{
     event::Finish,
@@ -8,7 +9,7 @@ use toolwire::{
 
 use super::checks::{engine, find};
 
-/// What must be so, the formats that are looked for (`auto`: the default), the text.
+/// The rule, the formats to detect (`auto` for the default), and the text.
 const FOUND: &[(&str, &[&str], &str)] = &[
     (
         "what a broken tag has begun with is text, wherever it was cut",
@@ -81,7 +82,7 @@ fn fuzz_findings_stay_fixed() {
     }
 }
 
-/// What must be so, the check that failed, by its function, and the bytes it failed for.
+/// The rule, the check that failed, and its input bytes.
 const FAILED: &[Failed] = &[
     ("a header that the answer begins in is no text", engine, b"\x00\x02\x1c\xfe\x07\xe4\x07all\n"),
     (
@@ -113,7 +114,8 @@ fn inputs_that_failed_a_check_pass_now() {
     }
 }
 
-/// What may still close a value is looked at again with each piece, so it is short: else this does not end today.
+/// Text that may still close a value is rechecked with each piece, so it must be short; otherwise this would run
+/// almost forever.
 #[test]
 fn blanks_after_a_possible_closer_are_read_once() {
     for (name, open) in [
@@ -128,7 +130,7 @@ fn blanks_after_a_possible_closer_are_read_once() {
     }
 }
 
-/// Whole arguments, in formats of messages: the text, what of it is text, and the arguments of its calls.
+/// Complete arguments in formats of messages: the text, its visible part, and the arguments of its calls.
 const WAITED: &[(&str, &str, &str, &[&str])] = &[
     (
         "inkling",
@@ -188,8 +190,8 @@ fn a_waiting_call_that_fails_is_text_with_its_header_and_nothing_before_it() {
     }
 }
 
-/// What follows a call and does not become another one stays text, and missing brackets of a call that waits are
-/// written only where arguments are mended.
+/// Text after a call that does not become another call stays text, and missing brackets of a waiting call are only
+/// added if arguments are repaired.
 #[test]
 fn what_follows_a_call_in_its_message_is_text() {
     let inkling = |text: &str, arguments, repair| {
@@ -208,7 +210,7 @@ fn what_follows_a_call_in_its_message_is_text() {
     assert_eq!(inkling(text, ArgumentDelivery::Stream, false), (String::new(), 1));
 }
 
-/// Text in place of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
+/// Text instead of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
 /// only at the message's beginning.
 #[test]
 fn bare_argument_may_begin_like_a_marker_of_the_message_start() {

@@ -1,4 +1,4 @@
-//! The committed corpus, made of what the repository has: the formats' examples, conformance cases, recorded streams.
+//! The committed corpus, generated from the formats' examples, conformance cases and recorded streams.
 
 use std::{collections::HashMap, fs};
 
@@ -8,10 +8,10 @@ use toolwire::format;
 use super::{checks::code, fuzz};
 use crate::support::repository::root;
 
-/// Bytes of a recorded stream that make a seed.
+/// Number of bytes of a recorded stream that are used as a seed.
 const STREAM: usize = 2500;
 
-/// Streams of each kind of upstream.
+/// Maximum number of streams for each kind of upstream.
 const MOST: usize = 17;
 
 /// Arguments as models write them, right and wrong.
@@ -68,7 +68,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("blank", "\n\n  a  \n\n"),
 ];
 
-/// Streams that bend the standard.
+/// Streams at the edges of the standard.
 const STREAMS: &[(&str, &str)] = &[
     ("ends", "\u{feff}data: a\r\n\r\ndata: b\r\rdata: c\n\nevent: e\rdata\ndata:  d\r\n\n"),
     ("fields", ": hi\nid: 1\nretry: 10\nevent: x\ndata: a\ndata: b\nother: c\n\nid: \u{0}\nid\ndata:x\n\n"),
@@ -76,7 +76,7 @@ const STREAMS: &[(&str, &str)] = &[
     ("done", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"),
 ];
 
-/// Responses of HTTP/1.1, as they should be and as they should not.
+/// Responses of HTTP/1.1, valid and invalid.
 const RESPONSES: &[(&str, &str)] = &[
     ("length", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
     ("length-and-more", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n"),
@@ -140,7 +140,7 @@ const RESPONSES: &[(&str, &str)] = &[
     ("long-chunk", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n"),
 ];
 
-/// Rewrites the generated part of the corpus. Files that a fuzzer added stay.
+/// Rewrites the generated part of the corpus. Files added by a fuzzer are kept.
 pub(crate) fn write() {
     for (at, pair) in engine().chunks(2).enumerate() {
         let codes = [pair.first(), pair.last()].into_iter().flatten();

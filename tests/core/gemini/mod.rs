@@ -28,7 +28,7 @@ fn sse(frames: &[String]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\r\n\r\n")).collect()
 }
 
-/// Frames as an array, in the form that the server writes.
+/// Frames as a JSON array, in the server's form.
 fn array(frames: &[String]) -> String {
     format!("[{}\n]\n", frames.join("\n,\r\n"))
 }
@@ -69,7 +69,7 @@ fn text_and_thoughts_are_read_however_the_body_is_cut() {
     }
 }
 
-/// Older models give every frame the finish reason, so it counts only where nothing follows.
+/// Older models put the finish reason into every frame, so it only counts if nothing follows.
 #[test]
 fn finish_reason_before_more_content_is_not_the_end() {
     let each = |text: &str| frame(&format!("{{\"text\":\"{text}\"}}"), ",\"finishReason\":\"STOP\"");
@@ -333,7 +333,7 @@ fn citations_are_at_their_places_in_characters() {
     assert_eq!(with(""), "é漢abc. | cites https://a A 6-6 | cites https://b  6-6 | stop");
 }
 
-/// The fast path must not take what the slow path reads in another way.
+/// The fast path must not read a frame differently from the slow path.
 #[test]
 fn frames_that_look_alike_mean_what_they_say() {
     let plain = |text: &str, count: &str| {

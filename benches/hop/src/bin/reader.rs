@@ -2,7 +2,7 @@
 //!
 //! It sends one request body to one address, on a given number of connections and a given number of times on
 //! each, reads the responses as bytes, and looks only for postmarks. At the end it prints one JSON object.
-//! `toolwire bench` checks streams; this counts them.
+//! Unlike `toolwire bench`, it counts but does not check streams.
 
 use std::{env, error::Error, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -48,15 +48,15 @@ struct Task {
     requests: u64,
     /// The time limit of a response.
     limit: Duration,
-    /// Reads only the first bytes of a response, then waits for the end of the run.
+    /// Whether to read only the first bytes of a response, and then wait for the end of the run.
     hold: bool,
 }
 
 #[derive(Default)]
 struct Seen {
-    /// From the sending of a request to the first postmark, in ns.
+    /// Times from sending a request to the first postmark, in ns.
     first: Vec<u64>,
-    /// From each postmark to its reading.
+    /// Times from each postmark to reading it.
     transit: Vec<u64>,
     /// The same for the first postmark of each response.
     first_transit: Vec<u64>,
@@ -100,7 +100,7 @@ async fn measure() -> Result<(), Failed> {
     }
     println!("{}", all.told(now() - begun));
     if task.hold {
-        // The sockets must outlive the tasks, which have ended: `Task::run` leaks them on purpose.
+        // The sockets must stay open after the tasks end: `Task::run` leaks them on purpose.
         BufReader::new(tokio::io::stdin()).read_line(&mut String::new()).await?;
     }
     Ok(())

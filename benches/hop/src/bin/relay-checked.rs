@@ -1,4 +1,5 @@
-//! Passes a request on when all of it is there and is JSON: the least that a relay does which does not send invalid requests.
+//! Passes a request on once it has arrived completely and is valid JSON: the minimum for a relay that never sends invalid
+//! requests.
 
 use toolwire_hop::Requests;
 

@@ -1,4 +1,5 @@
-//! Parses and serialises each event: the cost of a proxy that turns every frame into values and back.
+//! Parses and serialises each event: the cost of a proxy that converts every frame to values and
+//! back.
 
 use std::{
     mem,
@@ -65,7 +66,7 @@ struct Function {
 /// A body whose events are parsed and serialised again.
 struct Anew {
     body: Incoming,
-    /// The beginning of an event that is not complete yet.
+    /// The beginning of an incomplete event.
     begun: Vec<u8>,
 }
 

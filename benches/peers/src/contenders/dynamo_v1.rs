@@ -109,7 +109,7 @@ impl Contender for Jail {
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
         let Some(name) = lookup(NAMES, answer.format) else { return };
         let finish = if answer.stopped { FinishReason::Stop } else { FinishReason::Length };
-        // The server creates the chunks, so that is done before the clock starts.
+        // In a server, the chunks exist already, so they are created before the clock starts.
         let mut chunks: Vec<Chunk> = answer.pieces.iter().map(|piece| chunk(Some(piece), None)).collect();
         chunks.push(chunk(None, Some(finish)));
         let jail = JailedStream::builder().tool_call_parser(name).tool_definitions(self.0.clone()).build();

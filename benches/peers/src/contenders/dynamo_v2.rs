@@ -1,5 +1,5 @@
-//! `dynamo-parsers-v2`: its parsers for calls alone, and those that handle reasoning, text and calls. If one
-//! fails, its unread input is text, and so is the rest of the response.
+//! `dynamo-parsers-v2`: its parsers for calls only, and those that handle reasoning, text and calls. If one
+//! fails, its unread input and the rest of the response count as text.
 
 use dynamo_parsers_v2::{
     Tool, ToolCallDelta, ToolParseResult, UnifiedParserEvent, UnifiedParserOutput,
@@ -58,7 +58,7 @@ fn put(call: &ToolCallDelta, client: &mut dyn Client) {
     }
 }
 
-/// The parsers for calls alone.
+/// The parsers for calls only.
 pub struct Calls(Vec<Tool>);
 
 impl Calls {

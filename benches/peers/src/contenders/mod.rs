@@ -20,7 +20,7 @@ pub struct Answer<'a> {
     /// The format's name in toolwire.
     pub format: &'a str,
     pub pieces: &'a [&'a str],
-    /// The model had finished; otherwise it reached its token limit.
+    /// Whether the model had finished; otherwise it reached its token limit.
     pub stopped: bool,
 }
 
@@ -30,10 +30,10 @@ pub trait Contender {
     fn name(&self) -> &'static str;
     /// Package and version.
     fn version(&self) -> &'static str;
-    /// Whether it can read this format.
+    /// Whether it supports this format.
     fn has(&self, format: &str) -> bool;
-    /// Reads a response. `clock` runs from the first piece to the end of the response: setup per request is
-    /// left out.
+    /// Reads a response. `clock` runs from the first piece to the end of the response; setup for each
+    /// request is not measured.
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock);
 }
 
@@ -62,7 +62,7 @@ pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
     ]
 }
 
-/// Measures a reading in the thread's CPU time, and ends one that takes too long.
+/// Measures the thread's CPU time, and ends a reading that takes too long.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     budget: Duration,

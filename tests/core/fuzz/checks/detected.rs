@@ -1,5 +1,5 @@
-//! What the detector finds in a text, assembled as a client would. All tests of the detector alone use this; it is here
-//! because the fuzz targets, a package of their own, include this folder.
+//! Results of the detector for a text, assembled as a client would. All tests of the detector alone use this; it is in
+//! this folder because the fuzz targets, a separate package, include the folder.
 
 use serde_json::Value;
 use toolwire::{
@@ -7,7 +7,7 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Source},
 };
 
-/// What came out of a text.
+/// The output for a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Found {
     pub(crate) text: String,
@@ -19,23 +19,23 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// The id that the text gave, or empty.
+    /// The id in the text, or empty.
     pub(crate) id: String,
     pub(crate) arguments: String,
     pub(crate) end: Option<CallEnd>,
-    /// The format that it was written in.
+    /// The format in which it was written.
     pub(crate) format: &'static str,
 }
 
 impl Call {
-    /// Whether it ended with all of its arguments.
+    /// Whether it ended with complete arguments.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(CallEnd::Complete)
     }
 }
 
 impl Found {
-    /// Runs `pieces` through `detector`. `after_piece` gets what was found so far, and the bytes that are held.
+    /// Pushes `pieces` through `detector`. `after_piece` gets the results so far, and the number of held bytes.
     pub(crate) fn of(
         detector: &mut Detector,
         pieces: &[&str],

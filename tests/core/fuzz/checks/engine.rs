@@ -1,5 +1,5 @@
-//! The engine in any text: cuts make no difference, what is no call comes out as it was, whole calls are JSON, no more
-//! is held than may be.
+//! The engine with any text: cuts make no difference, text outside calls is unchanged, complete calls are JSON, and held
+//! bytes stay within the limit.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use super::{detected::Found, found::find, input::Input};
 /// Formats without a marker made for calls: only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
 
-/// What may be held besides what the limits say, in bytes: markers, words, blanks.
+/// Number of bytes that may be held in addition to the limits: markers, words, blanks.
 const FIXED: usize = 1500;
 
 /// Seven bytes of choices, then the text.
@@ -78,19 +78,20 @@ fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
     format::names(&formats)
 }
 
-/// A hold, a call's arguments waiting for its end in the source and in JSON, and what is short and fixed.
+/// The maximum of held bytes: a hold, a call's arguments that wait for the call's end in the source and as JSON, and a
+/// fixed part.
 fn most(limits: &Limits) -> usize {
     2 * limits.max_hold + 2 * limits.max_arguments + FIXED
 }
 
-/// Whether `part` is what is left of `whole` when some of it is taken away.
+/// Whether removing parts of `whole` can leave `part`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Signs, in lower case, of what a format takes off a text that is no call: reasoning, frames, headers of messages, and
-/// calls that call nothing.
+/// Signs, in lower case, of markup that a format removes from text without calls: reasoning, frames, headers of messages,
+/// and calls without a name.
 static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let grammars = format::ALL.iter().flat_map(|format| format.grammars);
     let signs = grammars.flat_map(|grammar| -> Vec<&str> {
@@ -104,12 +105,12 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
             _ => Vec::new(),
         }
     });
-    // What stands before a wildcard.
+    // The text before a wildcard.
     signs.filter_map(|sign| sign.split('*').next()).map(str::to_ascii_lowercase).collect()
 });
 
-/// Whether `text` begins with the rest of a header that has no opener, of a message that is no call: the prompt holds the
-/// opener, and the header is taken off.
+/// Whether `text` begins with the rest of a header whose opener is in the prompt. Such a header is removed even if the
+/// message is not a call.
 fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };
     let formats = KnownFormats::built_in().named(formats);

@@ -1,4 +1,4 @@
-//! What the detector finds in a text does not depend on how the text is cut.
+//! The detector's results for a text do not depend on cuts.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use super::{
     input::{characters, cut_text},
 };
 
-/// What is declared in every check: names only, and arguments of all types.
+/// The declarations of every check: tools without schemas, and arguments of all types.
 const DECLARED: &str = r#"{"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": [
     {"type": "function", "function": {"name": "a"}},
     {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"y": {}}}}},
@@ -36,8 +36,8 @@ fn detect(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Fou
     Found::of(&mut detector, pieces, finish, |_, held| assert!(held <= most, "{held} held of at most {most}"))
 }
 
-/// What is found in `text`, the same for every cut, and never with more than `most` bytes held. What a whole call has
-/// for arguments is JSON.
+/// The results for `text`, which must be the same for every cut, with at most `most` bytes held. The arguments of a
+/// complete call must be JSON.
 pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
     let whole = detect(settings, &[text], finish, most);
     for (how, pieces) in [("characters", characters(text)), ("pieces", cut_text(text, seed))] {
@@ -45,7 +45,7 @@ pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most:
         assert_eq!(cut, whole, "{text:?} in {how} (left) and whole (right)");
     }
     for call in whole.calls.iter().filter(|call| call.is_complete()) {
-        // Raw, since half a surrogate pair is JSON, too, though no text.
+        // Parsed raw, since half a surrogate pair is valid JSON but not text.
         assert!(serde_json::from_str::<&RawValue>(&call.arguments).is_ok(), "{text:?}: {call:?}");
     }
     whole

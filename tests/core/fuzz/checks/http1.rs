@@ -1,5 +1,5 @@
 //! HTTP/1.1 responses: splits make no difference, a truncated response never looks complete, and hyper's client agrees
-//! but for the differences that docs/protocols/http1.md lists.
+//! except for the differences that docs/protocols/http1.md lists.
 
 use std::time::{Duration, SystemTime};
 
@@ -41,7 +41,7 @@ pub(crate) fn http1(data: &[u8]) {
 /// A response as it was read.
 #[derive(Debug, Clone, PartialEq)]
 struct Read<H, E> {
-    /// `Ok(None)`: it is incomplete.
+    /// `Ok(None)` if the head is incomplete.
     head: Result<Option<Head>, H>,
     data: Vec<u8>,
     end: Result<After, E>,
@@ -54,12 +54,12 @@ struct Head {
     headers: HeaderMap,
 }
 
-/// What follows a complete response.
+/// The state of the connection after a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// Another one may.
+    /// Another response may follow.
     KeepAlive,
-    /// The connection is not used again, since the response says so or bytes follow it.
+    /// The connection is not reused, because the response says so or more bytes follow it.
     Close,
     /// The end of the connection ended the response.
     Closed,
@@ -110,7 +110,7 @@ impl From<http::response::Parts> for Head {
     }
 }
 
-/// What was read of a beginning must not be complete, unless the whole is complete with the same data.
+/// A truncated response must not be read as complete, unless the complete response has the same data.
 fn check_truncated(beginning: &[u8], whole: &Read<HeadError, BodyError>) {
     let read = read(&[beginning]);
     match read.end {
@@ -134,7 +134,7 @@ fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     let bytes = bytes.to_vec();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        // The clock stands still and jumps when nothing can run, so this is not a delay.
+        // The clock is paused and advances only when no task can run, so this does not take time.
         const IDLE: Duration = Duration::from_secs(1);
         let (client, mut server) = duplex(1 << 20);
         let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();
@@ -169,7 +169,7 @@ fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     })
 }
 
-/// Whether the response is complete.
+/// Reads the response; returns whether it is complete.
 async fn exchange(sender: &mut http1::SendRequest<Empty<Bytes>>, read: &mut Read<(), ()>) -> bool {
     let request = Request::post("/").header("host", "x").body(Empty::new()).unwrap();
     let Ok(response) = sender.send_request(request).await else {
@@ -187,7 +187,7 @@ async fn exchange(sender: &mut http1::SendRequest<Empty<Bytes>>, read: &mut Read
     true
 }
 
-/// Holds both readers to docs/protocols/http1.md#differences-from-hyper.
+/// Compares both readers with docs/protocols/http1.md#differences-from-hyper.
 fn compare(ours: &Read<HeadError, BodyError>, hypers: &Read<(), ()>, length: usize) {
     let context = || format!("{ours:?}\n{hypers:?}");
     let head = match (&ours.head, &hypers.head) {
@@ -233,7 +233,7 @@ fn compare(ours: &Read<HeadError, BodyError>, hypers: &Read<(), ()>, length: usi
     }
 }
 
-/// hyper looks only at what stands behind the last comma of `Transfer-Encoding`.
+/// hyper only looks at the text after the last comma of `Transfer-Encoding`.
 fn last_coding_is_empty(headers: &HeaderMap) -> bool {
     let last = headers.get_all(header::TRANSFER_ENCODING).into_iter().next_back();
     last.is_some_and(|line| line.as_bytes().trim_ascii_end().ends_with(b","))
@@ -246,7 +246,7 @@ const HYPER_HEADS: [&str; 3] = [
     "HTTP/1.0 200 OK\r\n\r\n",
 ];
 
-/// A response that is written is read back by both.
+/// Checks that both readers read back a written response.
 fn check_written(hyper_head: &str, pieces: &[&[u8]]) {
     let (parts, ()) = Response::builder().header("x", "y").body(()).unwrap().into_parts();
     let data = pieces.concat();

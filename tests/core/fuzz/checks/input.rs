@@ -1,6 +1,6 @@
 //! A fuzzer's bytes as choices, text and cuts.
 
-/// Bytes, of which choices are taken off the front.
+/// Bytes from whose front choices are taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'i> {
     rest: &'i [u8],
@@ -11,37 +11,37 @@ impl<'i> Input<'i> {
         Self { rest: bytes }
     }
 
-    /// The next choice; 0 when there are no more.
+    /// The next choice; 0 if there are none left.
     pub(crate) fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
         first
     }
 
-    /// One of `all`, chosen by two bytes and the hash of its name: it stays the same one in a corpus when others are
-    /// added.
+    /// One of `all`, chosen by two bytes and the hash of its name, so that the choice in a corpus stays the same
+    /// when others are added.
     pub(crate) fn of<T: Copy>(&mut self, all: &[T], name: impl Fn(T) -> &'static str) -> Option<T> {
         let choice = u16::from_be_bytes([self.byte(), self.byte()]);
         all.iter().copied().min_by_key(|one| code(name(*one)).wrapping_sub(choice))
     }
 
-    /// What is left.
+    /// The remaining bytes.
     pub(crate) fn bytes(self) -> &'i [u8] {
         self.rest
     }
 
-    /// What is left, as far as it is text.
+    /// The remaining bytes, without those that are not UTF-8.
     pub(crate) fn text(self) -> String {
         self.rest.utf8_chunks().map(|chunk| chunk.valid()).collect()
     }
 }
 
-/// The choice that is certain to find what has this name.
+/// The choice that selects the item of this name.
 pub(crate) fn code(name: &str) -> u16 {
     name.bytes().fold(0x811c, |hash, byte| (hash ^ u16::from(byte)).wrapping_mul(0x0193))
 }
 
-/// `bytes` in pieces of sizes that follow from `seed`.
+/// `bytes` in pieces whose sizes are derived from `seed`.
 pub(crate) fn cut(bytes: &[u8], seed: u8) -> Vec<&[u8]> {
     let mut state = u32::from(seed);
     let mut rest = bytes;
@@ -72,7 +72,7 @@ pub(crate) fn cut_text(text: &str, seed: u8) -> Vec<&str> {
     pieces
 }
 
-/// `text` in its characters.
+/// `text`, split into its characters.
 pub(crate) fn characters(text: &str) -> Vec<&str> {
     text.split_inclusive(|_: char| true).collect()
 }

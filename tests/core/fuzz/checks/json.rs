@@ -1,4 +1,5 @@
-//! Arguments in JSON: valid ones are passed on byte for byte; complete ones are JSON; all others are reported as broken.
+//! Arguments in JSON: valid ones are forwarded byte for byte, complete ones are JSON, and all others are reported as
+//! broken.
 
 use serde_json::value::RawValue;
 use toolwire::{
@@ -27,7 +28,8 @@ pub(crate) fn json(data: &[u8]) {
     let text = format!("<tool_call>{{\"name\":\"a\",\"arguments\":{written}{closing}");
     let found = find(&settings, &text, seed, finish, usize::MAX);
     let Ok(value) = serde_json::from_str::<&RawValue>(&written) else { return };
-    // A string may hold arguments and `null` stands for none. A number needs what ends it, as the closing does.
+    // A string may contain arguments, and `null` stands for no arguments. A number needs a following character, as the
+    // closing does.
     if value.get().starts_with(['"', 'n'])
         || closing.is_empty()
         || depth(value.get()) > settings.limits.max_depth - 2
@@ -39,7 +41,7 @@ pub(crate) fn json(data: &[u8]) {
     assert_eq!(found.text, "", "{text:?}");
 }
 
-/// How deep brackets are nested in JSON text, at most: those in strings count, too.
+/// The maximum nesting depth of brackets in JSON text. Brackets in strings count, too.
 fn depth(json: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for byte in json.bytes() {

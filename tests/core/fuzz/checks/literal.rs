@@ -1,4 +1,4 @@
-//! Arguments in Python's notation become JSON: of JSON without escapes the same values.
+//! Arguments in Python's notation become JSON; JSON without escapes keeps its values.
 
 use serde_json::Value;
 use toolwire::{

@@ -1,4 +1,5 @@
-//! Arguments between tags become JSON, by the tool's types; a plain string is what was written.
+//! Arguments between tags become JSON according to the tool's types; a plain string stays as
+//! written.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -9,7 +10,7 @@ use toolwire::{
 
 use super::{found::find, input::Input};
 
-/// A format's tags around a parameter of `set`: before its key, behind it, behind its value.
+/// A format's tags around a parameter of `set`: before its key, after it, after its value.
 type Tags = (&'static Format, &'static str, &'static str, &'static str);
 
 static TAGS: [Tags; 5] = [

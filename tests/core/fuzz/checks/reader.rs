@@ -1,4 +1,4 @@
-//! The readers of upstreams: any bytes, cut anywhere, mean the same.
+//! The readers of upstreams: bytes mean the same wherever they are cut.
 
 use toolwire::{
     dialect::{Reader, chat, completions, gemini, lumo, messages, ollama, responses},
@@ -69,7 +69,7 @@ fn reader_of(flags: u8) -> Reader {
     }))
 }
 
-/// Puts an event to those before it; pieces that a cut may have parted become one.
+/// Appends an event; pieces that a cut may have separated are joined.
 fn join(mut events: Vec<Event<'static>>, event: Event<'static>) -> Vec<Event<'static>> {
     match (events.last_mut(), event) {
         (Some(Event::Text(before)), Event::Text(text)) => before.to_mut().push_str(&text),
