@@ -1,5 +1,6 @@
-//! Upstreams of every dialect that send what no upstream should: clients of each API get a complete response or an error in the
-//! form of their API, and nothing ends well that has broken off. The clients of [`support`](crate::support) check the form.
+//! Upstreams of every dialect that send invalid data: clients of each API get a complete response or an error in the form of
+//! their API, and a response that has broken off never ends properly. The clients of [`support`](crate::support) check the
+//! form.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ fn all() -> impl Iterator<Item = Speech> {
     SPEECHES.into_iter().chain([Speech::Ollama])
 }
 
-/// The client whose API the upstream speaks.
+/// The client that uses the upstream's API.
 fn own_client(speech: Speech) -> Option<ClientDialect> {
     match speech {
         Speech::Chat => Some(ClientDialect::Chat),
@@ -38,13 +39,13 @@ fn exchange(speech: Speech, client: ClientDialect, stream: bool, limits: Limits)
     Exchange { client, ..Exchange::new(request(&fields), settings, speech) }
 }
 
-/// The exchanges of all clients, streamed and whole.
+/// The exchanges of all clients, streamed and not.
 fn exchanges(speech: Speech, limits: Limits) -> Vec<Exchange> {
     let of = |client| [true, false].map(|stream| exchange(speech, client, stream, limits));
     CLIENTS.into_iter().flat_map(of).collect()
 }
 
-/// What a client has at the end. A response has either failed, with words for people, or it is complete.
+/// The response that a client has at the end. It has either failed, with a message for people, or it is complete.
 fn play(exchange: &Exchange, what: &str, bytes: &[u8]) -> Answer {
     let shown = || format!("{:?} to {:?}: {what}", exchange.speech, exchange.client);
     let answer = exchange.run([bytes]).0;
@@ -96,7 +97,7 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
         let (head, end) = (frames[0].clone(), frames.len() - 3);
         for (at, frame) in frames.iter().enumerate() {
             let Some((text, value)) = json_of(frame) else { continue };
-            // Its neighbours are about the same call.
+            // Its neighbours belong to the same call.
             let (before, after) = (&frames[1.min(at)..at], &frames[at + 1..]);
             let before = &before[before.len().saturating_sub(1)..];
             let (after, last) = after.split_at(after.len().min(1));
@@ -105,7 +106,8 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
                 let changed = frame.replace(text, &changed.to_string());
                 let first = if at == 0 { "" } else { &head };
                 let stream = [first, &before.concat(), &changed, &after.concat(), &last.concat()].concat();
-                // The client of the upstream's own API may get frames as they are. Of the others, each change is for one.
+                // The client of the upstream's own API may get frames unchanged. Each other client is tested with a part of
+                // the changes.
                 let is_own = |it: &&Exchange| it.conversation.stream && Some(it.client) == own_client(speech);
                 let other = &exchanges[(at + number) % exchanges.len()];
                 for exchange in exchanges.iter().filter(is_own).chain([other]) {
@@ -161,7 +163,7 @@ fn what_follows_the_end_changes_nothing() {
     }
 }
 
-/// Pieces of 500 bytes that never end, behind each beginning.
+/// Pieces of 500 bytes that never end, after each beginning.
 #[test]
 fn what_never_ends_fails_at_its_limit() {
     const MOST: usize = 4000;

@@ -1,5 +1,6 @@
-//! The sans-IO core through its public interface: readers, writers, formats, detection and the whole pipeline, without
-//! sockets. [`docs`] checks the references in documents and comments, [`dialects`] that no dialect imports another.
+//! The sans-IO core through its public interface: readers, writers, formats, detection and the complete pipeline,
+//! without sockets. [`docs`] checks the references in documents and comments, [`dialects`] that no dialect imports
+//! another.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Native calls that are not quite as they should be, from upstreams of all dialects to clients of all dialects, cut anywhere.
+//! Slightly wrong native calls, from upstreams of all dialects to clients of all dialects, cut anywhere.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ fn arguments_that_cannot_be_repaired_reach_the_client_with_a_warning() {
                 let answer = answered(Speech::Chat, client, &rules, &call("get_weather", written), true);
                 let what = format!("{written} {client:?} {delivery:?}");
                 assert_eq!(answer.calls[0].arguments, written, "{what}");
-                // Responses has no finish reason: the status of the item says it.
+                // Responses has no finish reason; the status of the item replaces it.
                 let finish = if client == ClientDialect::Responses { "stop" } else { "tool_calls" };
                 assert_eq!(answer.finish.as_deref(), Some(finish), "{what}");
                 assert_eq!(answer.warnings, ["invalid_arguments"], "{what}");
@@ -160,7 +160,7 @@ fn decorated_name_of_a_native_call_is_the_declared_one() {
     }
 }
 
-/// What a client of Messages gets of an upstream of Messages, as text.
+/// The text that a client of Messages gets from an upstream of Messages.
 fn forwarded(rules: &Rules, fields: &Value, upstream: &[u8]) -> String {
     let mut exchange = Exchange::new(request(fields), rules.clone(), Speech::Messages);
     exchange.client = ClientDialect::Messages;

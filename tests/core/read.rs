@@ -6,19 +6,19 @@ use toolwire::{
     failure::Failure,
 };
 
-/// What a client would have assembled.
+/// The result that a client would have assembled.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Read {
     pub(crate) start: Option<String>,
-    /// Text, reasoning and the like, each run of one kind joined.
+    /// Text, reasoning and similar content, with each run of one kind joined.
     runs: Vec<(&'static str, String)>,
     calls: Vec<Call>,
     end: Vec<String>,
     pub(crate) pings: Vec<String>,
-    /// The failure's sentence.
+    /// The failure's message.
     pub(crate) message: String,
     pub(crate) skipped: Skipped,
-    /// Frames that were passed on verbatim.
+    /// Number of frames that were forwarded verbatim.
     pub(crate) verbatim: usize,
 }
 
@@ -33,7 +33,7 @@ struct Call {
 }
 
 impl Read {
-    /// All but pings, counters and the failure's sentence, as one line.
+    /// Everything except pings, counters and the failure's message, as one line.
     pub(crate) fn summary(&self) -> String {
         let mut parts: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
         parts.extend(self.runs.iter().map(|(kind, text)| match *kind {
@@ -195,7 +195,7 @@ impl MakesReader for ollama::ReaderSettings {
     }
 }
 
-/// Reads a body that arrives in `pieces`; `ends` if the body ends after them.
+/// Reads a body that arrives in `pieces`. `ends` tells whether the body ends after them.
 pub(crate) fn read_in<'a>(
     settings: impl MakesReader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -218,7 +218,7 @@ pub(crate) fn read_in<'a>(
     read
 }
 
-/// Reads a body whole and in every split that matters: the result must be the same for all.
+/// Reads a body uncut and in every relevant split: the result must be the same for all.
 #[track_caller]
 pub(crate) fn read_splits(settings: impl MakesReader, body: &[u8]) -> Read {
     let whole = read_in(settings, [body], true);

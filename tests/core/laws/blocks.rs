@@ -1,5 +1,5 @@
-//! Clients of Messages and Responses get one block at a time, however the upstream writes its calls in turns. That no two
-//! blocks are open at once is asserted by the clients in `tests/support`.
+//! Clients of Messages and Responses get one block at a time, even if the upstream interleaves its calls. The clients in
+//! `tests/support` assert that no two blocks are open at the same time.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

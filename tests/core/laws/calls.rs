@@ -1,5 +1,5 @@
-//! Law 3 for what is a call: made and written here, by code that the engine has no part in, and found again byte for
-//! byte. Law 5 for what looks like one.
+//! Law 3 for calls: they are written here, by code that shares nothing with the engine, and must be found byte for
+//! byte. Law 5 for text that resembles them.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::{
@@ -21,7 +21,7 @@ struct Call {
     arguments: String,
 }
 
-/// How calls are written.
+/// The notation of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Pre,
@@ -36,7 +36,7 @@ enum Form {
 const FORMS: [Form; 7] =
     [Form::Pre, Form::PreCode, Form::Ticks, Form::Tildes, Form::Bare, Form::ToolCall, Form::FunctionCall];
 
-/// How a call's JSON is laid out.
+/// The layout of a call's JSON.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     NameFirst,
@@ -91,7 +91,7 @@ fn written(calls: &[(Call, Layout)], form: Form, array: bool) -> String {
     }
 }
 
-/// What must not matter inside a string.
+/// Text that has no special meaning inside a string.
 const INSIDE: &[&str] = &[
     "</pre>",
     "<pre>",
@@ -132,7 +132,7 @@ fn string() -> impl Strategy<Value = String> {
         .prop_map(|parts| format!("\"{}\"", parts.concat()))
 }
 
-/// JSON text of every kind, as models write it: any spelling of numbers, any blanks.
+/// JSON text of every kind, as models write it: with any spelling of numbers and any blanks.
 fn value() -> impl Strategy<Value = String> {
     let number = prop::sample::select(
         &["0", "-0", "2.50", "12345678901234567890", "1e3", "-1.5E-7", "0.1e+2"] as &[_],
@@ -150,7 +150,7 @@ fn value() -> impl Strategy<Value = String> {
 
 fn object(inner: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let blank = prop::sample::select(&["", "", " ", "\n  "] as &[_]);
-    // Keys that repeat, and keys that a call has, too.
+    // Keys that occur twice, and keys that a call has, too.
     let key = prop::sample::select(&["x", "y", "name", "arguments", "a b", "type", "é", "\\\"", "x"] as &[_]);
     (prop::collection::vec((key, inner), 0..4), blank).prop_map(|(members, blank)| {
         let members: Vec<String> =
@@ -164,7 +164,7 @@ fn call() -> impl Strategy<Value = Call> {
     (name, object(value())).prop_map(|(name, arguments)| Call { name, arguments })
 }
 
-/// Text beside calls: prose, false starts, other people's code.
+/// Text around calls: prose, false starts, other people's code.
 const BESIDE: &[&str] = &[
     "",
     "Let me see.",
@@ -180,12 +180,12 @@ const BESIDE: &[&str] = &[
     "<<<",
 ];
 
-/// A message: texts and groups of calls in alternation. Each group is on a separate line.
+/// A message: texts and groups of calls in alternation, each group on a separate line.
 #[derive(Debug, Clone)]
 struct Message {
     text: String,
     calls: Vec<Call>,
-    /// The texts alone.
+    /// The texts without the calls.
     rest: String,
 }
 
@@ -216,7 +216,7 @@ fn without_blanks(text: &str) -> String {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Every call is found, in both modes and at any cut; arguments byte for byte, and all other text.
+    /// Every call is found, in both modes and at any cut; arguments and all other text are unchanged.
     #[test]
     fn written_calls_are_found(
         message in message(call()),
@@ -256,7 +256,7 @@ proptest! {
         prop_assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0));
     }
 
-    /// A call cut off anywhere is never made whole: what is out is a beginning of what was written.
+    /// A call that is cut off is never completed: the arguments sent are a beginning of the written ones.
     #[test]
     fn truncated_call_keeps_what_was_sent(call in call(), form in prop::sample::select(&FORMS as &[_]), at in any::<Index>()) {
         let text = written(&[(call.clone(), Layout::NameFirst)], form, false);
@@ -277,8 +277,8 @@ proptest! {
     }
 }
 
-/// A call inside what was first read as another format's is read again as soon as that has failed, and breaks off in
-/// the piece in which it began to stream.
+/// A call inside text that was first read as another format's is found as soon as that reading fails. It breaks off
+/// in the piece in which it began to stream.
 #[test]
 fn text_after_a_broken_call_is_text() {
     let settings = Rules { repair: false, ..Rules::default() };

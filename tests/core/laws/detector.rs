@@ -1,4 +1,4 @@
-//! The detector alone: what it finds, and what it holds meanwhile.
+//! The detector alone: its results, and the text that it holds back meanwhile.
 
 use std::ops::Deref;
 
@@ -22,11 +22,11 @@ use crate::{
     },
 };
 
-/// What came out of a text, and when.
+/// The output for a text, and when it appeared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Traced {
     found: Found,
-    /// After each piece: how much text had come out, whether a call had, what was held.
+    /// State after each piece: length of the released text, whether a call was released, number of held bytes.
     pub(crate) trace: Vec<(usize, bool, usize)>,
 }
 
@@ -39,7 +39,7 @@ impl Deref for Traced {
 }
 
 impl Traced {
-    /// What does not depend on the cuts.
+    /// The part that does not depend on the cuts.
     pub(crate) fn sum(&self) -> &Found {
         &self.found
     }
@@ -57,7 +57,8 @@ pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced 
     Traced { found, trace }
 }
 
-/// What is found in `text`, after a check that it is the same in pieces cut at `cuts` and in single characters.
+/// The results for `text`, after checking that they are the same for pieces cut at `cuts` and for single
+/// characters.
 pub(crate) fn find_in_any_split(
     settings: &Rules,
     text: &str,

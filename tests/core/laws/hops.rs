@@ -19,7 +19,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// An exchange with a Lumo upstream that is asked again, up to `max_hops` times in all.
+/// An exchange with a Lumo upstream that is called again, up to `max_hops` times in total.
 fn exchange(max_hops: usize, fields: &Value) -> Exchange {
     let schema = json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]});
     let mut fields = fields.clone();
@@ -29,7 +29,7 @@ fn exchange(max_hops: usize, fields: &Value) -> Exchange {
     Exchange::new(request(&fields), settings, Speech::LumoV2)
 }
 
-/// A hop: this text, then a call that lacks its argument, or, if it is the last one, a complete call.
+/// A hop: this text, then a call without its required argument, or, in the last hop, a complete call.
 fn hop(number: usize, text: &str, is_last: bool) -> Vec<u8> {
     let arguments = if is_last { json!({ "x": number }) } else { json!({ "y": number }) };
     let call = json!({"id": format!("n{number}"), "name": "a", "arguments": arguments.to_string()});
@@ -43,7 +43,7 @@ fn hops(texts: &[&str]) -> Vec<Vec<u8>> {
     (0..).zip(texts).map(|(number, text)| hop(number, text, number + 1 == texts.len())).collect()
 }
 
-/// Plays the hops, each cut by `cut`; gives the client's bytes.
+/// Plays the hops, each cut by `cut`, and returns the client's bytes.
 fn play(
     exchange: &Exchange,
     hops: &[Vec<u8>],
@@ -144,7 +144,7 @@ fn truncated_hop_never_looks_complete() {
     }
 }
 
-/// The limit of hops: one below, at, and one above what the model would need.
+/// Limits of hops that are one below, equal to, and one above the number that the model needs.
 #[test]
 fn hops_are_limited() {
     for (max_hops, expected) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
@@ -158,7 +158,7 @@ fn hops_are_limited() {
     }
 }
 
-/// Without a next hop the response ends with what it has: the calls as they are.
+/// Without a further hop, the response ends with what it has: incomplete calls are sent as they are.
 #[test]
 fn response_can_end_after_any_hop() {
     let exchange = exchange(3, &json!({}));
@@ -169,7 +169,7 @@ fn response_can_end_after_any_hop() {
     assert_eq!((got.text.as_str(), got.named_calls()), ("One. Two. ", vec![("a", "{\"y\":1}")]));
     assert_eq!((got.finish.as_deref(), got.done), (Some("tool_calls"), true));
     assert_eq!(got.usage.unwrap()["prompt_tokens"], 21);
-    // In any other state, both are ignored.
+    // In any other state, both calls are ignored.
     let length = out.len();
     pipeline.end(&mut out);
     pipeline.resume(exchange.reader(), &mut out);
@@ -185,7 +185,7 @@ fn usage_is_kept_over_a_hop_without_it() {
     assert_eq!(Answer::of_stream(&out).usage.unwrap()["prompt_tokens"], 10);
 }
 
-/// The frames of a later hop have another id, so they are not forwarded as they are.
+/// The frames of a later hop have another id, so they are not forwarded unchanged.
 #[test]
 fn frames_of_later_hops_are_rewritten() {
     let exchange = exchange(2, &json!({}));
@@ -237,7 +237,8 @@ proptest! {
     }
 }
 
-/// The text that the model is shown again is limited. What is left out does not depend on how it arrived.
+/// The text that is repeated to the model is limited. Which part is left out does not depend on how the
+/// text arrived.
 #[test]
 fn repeated_text_is_limited() {
     let text = "aé€".repeat(40);

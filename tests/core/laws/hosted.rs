@@ -1,5 +1,5 @@
-//! Law 3 for hosted tools: for any plan of hops, texts, calls and pieces, the client gets the plan's answer, and every hosted call
-//! runs exactly once.
+//! Law 3 for hosted tools: for any plan of hops, texts, calls and pieces, the client gets the planned answer, and every
+//! hosted call runs exactly once.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -17,11 +17,11 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// What the model does in a hop.
+/// A step of the model in a hop.
 #[derive(Debug, Clone)]
 enum Step {
     Text(String),
-    /// A call, and whether it is of a hosted tool and written as text.
+    /// A call: whether its tool is hosted, and whether it is written as text.
     Call {
         is_hosted: bool,
         is_written: bool,
@@ -32,7 +32,7 @@ use Step::{Call, Text};
 
 const MODES: [MixedTurns; 3] = [MixedTurns::Defer, MixedTurns::ServerFirst, MixedTurns::ClientOnly];
 
-/// A plan and how it is carried.
+/// A plan, and how it is transferred.
 #[derive(Debug, Clone)]
 struct Plan {
     hops: Vec<Vec<Step>>,
@@ -43,12 +43,12 @@ struct Plan {
     size: usize,
 }
 
-/// The number of a call is its argument, so that all calls differ.
+/// A call's number is its argument, so that all calls differ.
 fn arguments(number: usize) -> String {
     format!(r#"{{"n":{number}}}"#)
 }
 
-/// What the client is to get, and what is to run.
+/// The expected answer of the client, and the expected calls.
 #[derive(Debug, Default, PartialEq)]
 struct Expected {
     text: String,
@@ -75,7 +75,7 @@ impl Plan {
                             events.push(json!(["m", format!("<tool_call>{call}</tool_call>")]));
                             continue;
                         }
-                        // Servers that count their calls from 0 repeat their ids.
+                        // Servers that number their calls from 0 repeat ids.
                         let call = json!({"index": index, "id": format!("call_{index}"), "type": "function",
                             "function": {"name": name, "arguments": arguments}});
                         index += 1;
@@ -137,7 +137,7 @@ fn push(pipeline: &mut Pipeline, response: &[u8], size: usize, out: &mut BytesMu
     pipeline.finish(out);
 }
 
-/// Runs the calls of a hop: notes their arguments.
+/// Runs the calls of a hop by recording their arguments.
 fn run(follow_up: &FollowUp, ran: &mut Vec<String>) {
     assert_eq!(follow_up.reason, Reason::Hosted);
     let turn = follow_up.turns.last().unwrap();

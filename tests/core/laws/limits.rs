@@ -1,5 +1,5 @@
-//! Law 4: what is held is bounded by the configured limits, and reaching one is a clear error or plain text, the same
-//! for every cut.
+//! Law 4: held bytes stay within the configured limits, and reaching a limit gives a clear error or plain text, the
+//! same for every cut.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,10 +20,11 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// What may be held besides: the longest marker, tag, header, number or name, each short and fixed.
+/// Number of bytes that may be held in addition: the longest marker, tag, header, number or name, all of them short
+/// and of fixed length.
 const FIXED: usize = 1100;
 
-/// Runs that something could hold on to.
+/// Repeated fragments that a detector could hold on to.
 const RUNS: &[&str] = &[
     " ",
     "\n",
@@ -59,7 +60,7 @@ const RUNS: &[&str] = &[
     ",",
 ];
 
-/// A soup with long runs in it.
+/// A soup that contains long runs.
 fn long_soup() -> impl Strategy<Value = String> {
     let run = (prop::sample::select(RUNS), 1..900_usize).prop_map(|(text, times)| {
         if text.len() == 1 { text.repeat(times) } else { text.repeat(times % 3 + 1) }
@@ -83,13 +84,13 @@ fn small() -> impl Strategy<Value = Limits> {
 proptest! {
     #![proptest_config(tries(200))]
 
-    /// However long the runs: no more is held than may be.
+    /// Held bytes stay within the limit for runs of any length.
     #[test]
     fn held_bytes_are_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
         let waits = if settings.arguments == ArgumentDelivery::Whole { 2 * limits.max_arguments } else { 0 };
-        // A backtick before a container makes its calls wait for the end, in any mode.
+        // A backtick before a container makes its calls wait for its end, in every mode.
         let waits = if text.contains('`') { 2 * limits.max_arguments } else { waits };
         let most = 2 * limits.max_hold + waits + FIXED;
         for (_, _, held) in &found.trace {
@@ -213,7 +214,7 @@ fn deep_nesting_is_safe() {
     assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
-/// Conformance case L05, without a clock: nothing piles up behind a fence that never closes.
+/// Conformance case L05, without a clock: a fence that never closes does not accumulate held text.
 #[test]
 fn unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {

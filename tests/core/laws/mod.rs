@@ -1,5 +1,5 @@
-//! The laws of the architecture as properties, of the detector alone, where millions of bytes can be tried, and of the
-//! whole pipeline.
+//! The laws of the architecture as properties of the detector alone, which can be tested with millions of bytes, and
+//! of the complete pipeline.
 //!
 //! 1. What a client has at the end does not depend on how the input was split.
 //! 2. Nothing is held that is already certain.

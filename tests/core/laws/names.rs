@@ -1,5 +1,5 @@
-//! Names of tools and ids of calls in the forms that upstreams accept, and back: whatever a client calls its tools, the
-//! upstream gets a name that it accepts, and the client's calls have the client's names.
+//! Names of tools and ids of calls, converted to the forms that upstreams accept, and back: whatever names a client's
+//! tools have, the upstream gets names that it accepts, and the client gets calls with its own names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Names that clients invent, many of which would be the same without their odd letters.
+/// Names that clients may invent, many of which would be equal without their unusual characters.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab][._ :/-]{0,2}[ab]",
@@ -111,14 +111,13 @@ fn accepts_id(form: IdForm, id: &str) -> bool {
     }
 }
 
-/// Checks that `after` has the same and different texts in the same places as `before`, and that accepted texts did not
-/// change.
+/// Checks that texts that are equal or different in `before` are so in `after`, and that accepted texts did not change.
 fn is_renaming(before: &[&str], after: &[&str], accepts: impl Fn(&str) -> bool) -> Result<(), TestCaseError> {
     let mut to = HashMap::new();
     prop_assert_eq!(before.len(), after.len());
     for (old, new) in before.iter().zip(after) {
         prop_assert!(accepts(new), "{new}");
-        // Only an undeclared name may give way to the new name of a declared tool.
+        // Only an undeclared name may be replaced because a declared tool gets the same new name.
         prop_assert!(!accepts(old) || old == new || after.contains(old), "{old} became {new}");
         prop_assert_eq!(*to.entry(*old).or_insert(*new), *new, "one text for {}", old);
     }
@@ -136,7 +135,7 @@ proptest! {
         names in prop::sample::select(&[NameForm::Any, NameForm::Word, NameForm::Identifier][..]),
         ids in prop::sample::select(&[IdForm::Any, IdForm::AtMost(40), IdForm::Word, IdForm::Alphanumeric(9)][..]),
     ) {
-        // Calls that share an id get ids of their own, see `call_ids_that_repeat_become_unique_and_results_follow_them`.
+        // Calls that share an id get separate ids, see `call_ids_that_repeat_become_unique_and_results_follow_them`.
         let (mut case, mut seen) = (case, HashSet::new());
         case.calls.retain(|(id, _)| id.is_empty() || seen.insert(id.clone()));
         let before = conversation(&case);
@@ -155,12 +154,12 @@ proptest! {
         is_renaming(&texts[0], &texts[1], |name| accepts_name(names, name))?;
         is_renaming(&texts[2], &texts[3], |id| accepts_id(ids, id))?;
         prop_assert_eq!(&after.in_forms(names, ids).into_owned(), &after, "a second time changes nothing");
-        // What is declared has the same name in every request of a dialogue.
+        // A declared tool has the same name in every request of a conversation.
         let fresh = Conversation { turns: Vec::new(), ..before };
         prop_assert_eq!(&fresh.in_forms(names, ids).tools, &after.tools);
     }
 
-    /// The names in a response, whether the model writes those that it got or those of the client's instructions.
+    /// The names in a response: the model may write those that it got, or those in the client's instructions.
     #[test]
     fn calls_reach_the_client_under_its_own_names(
         case in case(),

@@ -1,4 +1,4 @@
-//! A response that continues a text of the request: the client gets the calls that begin in that text, and nothing of it as
+//! A response that continues a text of the request: the client gets the calls that begin in that text, and none of it as
 //! text.
 
 use proptest::prelude::*;
@@ -32,13 +32,13 @@ fn prefilled(text: &str, is_repeated: bool, settings: Rules) -> Exchange {
     Exchange { prefill, ..exchange(settings) }
 }
 
-/// What a client keeps of a response; ids and counts aside.
+/// The parts of a response that are compared: without ids and counts.
 fn kept(answer: &Answer) -> (String, String, Vec<(String, String)>, Option<String>) {
     let calls = answer.calls.iter().map(|call| (call.name.clone(), call.arguments.clone()));
     (answer.text.clone(), answer.reasoning.clone(), calls.collect(), answer.finish.clone())
 }
 
-/// What the client gets for these pieces of text.
+/// The answer that the client gets for these pieces of text.
 fn got(exchange: &Exchange, pieces: &[&str], finish: &str) -> Answer {
     exchange.run([Speech::Chat.says(pieces, finish).as_slice()]).0
 }
@@ -79,7 +79,7 @@ fn prefills(names: &[&str]) -> Vec<(&'static Format, String)> {
 proptest! {
     #![proptest_config(tries(150))]
 
-    /// The response is read with the prefill, or as if there were none; nothing else can come out.
+    /// The response is read with the prefill, or as if there were none; no third result is possible.
     #[test]
     fn response_is_read_with_the_prefill_or_without(
         text in prop_oneof![3 => soup(12), 1 => prose()],
@@ -141,15 +141,15 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
     for (text, expected, calls) in [
         ("I cannot.", "I cannot.", 0),
         (" I cannot.\n", " I cannot.\n", 0),
-        // A call that turns out unreadable.
+        // The call turns out to be invalid.
         (r#" "a" and so on"#, r#" "a" and so on"#, 0),
         (r#" "a", "arguments": nothing"#, r#" "a", "arguments": nothing"#, 0),
-        // The response begins anew, or repeats the prefill.
+        // The response begins from the start, or repeats the prefill.
         ("<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n</tool_call>", "", 1),
         ("<tool_call>\n{\"name\":\"a\", \"arguments\": {\"x\":1}}\n</tool_call>", "", 1),
         ("<tool_call>\n{\"name\": x", "<tool_call>\n{\"name\": x", 0),
         ("<tool_call>\n{\"name\"", "<tool_call>\n{\"name\"", 0),
-        // Both: the call that was begun, and text with the same marker behind it.
+        // Both: the call that the prefill began, and text with the same marker after it.
         (
             " \"a\", \"arguments\": {\"x\":1}}</tool_call> and <tool_call>\n{\"name\": x",
             "and <tool_call>\n{\"name\": x",
@@ -166,7 +166,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
             "{text:?}"
         );
     }
-    // A call whose name is the prefill's, without arguments.
+    // The prefill contains a call's name, but no arguments.
     let begun = "<tool_call>\n{\"name\":\"a\",\"arguments\":";
     let exchange = prefilled(begun, false, Rules::default());
     for text in [
@@ -184,7 +184,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
         let answer = exchange.text(text, text, "stop", Cuts::Bytes).0;
         assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0));
     }
-    // A server that always repeats it: only what follows is the model's.
+    // This server always repeats the prefill: only the text after it is the model's.
     let exchange = prefilled(HERMES, true, Rules::default());
     for (text, expected, calls) in [
         ("<tool_call>\n{\"name\": x", " x", 0),
@@ -205,7 +205,7 @@ fn reasoning_around_a_prefilled_call_is_separated() {
     let whole = format!("{HERMES}{call}");
     for starts_in_reasoning in [false, true] {
         let exchange = prefilled(HERMES, false, Rules { starts_in_reasoning, ..Rules::default() });
-        // The upstream separates it, before the content and in between.
+        // The upstream sends reasoning separately, before the content and between its parts.
         let mut events = Vec::new();
         events.push(json!(["r", "Hm."]));
         for piece in call.split_inclusive(' ') {
@@ -217,11 +217,11 @@ fn reasoning_around_a_prefilled_call_is_separated() {
         let answer = exchange.at_every_cut("separate reasoning", &stream).0;
         assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 1));
         assert!(answer.reasoning.starts_with("Hm. So."), "{}", answer.reasoning);
-        // A server that ignores the prefill.
+        // This server ignores the prefill.
         let text = format!("<think>Hm.</think>{whole}");
         let answer = exchange.text(&text, &text, "stop", Cuts::Bytes).0;
         assert_eq!((answer.text.as_str(), answer.reasoning.as_str(), answer.calls.len()), ("", "Hm.", 1));
-        // One that honours it.
+        // This server honours the prefill.
         assert_eq!(exchange.text(call, call, "stop", Cuts::Bytes).0.named_calls(), [("a", "{\"x\":1}")]);
     }
     let exchange = prefilled(HERMES, false, Rules { starts_in_reasoning: true, ..Rules::default() });
@@ -230,7 +230,7 @@ fn reasoning_around_a_prefilled_call_is_separated() {
     assert_eq!((answer.text.as_str(), answer.reasoning.as_str(), answer.calls.len()), ("", "Hm.", 1));
 }
 
-/// The upstream makes a native call in spite of the prefill.
+/// The upstream makes a native call despite the prefill.
 #[test]
 fn native_calls_of_a_prefilled_response_are_kept() {
     let call = json!({"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{\"x\":1}"}});
@@ -248,7 +248,7 @@ fn native_calls_of_a_prefilled_response_are_kept() {
     }
 }
 
-/// The response breaks off: what the model wrote arrives before the error, and no call looks complete.
+/// The response breaks off: the model's text arrives before the error, and no call looks complete.
 #[test]
 fn broken_off_prefilled_response_keeps_its_text() {
     let pieces = ["<tool_call>\n{\"na", "me\": \"a\", \"argum"];
@@ -258,7 +258,7 @@ fn broken_off_prefilled_response_keeps_its_text() {
     assert!(answer.error.is_some() && answer.finish.is_none());
 }
 
-/// What is kept for reading again is limited, and the limit is reached at the same character at any split.
+/// Text held for rereading is limited, and the limit is reached at the same character in any split.
 #[test]
 fn undecided_prefilled_text_is_limited() {
     let limits = Limits { max_hold: 100, max_arguments: 200, ..Limits::default() };
@@ -278,7 +278,7 @@ fn undecided_prefilled_text_is_limited() {
     }
 }
 
-/// Large pieces of characters of several bytes, with and without a prefill.
+/// Large pieces of multibyte characters, with and without a prefill.
 #[test]
 fn large_frames_of_wide_characters_lose_nothing() {
     let city = "日本é".repeat(4000);

@@ -1,4 +1,4 @@
-//! How reasoning is passed on, for streams of reasoning and text cut anywhere.
+//! How reasoning is forwarded, for streams of reasoning and text cut anywhere.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn joined(said: &[Said], reasons: bool) -> String {
     said.iter().filter(|said| said.reasons == reasons).map(|said| said.text.as_str()).collect()
 }
 
-/// What the client gets as text: each run of reasoning in tags on a new line, with closers in it made harmless.
+/// The text that the client gets: each run of reasoning in tags on a new line, with closers inside it escaped.
 fn in_tags(said: &[Said]) -> String {
     let mut text = String::new();
     for run in said.chunk_by(|one, next| one.reasons == next.reasons) {
@@ -67,7 +67,7 @@ fn answer(exchange: &Exchange, said: &[Said], cuts: &[prop::sample::Index]) -> A
 }
 
 fn exchange(reasoning: Reasoning, speech: Speech, whole: bool) -> Exchange {
-    // Markers in text are another matter: only the upstream's own field is reasoning here.
+    // Only the upstream's own field contains reasoning here; markers in text are tested elsewhere.
     let conversation = request(&json!({"stream": !whole}));
     Exchange::new(conversation, Rules { reasoning, ..Rules::default() }, speech)
 }
@@ -82,7 +82,8 @@ proptest! {
         lumo: bool,
         whole: bool,
     ) {
-        // Text beside reasoning is searched for markers, and blanks before the first text wait for it: here are neither.
+        // Text next to reasoning is searched for markers, and blanks before the first text wait for it. This text
+        // contains neither.
         let text = |text: String| format!("x{}", text.replace(['<', '>'], "-"));
         let said = said.into_iter().map(|said| Said {
             text: if said.reasons { said.text } else { text(said.text) },
@@ -106,7 +107,7 @@ proptest! {
         prop_assert_eq!((got.reasoning.as_str(), got.finish.as_deref()), ("", Some("stop")));
     }
 
-    /// With `off`, nothing is looked for in the text, and the upstream's own field is passed on.
+    /// With `off`, the text is not searched, and the upstream's own field is forwarded.
     #[test]
     fn with_detection_off_text_and_field_pass_unchanged(said in said(), cuts in cuts(), whole: bool) {
         let got = answer(&exchange(Reasoning::Off, Speech::Chat, whole), &said, &cuts);
@@ -115,7 +116,7 @@ proptest! {
     }
 }
 
-/// What is in tags is reasoning again for a reader of such tags.
+/// A reader that knows such tags reads their content as reasoning again.
 #[test]
 fn inline_reasoning_can_be_read_back() {
     let pieces = [(true, "Hm </think> no.\nYes."), (false, "Hello"), (true, "Again"), (false, " there")];
@@ -146,7 +147,7 @@ fn tags_in_the_text_become_what_the_rules_say() {
     }
 }
 
-/// Other clients have a place of their own for reasoning, whatever it is called in Chat Completions.
+/// Clients of other dialects get reasoning in its usual place, whatever its name is in Chat Completions.
 #[test]
 fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
     let said = [(true, "Hm."), (false, "Hi")].map(|(reasons, text)| Said { reasons, text: text.to_owned() });

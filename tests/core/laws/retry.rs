@@ -1,4 +1,4 @@
-//! The model is asked again: what the client sees of it, and what it is told if that does not help.
+//! The model is asked again: how the client sees it, and what it receives if that does not help.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -54,7 +54,8 @@ fn call(name: &str, arguments: &str) -> String {
     format!("<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-/// What the client gets if the first response is this text; the same at every split of it.
+/// The answer that the client gets if the first response is this text; it must be the same at every
+/// split.
 fn answer(exchange: &Exchange, text: &str) -> (Answer, Tally) {
     let bytes = said(exchange.speech, text);
     let whole = exchange.in_pieces(text, &bytes);
@@ -98,14 +99,15 @@ fn client_learns_that_a_required_call_is_missing() {
             assert_eq!(tally.follow_ups.len(), hops - 1);
         }
     }
-    // Nothing is required here.
+    // No call is required in these requests.
     for more in [json!({}), json!({"tool_choice": "auto"}), json!({"tool_choice": "none"})] {
         let (got, _) = answer(&exchange(Speech::Chat, &more, enforcing(), &[]), "No.");
         assert_eq!((got.text.as_str(), got.warnings.len()), ("No.", 0));
     }
 }
 
-/// With the call, text before it and the call itself go out at once, not at the end of the response.
+/// Once a call has appeared, the text before it and the call itself are sent immediately, not at the end
+/// of the response.
 #[test]
 fn required_call_releases_what_was_kept_back() {
     let exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -143,7 +145,7 @@ fn wrong_calls_are_asked_for_again() {
             pipeline.push(&said(speech, &wrong), &mut BytesMut::new());
             let turns = format!("{:?}", pipeline.follow_up().unwrap().turns);
             assert!(turns.contains(told) && !turns.contains("\\n"), "{turns}");
-            // If it does not help, the client gets the calls as they are, and a warning.
+            // If it does not help, the client gets the calls unchanged, and a warning.
             exchange.later = vec![said(speech, &wrong)];
             let (got, tally) = answer(&exchange, &wrong);
             assert_eq!(
@@ -156,7 +158,7 @@ fn wrong_calls_are_asked_for_again() {
     }
 }
 
-/// A wrong call is a call: if one is required, only what is wrong with it is reported.
+/// A faulty call counts as a call: if one is required, only its fault is reported.
 #[test]
 fn wrong_call_is_not_a_missing_one() {
     let rules = Rules { enforce: Enforce::Retry, ..checking() };
@@ -167,7 +169,7 @@ fn wrong_call_is_not_a_missing_one() {
     assert_eq!(tally.follow_ups, [Reason::InvalidArguments]);
 }
 
-/// The model is asked for a tool by the name that it was taught; the client knows only its own name.
+/// The model is asked for a tool by the name that it was taught, which the client does not know.
 #[test]
 fn missing_call_is_asked_for_by_its_taught_name() {
     let rules = Rules { tool_prefix: "user:".to_owned(), ..enforcing() };
@@ -182,7 +184,7 @@ fn missing_call_is_asked_for_by_its_taught_name() {
     assert!(sent.contains("a call to one of `a`, `b`") && !sent.contains("user:"), "{sent}");
 }
 
-/// Without these rules, wrong calls are forwarded as they are.
+/// Without these rules, faulty calls are forwarded unchanged.
 #[test]
 fn wrong_calls_are_forwarded_by_default() {
     let exchange = exchange(Speech::Chat, &json!({}), Rules::default(), &[]);
@@ -192,7 +194,7 @@ fn wrong_calls_are_forwarded_by_default() {
     }
 }
 
-/// What has been sent cannot be taken back: the response goes on as it is, with a warning.
+/// Content that was sent cannot be taken back: the response continues unchanged, with a warning.
 #[test]
 fn stream_that_has_sent_content_is_not_replaced() {
     let text = format!("Let me see.\n{}", call("a", "{}"));
@@ -203,14 +205,14 @@ fn stream_that_has_sent_content_is_not_replaced() {
         (got.warnings.as_slice(), tally.follow_ups.len()),
         (["invalid_arguments".to_owned()].as_slice(), 0)
     );
-    // A client that waits for the whole response has received nothing.
+    // A client that waits for the complete response has not received anything yet.
     let good = call("a", "{\"x\": 2}");
     let whole = exchange(Speech::Chat, &json!({"stream": false}), checking(), &[&good]);
     let (got, tally) = answer(&whole, &text);
     assert_eq!((got.text.as_str(), got.calls.len(), tally.follow_ups.len()), ("", 1, 1));
 }
 
-/// Text is kept back up to the limit: one byte more, and the client gets it.
+/// Text is held back up to the limit: with one byte more, the client gets it.
 #[test]
 fn text_is_kept_back_up_to_a_limit() {
     for (length, retries) in [(99, true), (100, true), (101, false), (300, false)] {
@@ -234,7 +236,7 @@ fn text_is_kept_back_up_to_a_limit() {
     }
 }
 
-/// A response that was cut off is not asked for again, and what was kept back is not lost.
+/// A truncated response is not requested again, and the held text is not lost.
 #[test]
 fn failed_or_cut_response_is_not_replaced() {
     let exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -250,7 +252,8 @@ fn failed_or_cut_response_is_not_replaced() {
     assert_eq!(got.finish, None);
 }
 
-/// The second response fails: before any content, that is the failure of the whole, with its status.
+/// The second response fails: before any content, that is the failure of the complete response, with its
+/// status.
 #[test]
 fn failure_of_the_second_response_has_its_status() {
     let mut exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -260,7 +263,7 @@ fn failure_of_the_second_response_has_its_status() {
     assert_eq!((got.text.as_str(), got.status), ("", 429));
 }
 
-/// Native calls are checked as those in text are, streamed or whole; ids and indices begin anew.
+/// Native calls are checked like calls in text, streamed or not; ids and indices start again.
 #[test]
 fn native_calls_are_checked() {
     let delta = |id: &str, name: &str, arguments: &str| {
@@ -276,7 +279,7 @@ fn native_calls_are_checked() {
             exchange.later = vec![stream(delta("n1", "a", "{\"x\":2}"))];
             let (got, tally) = exchange.run([stream(delta("n1", name, arguments)).as_slice()]);
             if arguments.ends_with(':') {
-                // Cut off inside the arguments: not asked again.
+                // Cut off inside the arguments: the model is not asked again.
                 assert_eq!((got.finish.as_deref(), tally.follow_ups.len()), (Some("length"), 0));
                 continue;
             }
@@ -291,7 +294,7 @@ fn native_calls_are_checked() {
     }
 }
 
-/// Frames that were kept back are forwarded as they were (law 6).
+/// Held frames are forwarded unchanged (law 6).
 #[test]
 fn kept_back_frames_are_forwarded_as_they_are() {
     let (rules, later) = (enforcing(), [call("a", "{\"x\": 1}")]);
@@ -334,7 +337,7 @@ fn model_is_asked_up_to_max_hops() {
     }
 }
 
-/// Every response of a model that reasons first starts inside its reasoning, not only the first one.
+/// Every response of a model that reasons first starts inside its reasoning, not only the first.
 #[test]
 fn next_hop_starts_in_reasoning_as_the_first_one() {
     let rules = Rules { starts_in_reasoning: true, ..enforcing() };

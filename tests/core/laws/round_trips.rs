@@ -1,5 +1,5 @@
-//! Round trips through a dialect that has both sides: a request written for an upstream and read as a client's is the
-//! same, and so is a response written for a client and read as an upstream's. Dialects are found in their table.
+//! Round trips through each dialect that has both sides: a request written for an upstream and read as a client's is
+//! the same, and so is a response written for a client and read as an upstream's. The dialects come from their table.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn some_dialect_has_both_sides() {
 
 // Requests.
 
-/// Text that a message can consist of: some dialects refuse or drop an empty one.
+/// Possible texts of a message. They are not empty, since some dialects refuse or drop empty ones.
 fn said() -> impl Strategy<Value = String> {
     prose().prop_map(|text| format!("a{text}z"))
 }
@@ -47,7 +47,7 @@ const TOOLS: [&str; 2] = ["find", "write_file"];
 
 /// A user's message, and the model's answer with its calls and their results.
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
-    // A result of nothing but white space is refused by servers of Messages, so it is sent as an empty one.
+    // Servers of Messages refuse a result that consists of white space only, so it is sent as an empty one.
     let result = prop_oneof![4 => said(), 1 => Just(String::new())];
     let calls = prop::collection::vec((prop::sample::select(&TOOLS[..]), arguments(), result), 0..3);
     let image = prop::option::of(Just("data:image/png;base64,iVBORw0KGgo="));
@@ -100,13 +100,13 @@ fn tools() -> impl Strategy<Value = (Vec<Tool>, ToolChoice)> {
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
-    // Dialects differ in the highest temperature; one beyond it becomes that.
+    // Dialects have different maximum temperatures; higher values are clamped.
     let sampling = (1_u64..100_000, prop::option::of(0_u8..=1), prop::collection::vec("[A-Z]{1,5}", 0..3));
     (turns(), tools(), any::<bool>(), any::<bool>(), sampling).prop_map(
         |(turns, (tools, tool_choice), parallel, stream, (max_tokens, temperature, stop))| Conversation {
             model: "m".to_owned(),
             turns,
-            // Without callable tools there is nothing to say about their number.
+            // Without callable tools, the setting for parallel calls is not sent.
             parallel_calls: parallel || tool_choice == ToolChoice::None,
             tools,
             tool_choice,
@@ -123,8 +123,8 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     )
 }
 
-/// What a conversation says in every dialect, whatever shape its messages have there: adjacent texts of one author are
-/// one, and instructions may stand in a field of their own.
+/// The content that a conversation has in every dialect, whatever the shape of its messages: adjacent texts of one
+/// author count as one, and instructions may be in a separate field.
 fn meaning(conversation: &Conversation) -> Value {
     let mut said: Vec<(&str, Value)> = Vec::new();
     for turn in &conversation.turns {
@@ -190,10 +190,10 @@ proptest! {
     }
 }
 
-/// The parts of [`meaning`] that requests of a dialect cannot say.
+/// The parts of [`meaning`] that requests of a dialect cannot express.
 fn unsaid(client: ClientDialect) -> &'static [&'static str] {
     match client.dialect().name() {
-        // There are no stop sequences in the Responses API.
+        // The Responses API has no stop sequences.
         "responses" => &["sampling"],
         _ => &[],
     }
@@ -201,7 +201,7 @@ fn unsaid(client: ClientDialect) -> &'static [&'static str] {
 
 // Responses.
 
-/// A call of a response: name, arguments, and the places at which these are cut.
+/// A call of a response: name, arguments, and the positions of cuts in them.
 type MadeCall = (String, String, Vec<prop::sample::Index>);
 
 #[derive(Debug, Clone)]
@@ -219,7 +219,7 @@ fn response() -> impl Strategy<Value = Response> {
     let pieces = || prop::collection::vec(said(), 0..3);
     (pieces(), pieces(), prop::collection::vec(call, 0..4), any::<bool>(), usage).prop_map(
         |(reasoning, text, calls, is_cut, usage)| {
-            // The input of a call that was cut off looks like that of a call without arguments in Messages.
+            // In Messages, a call cut off before its input looks like a call without arguments.
             let is_cut = is_cut && calls.is_empty();
             Response { reasoning, text, calls, is_cut, usage }
         },
@@ -265,7 +265,7 @@ impl Response {
     }
 }
 
-/// What events say, with adjacent pieces joined and token counts at the end.
+/// The content of events, with adjacent pieces joined and token counts at the end.
 fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<String> {
     let mut said: Vec<(String, String)> = Vec::new();
     let mut calls: Vec<(u32, String)> = Vec::new();
@@ -289,7 +289,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
             }
             Event::Usage(usage) => {
                 end.retain(|line: &String| !line.starts_with("usage"));
-                // Messages cannot leave counts out.
+                // Messages cannot omit counts.
                 if (usage.input, usage.output) == (Some(0), Some(0)) {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! Calls that the upstream ran, or tried to, behind the reader: what becomes of them, their limits, and the question
-//! that is asked once more.
+//! Calls that the upstream ran, or tried to run, after they were read: how they are forwarded, their limits, and the
+//! repeated request.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// An exchange whose client declared `names`; a call to one of them needs `x`.
+/// An exchange whose client has declared `names`; a call of one of them requires `x`.
 fn exchange(names: &[&str], settings: Rules) -> Exchange {
     let schema = json!({"type": "object", "properties": {"x": {}}, "required": ["x"]});
     let mut fields = json!({});
@@ -92,8 +92,8 @@ fn server_call_is_forwarded_only_to_clients_that_expect_it() {
     }
 }
 
-/// A name that the client declared too, where its tools are taught with a prefix: the plain name is the upstream's, and
-/// the client knows it.
+/// A name that the client has declared too, while its tools are taught with a prefix: the plain name belongs to the
+/// upstream, and the client knows it.
 #[test]
 fn declared_server_call_is_forwarded() {
     let settings = Rules {
@@ -118,7 +118,7 @@ fn annotated_call_without_a_result_is_sent_at_the_end() {
     assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![expected]));
 }
 
-/// What is kept for results to come is bounded; nothing of it is lost.
+/// Arguments kept until results arrive are limited, and none of them is lost.
 #[test]
 fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     let call = |id: &str| json!(["stc", {"id": id, "name": "s", "arguments": format!("{{\"q\":\"{id}\"}}")}]);
@@ -134,7 +134,7 @@ fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     assert_eq!(reported, [("{\"q\":\"n2\"}", ""), ("{\"q\":\"n1\"}", "n1"), ("", "n2")]);
 }
 
-/// Limits hold whatever becomes of a call.
+/// Limits apply however a call is forwarded.
 #[test]
 fn limits_apply_to_hidden_calls() {
     let limits = Limits { max_arguments: 100, max_calls: 3, ..Limits::default() };
@@ -244,7 +244,7 @@ fn several_misrouted_calls_are_bounced_at_once() {
     assert!(asked.contains("the tool `a`") && asked.contains("the tool `b`"), "{asked}");
 }
 
-/// The lists of a stream's deltas can be joined as client libraries do it: by the index of their elements.
+/// The lists in a stream's deltas can be joined as client libraries do: by the index of their elements.
 #[test]
 fn list_elements_have_indices() {
     let exchange = exchange(&["a"], Rules::default());
@@ -326,7 +326,8 @@ fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     words.windows(3).filter(|words| id(words)).map(|words| words[2]).collect()
 }
 
-/// What the client gets of the model's text: without the white space at its end, which is framing if there are calls.
+/// The text that the client gets from the model's text: without the white space at its end, which is framing if there
+/// are calls.
 fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
     let calls =
         answer.named_calls().into_iter().map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
@@ -336,8 +337,8 @@ fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// The text before a misrouted call reaches the client as if it were the whole response, whatever it ends with,
-    /// and nothing of it is taken for the apology.
+    /// The text before a misrouted call reaches the client as if it were the complete response, whatever its last
+    /// characters are, and no part of it is mistaken for the apology.
     #[test]
     fn text_before_a_misrouted_call_is_not_lost(
         text in soup(8),

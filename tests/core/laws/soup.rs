@@ -1,4 +1,5 @@
-//! Texts of nothing but trouble: markers, halves of markers, JSON, fences, quotes, blanks, in any order.
+//! Texts made of troublesome fragments: markers, halves of markers, JSON, fences, quotes, blanks, in any
+//! order.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::format::ALL;
@@ -25,7 +26,7 @@ const FRAGMENTS: &[&str] = &[
     "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
 ];
 
-/// Ways into the middle of things, from which a soup may go on.
+/// Beginnings in the middle of some construct, which a soup may continue.
 const BEGINNINGS: &[&str] = &[
     "{\"name\":\"a\",\"arguments\":{",
     "{\"name\":\"a\",\"arguments\":\"",
@@ -48,7 +49,7 @@ fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![8 => whole, 2 => half, 1 => example()]
 }
 
-/// What a format shows as its example, whole or half: every format, also one that was added yesterday.
+/// The examples of formats, complete or in part. New formats are included automatically.
 fn example() -> impl Strategy<Value = String> {
     (prop::sample::select(ALL), any::<Index>(), 0..3).prop_map(|(format, at, part)| {
         let (head, tail) = halves(format.example, at);
@@ -66,14 +67,14 @@ fn halves(text: &str, at: Index) -> (String, String) {
     (head.to_owned(), tail.to_owned())
 }
 
-/// A text of up to `most` fragments.
+/// A text of at most `most` fragments.
 pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
     let beginning = prop_oneof![2 => Just(""), 1 => prop::sample::select(BEGINNINGS)];
     let fragments = prop::collection::vec(fragment(), 0..most);
     (beginning, fragments).prop_map(|(beginning, fragments)| beginning.to_owned() + &fragments.concat())
 }
 
-/// Text in which nothing can begin.
+/// Text in which no marker can begin.
 pub(crate) fn prose() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(&[
@@ -85,7 +86,7 @@ pub(crate) fn prose() -> impl Strategy<Value = String> {
     .prop_map(|words| words.concat())
 }
 
-/// Places at which something is cut.
+/// Positions of cuts.
 pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }

@@ -1,5 +1,5 @@
-//! The whole pipeline: upstream streams of all kinds, cut anywhere (law 1); requests without tools (law 5); frames that
-//! pass untouched (law 6); streams that break off (law 7).
+//! The complete pipeline: upstream streams of all kinds, cut anywhere (law 1); requests without tools (law 5); frames
+//! that pass unchanged (law 6); streams that break off (law 7).
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn event(speech: Speech) -> BoxedStrategy<Value> {
     prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(deviations(speech))].boxed()
 }
 
-/// How the streams end, or do not.
+/// Endings of streams, including none.
 fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     let good = match speech {
         Speech::LumoV1 => vec![vec![json!(["done"])], vec![json!(["harmful"])]],
@@ -48,7 +48,7 @@ fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     prop_oneof![3 => prop::sample::select(good), 1 => prop::sample::select(bad)].boxed()
 }
 
-/// How lines end and what stands between frames.
+/// The stream with another line end or with other text between frames.
 fn dressed(stream: Vec<u8>, dress: usize) -> Vec<u8> {
     let text = String::from_utf8(stream).unwrap();
     let text = match dress {
@@ -94,7 +94,7 @@ fn settings() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// Requests with tools, without, and with the wish for one call.
+/// Requests with tools, without tools, and with at most one call.
 fn fields() -> impl Strategy<Value = Value> {
     let declared = || tools(["a", "b", "get_weather"], &Value::Null);
     prop::sample::select(vec![
@@ -105,18 +105,19 @@ fn fields() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// What every client's dialect says of a response. Refusals are text in some, so the order of characters is left out.
+/// The content of a response that every client's dialect can express. In some dialects refusals are text, so the order
+/// of characters is ignored.
 fn common(answer: &Answer) -> Value {
     let arguments = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => object.into(),
         _ if arguments.is_empty() => json!({}),
         _ => Value::from(arguments),
     };
-    // Calls that the upstream ran are calls like others in some, and blocks of their own in others.
+    // Calls that the upstream ran are ordinary calls in some dialects, and separate blocks in others.
     let own = answer.calls.iter().map(|call| (&call.name, &call.arguments));
     let run = answer.server_calls.iter().map(|(name, arguments, _)| (name, arguments));
     let run = run.filter(|(_, arguments)| !arguments.is_empty());
-    // An API's own item of a search has only the query.
+    // An API's own item for a search contains only the query.
     let query = |written: &str| {
         let arguments = arguments(written);
         json!({"query": arguments["query"].as_str().unwrap_or_default()})
@@ -129,7 +130,7 @@ fn common(answer: &Answer) -> Value {
     calls.sort_by_key(Value::to_string);
     let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
     let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
-    // Responses says of broken calls only that their items are incomplete.
+    // For broken calls, Responses only marks their items as incomplete.
     let is_broken = calls.iter().any(|call| call[1].is_string());
     let finish = answer.finish.as_deref().filter(|finish| !is_broken || *finish != "tool_calls");
     let finish = if is_broken { finish.or(Some("stop")) } else { finish };
@@ -138,7 +139,7 @@ fn common(answer: &Answer) -> Value {
         "said": said.into_iter().collect::<String>(),
         "reasoning": answer.reasoning,
         "calls": calls,
-        // A refusal has a finish reason of its own where it has no field of its own.
+        // A dialect without a field for refusals has a finish reason for them.
         "finish": if is_refusal && is_stop { Some("content_filter") } else { finish },
         "failed": answer.error.as_ref().map(|error| error["message"].clone()),
         "status": answer.status,
@@ -148,7 +149,7 @@ fn common(answer: &Answer) -> Value {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Law 1 of every reader and all that comes behind it.
+    /// Law 1 for every reader and the stages after it.
     #[test]
     fn byte_splits_make_no_difference(
         (speech, bytes) in stream(),
@@ -166,7 +167,7 @@ proptest! {
         prop_assert_eq!(&cut, &whole, "byte by byte");
     }
 
-    /// A response means the same in every client's dialect, cut anywhere, streamed and whole.
+    /// A response means the same in every client's dialect, cut anywhere, streamed and not.
     #[test]
     fn clients_of_all_dialects_get_the_same_response(
         (speech, bytes) in stream(),
@@ -189,8 +190,7 @@ proptest! {
         }
     }
 
-    /// Law 5: without tools that may be called, and where reasoning is left alone, text passes as it comes, and nothing
-    /// is held.
+    /// Law 5: without callable tools, and if reasoning is left alone, text passes as it arrives, and no byte is held.
     #[test]
     fn without_tools_nothing_is_held(
         texts in prop::collection::vec(soup(6), 1..5),
@@ -221,7 +221,7 @@ proptest! {
         with_tools: bool,
         cuts in cuts(),
     ) {
-        // What clients need is in every frame; what else is there, and how it is written, differs.
+        // Every frame contains the members that clients need; the remaining members and the spelling differ.
         let frame = |delta: &str, finish: &str, spelling: usize| match spelling {
             0 => format!(r#"{{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#),
             1 => format!(r#"{{"id":"i","choices":[{{"index":0,"delta":{delta},"logprobs":{{"content":[]}},"finish_reason":{finish}}}],"x_vendor":{{"a":[1.50,{{}}]}},"model":"m","created":1,"object":"chat.completion.chunk"}}"#),
@@ -231,7 +231,7 @@ proptest! {
         };
         let spelling = |n: usize| texts.get(n).map_or(0, |(_, spelling)| *spelling);
         let mut frames = vec![frame(r#"{"role":"assistant","content":""}"#, "null", spelling(0))];
-        // A frame passes as it is where nothing of it is held: it begins and ends with something to be seen.
+        // A frame passes unchanged if none of it is held: it begins and ends with a visible character.
         let said = |text: &str| json!({"content": format!(".{text} a < b <i>]<x> {{a}} [1](u) [TOOL .")}).to_string();
         frames.extend(texts.iter().map(|(text, spelling)| frame(&said(text), "null", *spelling)));
         frames.push(frame("{}", "\"stop\"", spelling(1)));
@@ -250,7 +250,7 @@ proptest! {
     }
 }
 
-/// Law 7: however much of a good stream has come, the answer does not look whole before its end has.
+/// Law 7: a part of a stream never gives a response that looks complete.
 #[test]
 fn truncated_stream_never_looks_complete() {
     let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";
@@ -283,7 +283,7 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     let exchange = Exchange::new(request(&fields), settings, speech);
     let (whole, _) = exchange.run([bytes]);
     assert_eq!(whole.error, None);
-    // The end is reached with the last byte of the frame with the finish reason, or of the end mark.
+    // The end is reached with the last byte of the frame that has the finish reason, or of the end mark.
     let text = std::str::from_utf8(bytes).unwrap();
     let mark = END_MARKS.iter().filter_map(|mark| text.find(mark)).min();
     let frame = mark.expect("an end");

@@ -15,13 +15,13 @@ use crate::laws::{
 };
 use crate::support::cuts::by_characters;
 
-/// Whether `part` is what is left of `whole` when some of it is taken away.
+/// Whether removing parts of `whole` can leave `part`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// What reasoning stands between begins so; in some of it a suffix follows.
+/// Openers of text with reasoning between markers; some of them are followed by a suffix.
 const REASONING: &[&str] = &[
     "<think",
     "</think",
@@ -45,7 +45,7 @@ const REASONING: &[&str] = &[
 const UNMARKED: &[&str] =
     &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
 
-/// Formats whose text is all text but for calls and reasoning.
+/// Formats that only remove calls and reasoning from the text.
 fn plain() -> impl Strategy<Value = Detect> {
     let split = |grammar: &Grammar| matches!(grammar, Grammar::Channels(_) | Grammar::Frame(_));
     let plain = |format: &&'static Format| !format.grammars.iter().any(split) && format.name != "react";
@@ -54,13 +54,13 @@ fn plain() -> impl Strategy<Value = Detect> {
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// Whether `text` contains reasoning, or a marker of it that is not part of the text.
+/// Whether `text` contains reasoning, or a reasoning marker that is not part of the text.
 fn reasons(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
 }
 
-/// Whether what is held may be held: blanks, then something that can still become a call or reasoning.
+/// Whether the text `held` may be held: blanks, then something that can still become a call or reasoning.
 fn may_be_held(held: &str, before: &str) -> bool {
     let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
     let blanks = &held[..held.len() - begun.len()];
@@ -90,7 +90,7 @@ fn may_be_held(held: &str, before: &str) -> bool {
     }
 }
 
-/// What reasoning and channels begin with, in formats that are safe in any text: they are read whatever formats are listed.
+/// Openers of reasoning and channels in formats that are safe in any text: these are read whatever formats are listed.
 fn other_openers() -> impl Iterator<Item = String> {
     let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
     let openers = grammars.flat_map(|grammar| match grammar {
@@ -101,7 +101,7 @@ fn other_openers() -> impl Iterator<Item = String> {
     openers.map(|open| open.split('*').next().unwrap_or_default().to_ascii_lowercase())
 }
 
-/// Whether an object that goes on so may be a call: its first key is the beginning of a call's key.
+/// Whether an object that continues like this may be a call: its first key is the beginning of a call's key.
 fn opens_call(behind: &str) -> bool {
     const KEYS: [&str; 19] = [
         "name",
@@ -130,7 +130,7 @@ fn opens_call(behind: &str) -> bool {
     key.contains('\\') || KEYS.iter().any(|known| known.starts_with(&key))
 }
 
-/// What holds of any text, however it was cut.
+/// Properties of any text, however it was cut.
 fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError> {
     prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
     if found.calls.is_empty() && !reasons(text) {
@@ -141,7 +141,7 @@ fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError
         let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
         prop_assert!(declared || (marked && any_name), "{:?}", call);
         if call.end == Some(CallEnd::Complete) {
-            // Raw, since half a surrogate pair is JSON, too, though no text.
+            // Parsed raw, since half a surrogate pair is valid JSON but not text.
             let arguments = serde_json::from_str::<&RawValue>(&call.arguments);
             prop_assert!(arguments.is_ok_and(|it| marked || it.get().starts_with('{')), "{:?}", call);
         }
@@ -152,21 +152,21 @@ fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError
 proptest! {
     #![proptest_config(tries(1500))]
 
-    /// Law 1, and what is left of law 3 where calls were found.
+    /// Law 1, and the part of law 3 that applies if calls were found.
     #[test]
     fn splits_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
         let whole = find_in_any_split(&settings, &text, &cuts, finish)?;
         holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
     }
 
-    /// The same for all formats there are.
+    /// The same for all formats.
     #[test]
     fn splits_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
         find_in_any_split(&settings, &text, &cuts, Finish::Stop)?;
     }
 
-    /// Law 3 for all formats whose text is not split into channels: what is no call is text, byte for byte, and the
-    /// arguments of a whole call are JSON. Law 5: a name that is not declared needs a marker.
+    /// Law 3 for all formats whose text is not split into channels: text outside calls is unchanged, and the arguments of a
+    /// complete call are JSON. Law 5: an undeclared name needs a marker.
     #[test]
     fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
         let found = find(&settings, &[&text], finish);
@@ -184,7 +184,8 @@ proptest! {
         }
     }
 
-    /// Law 2: as long as there is no call, what is out and what is held are all there is, and what is held may be.
+    /// Law 2: before a call, the released and the held text together are the complete text, and only text that may become a
+    /// call is held.
     #[test]
     fn only_possible_openers_are_held(text in soup(12), settings in settings(known()), finish in finish()) {
         let pieces = by_characters(&text, 1);
@@ -204,7 +205,7 @@ proptest! {
         }
     }
 
-    /// Law 2 for text in which nothing can begin: only blanks are held, and they come out.
+    /// Law 2 for text in which no marker can begin: only blanks are held, and they are released.
     #[test]
     fn prose_holds_only_blanks(text in prose(), cuts in cuts(), settings in settings(known())) {
         let pieces = cut_text(&text, &cuts);

@@ -1,7 +1,7 @@
-//! Law 4 for what a client gets and when: however a text is written, it comes out as a bounded multiple of what came in,
-//! and a large one is worked on in slices.
+//! Law 4 for the client's output: however a text is written, the output is at most a constant multiple of the input, and
+//! a large input is processed in slices.
 //!
-//! How many instructions detection takes for such texts is counted by `.ci/linear`.
+//! `.ci/linear` counts the instructions that detection takes for such texts.
 
 use bytes::BytesMut;
 use serde_json::json;
@@ -20,14 +20,14 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Bytes for the client for each byte of the upstream. The most is needed by `<think>a</think>b`: a chunk of its own for
-/// each letter.
+/// Maximum number of bytes for the client per byte of the upstream. `<think>a</think>b` needs the most: a separate chunk
+/// for each letter.
 const MOST: usize = 32;
 
-/// What an answer may have besides: its first chunk, and its last ones.
+/// Number of additional bytes of an answer: its first chunk, and its last ones.
 const ENDS: usize = 2000;
 
-/// A format, and what is repeated.
+/// A format, and the repeated text.
 const HOSTILE: &[(&str, &str)] = &[
     ("think", "<think>"),
     ("think", "<think></think>"),
@@ -89,7 +89,7 @@ fn output_of_one_frame_is_proportional_to_it() {
 fn output_of_each_frame_is_proportional_to_it() {
     each_hostile_stream(600, 1, |what, exchange, stream| {
         let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
-        // What is held comes out with what decides it.
+        // Held text is released together with the text that decides it.
         let (mut came, mut left) = (0, 0);
         for frame in stream.split_inclusive(|byte| *byte == b'\n') {
             pipeline.push(frame, &mut out);
@@ -128,7 +128,7 @@ fn pieces_of_one_text_are_joined_into_one_delta() {
         let (mut pipeline, mut out) = (exchange(name, ArgumentDelivery::Stream).pipeline(), BytesMut::new());
         pipeline.push(&Speech::Chat.says(&[text], "stop"), &mut out);
         let stream = String::from_utf8(out.to_vec()).unwrap();
-        // Besides: the role, the finish, the end mark.
+        // The additional events are the role, the finish reason and the end mark.
         assert_eq!(stream.matches("data: ").count(), deltas + 3, "{name}: {stream}");
     }
 }
@@ -155,14 +155,14 @@ fn large_text_is_processed_in_slices() {
         came.extend_from_slice(&out);
         assert_eq!(sliced.state(), whole.state(), "{what}");
         assert!(came == expected, "{what}");
-        // What leaves as the frame it came in is no work, and an answer that reaches a limit ends early.
+        // A frame that is forwarded unchanged takes no work, and an answer that reaches a limit ends early.
         assert!(slices == 0 || slices > 10 || whole.failure().is_some(), "{what}: {slices}");
-        // A slice may decide what those before it left in doubt, and no more than that comes at once.
+        // A slice may decide about text of earlier slices, but no more than that is released together.
         assert!(most <= 400_000, "{what}: {most} at once");
     });
 }
 
-/// What follows a large text waits behind it, in order, and so does its end.
+/// Events after a large text wait for it, in order, and so does the end.
 #[test]
 fn events_after_a_large_text_stay_in_order() {
     let exchange = exchange("hermes", ArgumentDelivery::Stream);
@@ -184,7 +184,7 @@ fn events_after_a_large_text_stay_in_order() {
     assert_eq!(Answer::of_stream(&out).text, answer.text);
 }
 
-/// White space that may belong to a closer is held, but not any amount of it.
+/// White space that may belong to a closer is held, but only a limited amount of it.
 #[test]
 fn held_white_space_is_bounded() {
     let limits = Limits { max_hold: 100, ..Limits::default() };

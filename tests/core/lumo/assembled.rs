@@ -1,4 +1,4 @@
-//! What a client would assemble from a stream, and the ways of splitting one.
+//! The result that a client would assemble from a stream, and the ways of splitting it.
 
 use serde_json::Value;
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Runner},
 };
 
-/// What a client would assemble from the events.
+/// The result that a client would assemble from the events.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Assembled {
     pub(crate) text: String,
@@ -25,7 +25,7 @@ pub(crate) struct Assembled {
     pub(crate) pings: usize,
     pub(crate) malformed: u64,
     pub(crate) orphans: u64,
-    /// What was left out, by reason.
+    /// Skipped content, by reason.
     pub(crate) skipped: String,
 }
 
@@ -97,7 +97,7 @@ impl Assembled {
         }
     }
 
-    /// The finish reason as the rules behind the reader set it right: calls of the client's count, nothing else.
+    /// The finish reason as corrected by the rules after the reader: only the client's calls matter.
     pub(crate) fn finish_word(&self) -> Option<&'static str> {
         let calls = self.calls.iter().any(|call| call.0 == Runner::Client);
         Some(match self.finish? {
@@ -128,7 +128,7 @@ pub(crate) fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, settings: &Re
     assembled
 }
 
-/// Reads `bytes` whole, and checks that no way of cutting them makes a difference.
+/// Reads `bytes` uncut, and checks that no cut makes a difference.
 pub(crate) fn read_every_way(bytes: &[u8], settings: &ReaderSettings) -> Assembled {
     let whole = read([bytes], settings);
     for size in [1, 2, 3, 5, 7, 13] {

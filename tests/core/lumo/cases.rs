@@ -1,4 +1,4 @@
-//! The Lumo cases of the conformance file that are about decoding.
+//! The Lumo cases of the conformance file that concern decoding.
 
 use serde_json::{Value, json};
 use toolwire::event::CallEnd;
@@ -8,7 +8,7 @@ use crate::{
     support::upstream::Speech,
 };
 
-/// The cases whose expectations need a later stage: calls in text, what becomes of a misrouted call, decryption.
+/// Cases whose expectations need a later stage: calls in text, handling of misrouted calls, decryption.
 const OTHER_STAGES: [&str; 1] = ["W34"];
 
 pub(crate) fn cases() -> impl Iterator<Item = Value> {
@@ -56,7 +56,7 @@ fn check(case: &Value, got: &Assembled) {
     text("text", &got.text);
     text("reasoning", &got.reasoning);
     text("fin", got.finish_word().unwrap_or_default());
-    // W17 assumes arguments that are sent whole; a reader streams them and reports that they are incomplete.
+    // W17 assumes complete arguments; a reader streams them and reports that they are incomplete.
     let complete = got.calls.iter().filter(|call| call.4 == Some(CallEnd::Complete));
     let calls: Value = complete.clone().map(|call| json!([call.2, call.3])).collect();
     if !case["calls"].is_null() {

@@ -1,4 +1,4 @@
-//! Laws: no cut of a stream makes a difference, and no bytes make the reader fall.
+//! Laws: cuts make no difference, and no input makes the reader panic.
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use toolwire::dialect::lumo::ReaderSettings;
 
 use crate::lumo::assembled::read;
 
-/// Text as models write it, with what JSON, SSE and surrogates trip over.
+/// Text as models write it, with characters that are difficult for JSON, SSE and surrogates.
 fn text() -> impl Strategy<Value = String> {
     let bit = prop_oneof![
         "[a-z ]{0,6}",

@@ -1,4 +1,4 @@
-//! The Lumo dialect: streams read whole, in small pieces and at every two-way split; conversations encoded.
+//! The Lumo dialect: streams read uncut, in small pieces and at every two-way split; conversations encoded.
 
 mod assembled;
 mod cases;

@@ -1,4 +1,4 @@
-//! Conversations as requests: the conformance file's, and what it does not say.
+//! Conversations as requests: the cases of the conformance file, and further ones.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -10,7 +10,7 @@ use toolwire::{
 
 use crate::lumo::cases::cases;
 
-/// A conversation of OpenAI's messages, as far as the cases need it.
+/// A conversation from OpenAI's messages, as far as the cases need it.
 fn conversation(case: &Value) -> Conversation {
     let request = &case["req"];
     let tools = request["tools"].as_array().into_iter().flatten().map(|name| Tool {

@@ -1,4 +1,5 @@
-//! Calls that Lumo runs itself: each is sent when and as it is dispatched, and nothing waits for it.
+//! Calls that Lumo runs itself: each is forwarded when it is dispatched and as it is written,
+//! without delaying other content.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ fn v1(events: Value) -> Assembled {
     read_text(&frames(events.as_array().unwrap(), true))
 }
 
-/// Calls with their ends: `name arguments`, and ` cut` behind one that is not complete.
+/// Calls with their ends: `name arguments`, followed by ` cut` for one that is not complete.
 fn calls(got: &Assembled) -> Vec<String> {
     let end = |end| if end == Some(CallEnd::Complete) { "" } else { " cut" };
     got.calls.iter().map(|call| format!("{} {}{}", call.2, call.3, end(call.4))).collect()
@@ -85,7 +86,7 @@ fn undispatched_call_is_not_sent_in_a_failed_response() {
         let got = v1(json!([["tc", "{\"name\":\"a\"}"], ["m", "F"], [end]]));
         assert_eq!((calls(&got), got.text.as_str()), (vec![], "F"), "{end}");
     }
-    // Nor does a result that was cut off.
+    // Nor does a result that was cut off count.
     let got = v1(json!([["tc", "{\"name\":\"a\",\"arguments\":{\"x\":1}}"], ["tr", "half a res"]]));
     assert_eq!((calls(&got).len(), got.results), (1, vec![]));
 }
@@ -144,12 +145,13 @@ fn object_in_a_broken_call_is_not_a_call() {
 enum Said {
     Text(String),
     Announce(usize),
-    /// A piece of the call's arguments; the last one completes them.
+    /// A piece of the call's arguments: its number, and the number of all pieces. The last one
+    /// completes them.
     Dispatch(usize, usize),
     Result(usize),
 }
 
-/// Up to four calls, each with a number of pieces that its arguments come in.
+/// Up to four calls, each with the number of pieces of its arguments.
 fn story() -> impl Strategy<Value = (Vec<usize>, Vec<Said>, usize)> {
     prop::collection::vec(1..4_usize, 1..5).prop_flat_map(|pieces| {
         let count = pieces.len();
@@ -165,14 +167,14 @@ fn story() -> impl Strategy<Value = (Vec<usize>, Vec<Said>, usize)> {
 
 const ENDS: [&str; 5] = ["stop", "length", "content_filter", "error", ""];
 
-/// The arguments of a call, cut into pieces none of which is an object.
+/// The arguments of a call, cut into pieces none of which is a JSON object.
 fn arguments(call: usize, pieces: usize) -> Vec<String> {
     let whole = format!("{{\"call\":{call},\"list\":[1,2,3]}}");
     let at = |piece: usize| piece * whole.len() / pieces;
     (0..pieces).map(|piece| whole.get(at(piece)..at(piece + 1)).unwrap().to_owned()).collect()
 }
 
-/// The story with each call's pieces in their order, and without events of a call that is over.
+/// The story with each call's pieces in order, and without events after the end of a call.
 fn in_order(pieces: &[usize], story: &[Said]) -> Vec<Said> {
     let (mut next, mut over) = (vec![0; pieces.len()], vec![false; pieces.len()]);
     let mut kept = Vec::new();

@@ -1,5 +1,5 @@
-//! Clients of Messages: what their requests mean, and the exact events that they get. [`reader`] and [`requests`] are
-//! about its upstreams.
+//! Clients of Messages: the meaning of their requests, and the exact events that they get. [`reader`] and
+//! [`requests`] test upstreams of this dialect.
 
 mod reader;
 mod requests;
@@ -205,7 +205,7 @@ fn end(index: u32) -> Event<'static> {
     Event::CallEnd { index, end: CallEnd::Complete }
 }
 
-/// A response with everything that a client of this API can be told.
+/// A response with every kind of content that clients of this API can receive.
 fn response() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),
@@ -315,7 +315,7 @@ fn a_whole_response() {
     assert_eq!(message["toolwire"]["warnings"][0]["code"], "required_call_missing");
 }
 
-/// Law 7: clients run calls without looking at the stop reason.
+/// Law 7: clients run calls without checking the stop reason.
 #[test]
 fn a_call_that_was_cut_off_has_no_object_as_input() {
     let events = [

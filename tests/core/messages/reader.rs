@@ -10,7 +10,7 @@ fn means(stream: &str, expected: &str) -> Read {
     let read = read_splits(settings, stream.as_bytes());
     let verbatim = read_splits(ReaderSettings { verbatim: true, ..settings }, stream.as_bytes());
     assert_eq!(read.summary(), expected);
-    // Counts come at the beginning, too.
+    // The beginning also contains counts.
     let counted = verbatim.summary();
     let counted = counted.strip_prefix("usage").map_or(counted.as_str(), |_| expected);
     if !expected.contains("usage") && !expected.contains("cites") {
@@ -200,7 +200,7 @@ fn the_result_of_a_hosted_call_ends_it() {
         start(0, r#"{"type":"server_tool_use","id":"n","name":"web_search","input":{"query":"q"}}"#),
         start(1, r#"{"type":"web_search_tool_result","tool_use_id":"n","content":[]}"#),
     ];
-    // Its arguments are known when the result comes.
+    // The call's arguments are complete when the result arrives.
     let read = read_in(ReaderSettings::default(), [begun.concat().as_bytes()], false);
     assert_eq!(read.summary(), r#"gave 0 n [] | n web_search {"query":"q"}"#);
     means(
@@ -292,10 +292,10 @@ fn blocks_out_of_order_keep_their_calls_apart() {
         input(18_446_744_073_709_551_615, "2}"),
         stop(18_446_744_073_709_551_615),
         stop(7),
-        // Again under a number that is free.
+        // A new block with an unused index.
         tool(7, "c"),
         input(7, "{\"y\":3}"),
-        // And under one that is not.
+        // A new block with an index that is in use.
         tool(7, "d"),
         input(7, "{\"z\":4}"),
         stop(99),

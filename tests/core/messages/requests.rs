@@ -1,4 +1,4 @@
-//! What upstreams of Messages are asked.
+//! Requests to upstreams of Messages.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -81,7 +81,7 @@ fn a_tool_loop_alternates_between_user_and_assistant() {
             {"role": "assistant", "content": "So"},
         ])
     );
-    // The calls of the history are declared, and cannot be called.
+    // The calls in the history are declared, but may not be called.
     assert_eq!(body["tools"], json!([{"name": "f", "input_schema": {"type": "object", "properties": {}}}]));
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
 }

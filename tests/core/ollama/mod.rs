@@ -26,7 +26,7 @@ fn line(message: &str) -> String {
     format!("{{{head},\"message\":{{\"role\":\"assistant\",{message}}},\"done\":false}}\n")
 }
 
-/// The last line, with the reason.
+/// The last line, with the finish reason.
 fn done(reason: &str) -> String {
     let message = r#""message":{"role":"assistant","content":""}"#;
     format!("{{\"model\":\"qwen3\",{message},\"done_reason\":\"{reason}\",\"done\":true}}\n")
@@ -148,7 +148,8 @@ fn unknown_members_and_lines_are_left_out_and_counted() {
     assert_eq!(read.skipped.to_string(), "not_a_chunk=1 unknown_part=1 unknown_finish=1");
 }
 
-/// Escapes, an odd time, an extra member: the fast path must not take what the slow path reads in another way.
+/// Escapes, an unusual time, an extra member: the fast path must not read a line differently from the slow
+/// path.
 #[test]
 fn lines_that_look_alike_mean_what_they_say() {
     let odd = line(r#""content":"a\u00e9\"""#);

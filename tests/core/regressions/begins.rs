@@ -1,5 +1,5 @@
-//! When a call begins, and what stands in place of its arguments. Small models name a tool and go on with something
-//! else, write its arguments beside its name, or quote its declaration.
+//! The beginnings of calls, and text instead of their arguments. Small models name a tool and continue with
+//! something else, write its arguments next to its name, or quote its declaration.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,7 +19,8 @@ fn tool(name: &str, properties: &Value) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": parameters}})
 }
 
-/// What a client has of `text`, at any cut, with tools of one string, of two, of a number, and of none.
+/// The answer that a client gets for `text`, at any cut. The tools have one string, two strings, a number, and no
+/// parameters.
 fn answer(format: &str, text: &str) -> Answer {
     let tools = [
         tool("calculator", &json!({"expression": {"type": "string"}})),
@@ -54,7 +55,7 @@ fn calls(format: &str, text: &str, visible: &str, wanted: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{format}: {text}");
 }
 
-/// Formats with a marker of their own: a call to NAME with BODY where its arguments would be.
+/// Formats with their own marker: a call of NAME with BODY instead of its arguments.
 const FORMS: &[(&str, &str)] = &[
     ("qwen3_coder", "<tool_call>\n<function=NAME>\nBODY\n</function>\n</tool_call>"),
     ("qwen3_coder", "<function=NAME>BODY</function>"),
@@ -194,7 +195,7 @@ fn undeclared_members_beside_the_name_make_it_text() {
     ] {
         let text = format!("<tool_call>{object}</tool_call>");
         calls("hermes", &text, &text, &[]);
-        // Its neighbours are calls all the same.
+        // The neighbouring calls are still calls.
         let now = r#"{"name":"now","arguments":{}}"#;
         let text = format!("<tool_call>{now}</tool_call>\n<tool_call>{object}</tool_call> x");
         calls("hermes", &text, &format!("<tool_call>{object}</tool_call> x"), &[("now", json!({}))]);
@@ -264,7 +265,7 @@ fn closer_before_another_opener_ends_the_value() {
     let answer = found("qwen3_coder", text);
     assert_eq!(read(&answer), [("write_file", json!({"path": "note.txt"}))]);
     assert!(answer.text.starts_with("<argument=content/>"), "{answer:?}");
-    // What is quoted in a value has no such opener behind it.
+    // A quoted closer in a value is not followed by such an opener.
     for inner in
         ["</parameter>\n<b>", "</parameter> and", "</parameter>\n<parameter>x</parameter>\n<a href=\"b\">"]
     {
@@ -303,7 +304,7 @@ fn stray_closers_after_a_call_are_dropped() {
             &now,
         );
     }
-    // Anywhere else they are text.
+    // Anywhere else, it is text.
     for text in ["</tool_call>", "a </tool_call>", "</tool_response> b"] {
         calls("hermes", text, text, &[]);
         calls("hermes", &format!("{call} a {text}"), &format!("a {text}"), &now);
@@ -333,7 +334,7 @@ fn invented_result_is_dropped() {
         "",
         &now,
     );
-    // Anywhere else it is text.
+    // Anywhere else, it is text.
     calls("hermes", result, result, &[]);
     calls("hermes", &format!("{call} a {result}"), &format!("a {result}"), &now);
     calls(

@@ -1,4 +1,4 @@
-//! Native calls as clients of every dialect get them: ids that the history has already, and calls that break off.
+//! Native calls as clients of every dialect get them: ids that the history already contains, and calls that break off.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ fn calls(ids: &[&str]) -> Value {
     ids.iter().map(call).collect()
 }
 
-/// Servers that count their calls from 0 in each response give the same id in every turn. Claude Code takes the later call
-/// for the earlier one, whose result it has, and asks again without end.
+/// Servers that number their calls from 0 in each response repeat the same id in every turn. Claude Code mistakes the
+/// later call for the earlier one, whose result it has, and repeats it endlessly.
 #[test]
 fn id_of_a_call_in_the_history_is_not_used_again() {
     let history = json!([
@@ -43,8 +43,8 @@ fn id_of_a_call_in_the_history_is_not_used_again() {
     }
 }
 
-/// A client that runs a call as soon as its item or block ends must not see an end before it is known that the response
-/// does not fail.
+/// A client that runs a call as soon as its item or block ends must not see that end before it is certain that the
+/// response does not fail.
 #[test]
 fn call_that_breaks_off_with_the_stream_does_not_end() {
     let function = json!({"name": "a", "arguments": "{\"x\":"});

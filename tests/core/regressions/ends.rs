@@ -1,12 +1,13 @@
-//! How a message ends (docs/protocols/text-formats.md#end-of-the-text): what is provably complete is complete, and
-//! nothing is invented.
+//! Ends of messages (docs/protocols/text-formats.md#end-of-the-text): provably complete parts are complete, and no
+//! data is invented.
 
 use serde_json::json;
 use toolwire::format;
 
 use crate::regressions::{ended, found_in, is, read, tried};
 
-/// The argument text of a call before it is closed, and what closing it adds; `None`: it is not provably whole.
+/// The argument text of a call before it is closed, and the closers that are added. `None` if it is not provably
+/// complete.
 const ENDS: &[(&str, Option<&str>)] = &[
     (r#"{"cmd":"ls""#, Some("}")),
     (r#"{"cmd":"ls" "#, Some("}")),
@@ -40,8 +41,8 @@ const FORMS: &[(&str, &str)] = &[
     ("jamba", r#"<tool_calls>[{"name":"run","arguments":"#),
 ];
 
-/// `stop` with an incomplete value completes it only if its last scalar is provably complete; a `rm -r build/old` that
-/// was cut must not become a `rm -r build`.
+/// With `stop`, an incomplete value is only completed if its last scalar is provably complete: a truncated `rm -r
+/// build/old` must not become `rm -r build`.
 #[test]
 fn closers_are_never_invented() {
     for (format, form) in FORMS {
@@ -61,7 +62,7 @@ fn closers_are_never_invented() {
     }
 }
 
-/// Of a message that was cut for its length nothing is completed but what is whole.
+/// In a message that was cut for its length, only complete values are closed.
 #[test]
 fn truncation_by_length_is_reported_as_length() {
     for (format, form) in FORMS {
@@ -79,7 +80,7 @@ fn truncation_by_length_is_reported_as_length() {
     }
 }
 
-/// A name that never became known is text.
+/// A call whose name never became known is text.
 #[test]
 fn call_without_a_name_is_text() {
     for (format, text) in [
@@ -105,7 +106,7 @@ fn call_without_a_name_is_text() {
     }
 }
 
-/// A value that is whole needs no closers, and the beginning of one is not data.
+/// A complete value needs no closers, and the beginning of a closer is not data.
 #[test]
 fn closers_may_be_missing_or_truncated() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -137,7 +138,8 @@ fn closers_may_be_missing_or_truncated() {
     }
 }
 
-/// A value that is cut in a tagged format ends where the text does; what may have been its closer is not part of it.
+/// A truncated value in a tagged format ends at the end of the text; a possible beginning of its closer is not part of
+/// it.
 #[test]
 fn truncated_value_contains_no_markup() {
     for (format, text) in [
@@ -155,7 +157,7 @@ fn truncated_value_contains_no_markup() {
     }
 }
 
-/// The header of a message that never began is text, as it is where no message came before it.
+/// The header of a message that never began is text, as it is without a preceding message.
 #[test]
 fn header_cut_off_by_the_end_of_the_text_is_text() {
     let call = [("run", json!({"cmd": "ls"}))];
@@ -168,7 +170,7 @@ fn header_cut_off_by_the_end_of_the_text_is_text() {
     }
 }
 
-/// Text at a message's beginning that is not the rest of a header may be anything else.
+/// Text at a message's beginning that does not continue a header may belong to another format.
 #[test]
 fn text_that_is_no_header_is_read_by_other_formats() {
     let formats = ["functionary_v32", "react"].map(|name| format::by_name(name).unwrap());
@@ -176,7 +178,7 @@ fn text_that_is_no_header_is_read_by_other_formats() {
     assert_eq!((answer.text.as_str(), read(&answer)), ("", vec![("run", json!({"cmd": "ls"}))]));
 }
 
-/// A marker states that something is a call, whatever its name; without one the name must be declared
+/// A marker proves that something is a call, whatever its name; without a marker, the name must be declared
 /// (docs/protocols/text-formats.md#declared-names).
 #[test]
 fn undeclared_name_is_a_call_only_after_a_marker() {

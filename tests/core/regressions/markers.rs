@@ -1,23 +1,23 @@
-//! Markers: cut anywhere, more than one in a chunk, looking like others, standing where they mean nothing.
+//! Markers: cut anywhere, several in a chunk, resembling others, or in places where they have no meaning.
 
 use serde_json::{Value, json};
 use toolwire::format::{self, Grammar};
 
 use crate::regressions::{Speech, ended, exchange, found, found_in, is, read, tried_in, with_calls};
 
-/// A format whose calls may follow one another as they stand, with something between.
+/// The separator between two calls in formats that allow several in a row. `None` for the other formats.
 fn joint(format: &str) -> Option<&'static str> {
     match format {
-        // What follows a call of these is another message, or made up.
+        // In these formats, text after a call is another message, or made up.
         "react" | "harmony" | "beam" | "muse_atem" | "inkling" | "kimi_k3" | "gigachat3" | "gigachat31"
         | "functionary_v32" | "glm4_9b" => None,
-        // A list is the whole message, a fence a line.
+        // In these formats, a list is the complete message, or a fence takes a line.
         _ => Some("\n"),
     }
 }
 
-/// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener that came in two
-/// chunks was text, and its call was lost.
+/// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener that arrived in two
+/// chunks became text, and its call was lost.
 #[test]
 fn opener_may_be_split_across_pieces() {
     for format in with_calls() {
@@ -28,14 +28,14 @@ fn opener_may_be_split_across_pieces() {
     }
 }
 
-/// vllm#55195: `</think>` in two chunks, and all that followed was reasoning.
+/// vllm#55195: `</think>` arrived in two chunks, and all text after it became reasoning.
 #[test]
 fn end_of_reasoning_may_be_split_across_pieces() {
     let answer = found("hermes", "<think>a </ b </thin c</think>Hi");
     assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("a </ b </thin c", "Hi"));
 }
 
-/// sglang#37634, sglang#31915, sglang PR 35153, sglang PR 34925: of two calls in one chunk one was lost, or its
+/// sglang#37634, sglang#31915, sglang PR 35153, sglang PR 34925: of two calls in one chunk, one was lost, or its
 /// arguments were.
 #[test]
 fn calls_that_share_a_chunk_are_all_found() {
@@ -49,7 +49,7 @@ fn calls_that_share_a_chunk_are_all_found() {
     }
 }
 
-/// sglang#40739: text behind a call was lost.
+/// sglang#40739: text after a call was lost.
 #[test]
 fn text_around_calls_is_kept() {
     for format in with_calls() {
@@ -62,8 +62,8 @@ fn text_around_calls_is_kept() {
     }
 }
 
-/// vllm#47137: what remained of a cut opener was text in one kind of answer and nothing in the other. vllm#47903: a
-/// cut call showed its markup.
+/// vllm#47137: the rest of a cut opener was text in streamed responses, but missing in others, or the reverse.
+/// vllm#47903: a cut call showed its markup.
 #[test]
 fn stream_may_stop_anywhere() {
     for format in with_calls() {
@@ -71,7 +71,7 @@ fn stream_may_stop_anywhere() {
             let text = &format.example[..at];
             let answer = tried_in(&[format], text, "length");
             assert!(answer.calls.len() < 2);
-            // Where there are channels, the header of a message is no text.
+            // With channels, the header of a message is not text.
             let channels = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
             let visible = match answer.calls.is_empty() {
                 true if channels => text.ends_with(&answer.text),
@@ -89,7 +89,7 @@ fn stream_may_stop_anywhere() {
 fn call_quoted_in_reasoning_is_text() {
     for format in with_calls() {
         let thought = format!("I could write\n{}\nhere.", format.example);
-        // A format may say that its calls end reasoning; then the model stopped thinking.
+        // In some formats, calls end reasoning; the model then stopped thinking.
         let answer =
             tried_in(&[&format::HERMES, &format::THINK], &format!("<think>{thought}</think>Hi"), "stop");
         assert_eq!((answer.text.as_str(), answer.calls.len()), ("Hi", 0), "{}", format.name);
@@ -97,7 +97,7 @@ fn call_quoted_in_reasoning_is_text() {
     }
 }
 
-/// vllm-mlx PR 631: a quotation mark in the prose before it hid the marker.
+/// vllm-mlx PR 631: a quotation mark in the prose before the marker hid it.
 #[test]
 fn quotation_marks_in_prose_do_not_hide_calls() {
     for prose in ["He said \"no.", "It's", "`", "“", "a \\\" b \" c ' d"] {
@@ -108,8 +108,8 @@ fn quotation_marks_in_prose_do_not_hide_calls() {
     }
 }
 
-/// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: DeepSeek's marks with ASCII bars, with doubled
-/// bars, and calls without their block were shown to the user.
+/// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: DeepSeek's markers with ASCII bars or doubled
+/// bars, and calls without their block, were shown to the user.
 #[test]
 fn lookalike_markers_are_markers() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -129,8 +129,8 @@ fn lookalike_markers_are_markers() {
     }
 }
 
-/// dynamo PR 8208, vllm PR 28543, vllm PR 38579: a section without its end, and one with prose in it, took its calls
-/// along.
+/// dynamo PR 8208, vllm PR 28543, vllm PR 38579: the calls in a section without its end, or in one that contained
+/// prose, were lost.
 #[test]
 fn unclosed_section_with_prose_is_read() {
     let one = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
@@ -139,15 +139,15 @@ fn unclosed_section_with_prose_is_read() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // Its own closer is then as any closer without an opener: right behind a call it is framing.
+    // Its own closer then counts as a closer without an opener: immediately after a call, it is framing.
     let text = format!("{begin}{one} and then {two}{end}");
     is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
     let text = format!("{begin}{one} and then {two} at last {end}");
     is("kimi_k2", &text, &format!("and then  at last {end}"), &[now.clone(), now]);
 }
 
-/// sglang PR 27337: closers such as `</parameter/>` were part of the value. ollama PR 17914: without a closer, all
-/// that followed was.
+/// sglang PR 27337: closers such as `</parameter/>` became part of the value. ollama PR 17914: without a closer, all
+/// text after it did.
 #[test]
 fn malformed_or_missing_closer_closes() {
     let call = [("get_weather", json!({"city": "Paris", "days": 2}))];
@@ -165,8 +165,8 @@ fn malformed_or_missing_closer_closes() {
     is("minimax_m2", text, "", &call);
 }
 
-/// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call behind reasoning that was never closed, lost. What the model
-/// does not close is reasoning to its end, and nothing of it is lost.
+/// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call after unclosed reasoning was lost. Unclosed reasoning extends
+/// to the end of the response, and none of it is lost.
 #[test]
 fn unclosed_reasoning_is_kept() {
     let answer = ended("hermes", "<think>so <tool_call>{\"name\":\"now\",\"arguments\":{}}", "length");
@@ -174,8 +174,8 @@ fn unclosed_reasoning_is_kept() {
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
 }
 
-/// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). Where the server has separated
-/// reasoning from text already, the text is not reasoning.
+/// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). If the server has already
+/// separated reasoning from text, the text is not reasoning.
 #[test]
 fn response_may_start_inside_reasoning() {
     let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);

@@ -1,5 +1,5 @@
 //! Failures that users of other servers and parsers reported (docs/protocols/text-formats.md#reported-failures), each as
-//! the rule that would have prevented it. Every text runs through the whole pipeline: as one frame cut in two at every
+//! the rule that would have prevented it. Every text runs through the complete pipeline: as one frame cut in two at every
 //! byte and byte by byte, in two frames cut at every character, one character per frame, and as an unstreamed response. All
 //! must give the same result.
 
@@ -38,7 +38,8 @@ fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 
-/// What a client gets of a text in one of these formats, in any split. `finish`: the upstream's finish reason.
+/// The answer that a client gets for a text in one of these formats, in any split. `finish` is the upstream's finish
+/// reason.
 fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -57,7 +58,7 @@ fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// The unstreamed response contains the same.
+/// Checks that the unstreamed response has the same content.
 fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     let (answer, _) = exchange(formats, false).run([stream]);
     let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
@@ -65,7 +66,7 @@ fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     assert_eq!(answer.named_calls(), streamed.named_calls(), "not streamed");
 }
 
-/// The same for large families of texts: only whole, one character per frame, and unstreamed.
+/// As [`found_in`], for large families of texts: only uncut, one character per frame, and unstreamed.
 fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -90,7 +91,7 @@ fn tried(format: &str, text: &str, finish: &str) -> Answer {
     tried_in(&[format::by_name(format).unwrap_or_else(|| panic!("no format {format}"))], text, finish)
 }
 
-/// Exactly these calls, and this text.
+/// Checks that the answer contains exactly these calls and this text.
 fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
     let answer = found(format, text);
     assert_eq!(read(&answer), calls, "{text}");

@@ -1,4 +1,4 @@
-//! Responses in which no calls are looked for: reasoning and channels are still read.
+//! Responses that are not searched for calls: reasoning and channels are still read.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -105,7 +105,7 @@ fn reasoning_is_text_if_its_detection_is_off() {
     let fields = json!({"tools": declared()});
     let off = answer(&fields, Detect::Auto, Reasoning::Off, call);
     assert_eq!((off.text.as_str(), off.named_calls().as_slice()), ("<think>a</think>", &[("now", "{}")][..]));
-    // Detection of calls may be off while reasoning is read.
+    // Detection of calls may be off while reasoning is still read.
     let off = answer(&fields, Detect::Off, Reasoning::Auto, call);
     assert_eq!(
         (off.text.as_str(), off.reasoning.as_str()),
@@ -122,8 +122,8 @@ fn reasoning_is_read_with_any_formats() {
     assert_eq!(answer.named_calls(), [("now", "{}")]);
 }
 
-/// Of formats that are not listed, the reasoning is read and the calls are not. Text between the channels is searched for
-/// calls of the listed formats.
+/// For formats that are not listed, reasoning is read, but calls are not. Text between the channels is searched for calls
+/// of the listed formats.
 #[test]
 fn reasoning_channels_are_read_beside_listed_formats() {
     let fields = json!({"tools": declared()});
@@ -150,7 +150,7 @@ fn reasoning_channels_are_read_beside_listed_formats() {
     let unended = "<|channel|>analysis<|message|>plan";
     assert_eq!(hermes(&format!("{unended}{open}Hi")), owned("Hi", "plan", &[]));
     assert_eq!(hermes(unended), owned("", "plan", &[]));
-    // Without reasoning before them, these headers are text, and so is a message to a tool.
+    // Without preceding reasoning, these headers are text, and so is a message to a tool.
     assert_eq!(hermes(&format!("{open}{call}")), owned(open, "", &["now"]));
     let to_tool = "<|start|>assistant<|channel|>commentary to=functions.now<|message|>{}<|call|>";
     assert_eq!(hermes(to_tool), owned(to_tool, "", &[]));

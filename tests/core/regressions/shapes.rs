@@ -1,4 +1,4 @@
-//! The shapes a call's JSON comes in.
+//! The possible shapes of a call's JSON.
 
 use serde_json::json;
 use toolwire::{
@@ -33,8 +33,8 @@ fn arguments_may_precede_the_name() {
     }
 }
 
-/// vllm PR 54964, langchain-oracle PR 70: arguments in a string stayed one, or a string that only begins as an object
-/// does was broken up.
+/// vllm PR 54964, langchain-oracle PR 70: arguments in a string stayed a string, or a string that only begins like an
+/// object was parsed.
 #[test]
 fn arguments_in_a_string_are_unwrapped_if_they_are_an_object() {
     let strings = [
@@ -56,7 +56,7 @@ fn arguments_in_a_string_are_unwrapped_if_they_are_an_object() {
     }
 }
 
-/// sglang#34677: a call to an unknown tool took those beside it along.
+/// sglang#34677: calls next to a call of an unknown tool were lost with it.
 #[test]
 fn undeclared_name_does_not_affect_other_calls() {
     let [now, no] = ["now", "no_such"].map(|name| format!(r#"{{"name":"{name}","arguments":{{}}}}"#));
@@ -70,7 +70,7 @@ fn undeclared_name_does_not_affect_other_calls() {
     }
     let text = format!("[TOOL_CALLS][{now},{no},{now}]");
     is("mistral", &text, "", &calls);
-    // Without a marker, an undeclared name is data, and the calls beside it are calls.
+    // Without a marker, an undeclared name is data, and the neighbouring calls are still calls.
     let text = format!("<pre>{now}</pre>\n<pre>{no}</pre>\n<pre>{now}</pre>");
     let answer = found("pre", &text);
     assert_eq!(answer.named_calls(), [("now", "{}"), ("now", "{}")]);
@@ -80,7 +80,7 @@ fn undeclared_name_does_not_affect_other_calls() {
     assert_eq!(answer.text, format!("```json\n{no}\n```"));
 }
 
-/// cline#10843, hermes-agent#107125: Qwen2.5-Coder behind Ollama writes calls without any marker, and none was made.
+/// cline#10843, hermes-agent#107125: Qwen2.5-Coder on Ollama writes calls without any marker, and they were not found.
 #[test]
 fn object_without_a_marker_is_a_call() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -97,7 +97,8 @@ fn object_without_a_marker_is_a_call() {
     );
 }
 
-/// vllm-parser (docs/protocols/text-formats.md#call-objects): one call of another shape, and every later one was text.
+/// vllm-parser (docs/protocols/text-formats.md#call-objects): after one call of another shape, every later call became
+/// text.
 #[test]
 fn call_of_another_shape_and_those_after_it_are_calls() {
     let shapes = [
@@ -117,14 +118,14 @@ fn call_of_another_shape_and_those_after_it_are_calls() {
         let text = format!("<tool_call>{shape}</tool_call>\n{last}");
         is("hermes", &text, "", &[("now", json!({})), ("add", json!({"x": 1}))]);
     }
-    // And so it is behind one that is none.
+    // The same holds after an object that is not a call.
     for shape in ["{\"city\": 1}", "nothing", "[]", "{\"name\": 5}", "{\"name\":\"\"}", "{{"] {
         let text = format!("<tool_call>{shape}</tool_call>\n<tool_call>{{\"name\":\"now\"}}</tool_call>");
         is("hermes", &text, &format!("<tool_call>{shape}</tool_call>"), &[("now", json!({}))]);
     }
 }
 
-/// What Functionary sends to `python` is code, not JSON, and becomes the tool's argument
+/// The text that Functionary sends to `python` is code, not JSON, and becomes the tool's argument
 /// (docs/protocols/text-formats.md#header-then-json).
 #[test]
 fn python_source_for_a_tool_is_its_argument() {

@@ -1,4 +1,4 @@
-//! What the detector finds in a text.
+//! Results of the detector for a text.
 
 use serde_json::json;
 use toolwire::{detect::Detector, event::Finish, format::KnownFormats, rules::Rules, tools::DeclaredTools};
@@ -6,7 +6,8 @@ use toolwire::{detect::Detector, event::Finish, format::KnownFormats, rules::Rul
 pub(crate) use crate::fuzz::checks::{Call, Found};
 use crate::{rendered::tools::declared, support::exchange::request};
 
-/// Runs `pieces` through a detector; also returns the most bytes that it held after a piece.
+/// Pushes `pieces` through a detector. Also returns the maximum number of bytes that it held after
+/// a piece.
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> (Found, usize) {
     thread_local!(static TOOLS: DeclaredTools = DeclaredTools::new(&request(&json!({"tools": declared()})), ""));
     let mut detector = Detector::new(TOOLS.with(DeclaredTools::clone), settings, KnownFormats::built_in())

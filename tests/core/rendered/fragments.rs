@@ -1,12 +1,13 @@
-//! What texts and strings are made of: words, characters that mean something somewhere, markers and halves of them.
+//! Fragments of texts and strings: words, characters with a special meaning, markers and halves of them.
 
 use proptest::prelude::*;
 
-/// Harmless words, to begin and to end a text with.
+/// Harmless words for the beginning and the end of a text.
 const WORDS: &[&str] =
     &["Let me see", "ok", "naïve 東京 😀 then", "I will look that up.", "1.50 and so on", "So"];
 
-/// What stands in the middle of a text and begins nothing: false starts, quoted markers, code, JSON that is no call.
+/// Fragments for the middle of a text that begin no call: false starts, quoted markers, code, JSON that is not a
+/// call.
 #[rustfmt::skip]
 const BESIDE: &[&str] = &[
     "a < b & c > d", "set {a, b}", "[1, 2]", "[x]", "{\"a\": 1}", "f(x=1)", "} ]", "\\", "don't", "it's \"quoted\"",
@@ -18,7 +19,7 @@ const BESIDE: &[&str] = &[
     "<start_func", "<Function_", "<steptml", ">>", "<rfl", "<atem", "<|open", "<|plamo:",
 ];
 
-/// What stands in strings and must mean nothing there.
+/// Fragments for strings, where they must have no meaning.
 #[rustfmt::skip]
 const INSIDE: &[&str] = &[
     "word", "x", " ", "  ", "\n", "\t", "\r\n", "\u{1}", "é", "日本", "😀", "🧑‍🚀", "\"", "\\", "'", "`", "```", "\n```\n", "\"\"\"", "'''",
@@ -51,7 +52,7 @@ fn without(mut text: String, never: &[&str]) -> String {
     text
 }
 
-/// A string in which none of `never` occurs, nor any of `nor`.
+/// A string that contains neither any of `never` nor any of `nor`.
 pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str]) -> BoxedStrategy<String> {
     let some = prop::collection::vec(prop::sample::select(INSIDE), 0..7).prop_map(|parts| parts.concat());
     let long =
@@ -60,7 +61,7 @@ pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str
     string.prop_map(|text| without(without(text, never), nor)).boxed()
 }
 
-/// Text beside calls, perhaps none; where `plain`, it begins with a word.
+/// Text around calls, possibly empty. If `plain`, it begins with a word.
 pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrategy<String> {
     let word = || prop::sample::select(WORDS);
     let any = || prop::sample::select(BESIDE);
@@ -74,12 +75,12 @@ pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrate
     prop_oneof![1 => Just(String::new()), 4 => text].boxed()
 }
 
-/// Reasoning: as text beside calls, and never empty.
+/// Reasoning: like text around calls, but never empty.
 pub(crate) fn thought() -> BoxedStrategy<String> {
     beside(&["</"], true).prop_map(|text| format!("Hm. {text}").trim().to_owned()).boxed()
 }
 
-/// A marker or a half of one, a text, or more of one character than may be held.
+/// A marker or a half of one, a text, or more repetitions of one character than may be held.
 pub(crate) fn trouble() -> BoxedStrategy<String> {
     let inside = prop::sample::select(INSIDE).prop_map(str::to_owned);
     let beside = prop::sample::select(BESIDE).prop_map(str::to_owned);

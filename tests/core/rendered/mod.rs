@@ -1,7 +1,7 @@
-//! Random calls in every format, written by code that shares nothing with the detector, must be found as they were meant.
+//! Random calls in every format, written by code that shares nothing with the detector, must be found with their meaning.
 //!
 //! A [`scene`] is the output of a model; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
-//! what is found with what was meant. `PROPTEST_CASES` sets how many are tried, as in all property tests.
+//! the results with the scene. `PROPTEST_CASES` sets the number of cases, as in all property tests.
 
 mod found;
 mod fragments;
@@ -14,7 +14,7 @@ mod write;
 
 use toolwire::format;
 
-/// Each obligation as a test of each format.
+/// Defines a test for each format and obligation.
 macro_rules! every_format {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];

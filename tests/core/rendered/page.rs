@@ -1,12 +1,12 @@
-//! A page: a scene written down, and what must be read from it.
+//! A page: a scene in its written form, and the expected result of reading it.
 
 use crate::rendered::scene::{Call, Group, Scene};
 
-/// A part of what was written.
+/// A part of the written text.
 #[derive(Debug, Clone)]
 enum Part {
     Text(String),
-    /// Markup with calls in it; it may take the rest of its line with it.
+    /// Markup that contains calls, and whether it includes the rest of its line.
     Calls(String, bool),
     /// Markup around reasoning.
     Reasoning(String),
@@ -14,26 +14,26 @@ enum Part {
     Markup(String),
 }
 
-/// A scene written down.
+/// A scene in its written form.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     parts: Vec<Part>,
-    /// The length of the marker that the page begins with, if that opens reasoning.
+    /// Length of the marker at the page's beginning, if that opens reasoning.
     opener: Option<usize>,
-    /// What must be found.
+    /// The calls that must be found.
     pub(crate) calls: Vec<Meant>,
     pub(crate) reasoning: String,
 }
 
-/// How calls are written.
+/// The notation of calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// The arguments are JSON, and must come out byte for byte.
+    /// Whether the arguments are JSON, and must be forwarded byte for byte.
     pub(crate) exact: bool,
-    /// It has no marker made for calls, and takes the blank rest of its line with it. Around a marker all white space
-    /// stays (docs/protocols/text-formats.md#white-space).
+    /// Whether the notation has no marker of its own and includes the blank rest of its line. All white space around a
+    /// marker is kept (docs/protocols/text-formats.md#white-space).
     pub(crate) takes_line: bool,
-    /// The arguments' JSON is in a string.
+    /// Whether the arguments' JSON is in a string.
     pub(crate) packed: bool,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct Meant {
 }
 
 impl Meant {
-    /// The arguments' JSON is in a string.
+    /// Whether the arguments' JSON is in a string.
     pub(crate) fn is_packed(&self) -> bool {
         self.how.packed || self.call.is_packed()
     }
 }
 
 impl Page {
-    /// Writes `scene`, each group of calls as `write` does.
+    /// Writes `scene`, using `write` for each group of calls.
     pub(crate) fn of(scene: &Scene, reasoning: &[(&str, &str)], write: impl Fn(&Group, &mut Page)) -> Self {
         let mut page = Self::default();
         if let Some(thought) = &scene.reasoning {
@@ -80,7 +80,7 @@ impl Page {
         page
     }
 
-    /// Text, which must come out.
+    /// Adds text, which must be kept.
     pub(crate) fn text(&mut self, text: &str) {
         match self.parts.last_mut() {
             Some(Part::Text(last)) => last.push_str(text),
@@ -88,25 +88,25 @@ impl Page {
         }
     }
 
-    /// Markup that means nothing but what it has inside.
+    /// Adds markup that has no meaning apart from its content.
     pub(crate) fn markup(&mut self, source: &str) {
         self.parts.push(Part::Markup(source.to_owned()));
     }
 
-    /// Reasoning, without its markup.
+    /// Adds reasoning, without its markup.
     pub(crate) fn thought(&mut self, text: &str) {
         self.parts.push(Part::Reasoning(text.to_owned()));
         self.reasoning.push_str(text);
     }
 
-    /// Markup that stands for `calls`.
+    /// Adds markup that stands for `calls`.
     pub(crate) fn calls<'c>(&mut self, source: String, calls: impl IntoIterator<Item = &'c Call>, how: How) {
         self.parts.push(Part::Calls(source, how.takes_line));
         let meant = calls.into_iter().map(|call| Meant { call: call.clone(), how, id: String::new() });
         self.calls.extend(meant);
     }
 
-    /// Each call of the group in separate markup.
+    /// Adds each call of the group in separate markup.
     pub(crate) fn each(&mut self, group: &Group, between: &str, how: How, write: impl Fn(&Call) -> String) {
         for (at, call) in group.calls.iter().enumerate() {
             if at > 0 {
@@ -116,14 +116,14 @@ impl Page {
         }
     }
 
-    /// The calls from the one at `from` on were written with these ids.
+    /// Records that the calls from index `from` on were written with these ids.
     pub(crate) fn name_ids(&mut self, from: usize, id: impl Fn(&Call, usize) -> String) {
         for (at, meant) in self.calls.iter_mut().enumerate().skip(from) {
             meant.id = id(&meant.call, at);
         }
     }
 
-    /// All of it.
+    /// The complete text.
     pub(crate) fn source(&self) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) | Part::Calls(text, _) | Part::Reasoning(text) | Part::Markup(text) => {
@@ -133,18 +133,18 @@ impl Page {
         self.parts.iter().map(part).collect()
     }
 
-    /// The page without the opener of its reasoning, if it has any: templates put that in the prompt.
+    /// The page without the opener of its reasoning, if it has one: templates put it into the prompt.
     pub(crate) fn behind_reasoning_opener(&self) -> Option<String> {
         let source = self.source();
         self.opener.map(|len| source[len..].to_owned())
     }
 
-    /// The text that must come out (docs/protocols/text-formats.md#white-space): markup that begins its line takes its
-    /// indentation and its line end with it; where there are calls, no white space is left at the message's end, nor
-    /// at its beginning if that is what stands before the calls.
+    /// The text that must be kept (docs/protocols/text-formats.md#white-space): markup at the beginning of its line
+    /// includes its indentation and its line end; with calls, white space is removed at the message's end, and at its
+    /// beginning if only white space precedes the calls.
     pub(crate) fn visible(&self) -> String {
         let mut out = String::new();
-        // What was written since the last line end, markup left out.
+        // The text since the last line end, without markup.
         let mut line = String::new();
         let mut leads = false;
         let mut begun_line = false;
@@ -177,7 +177,7 @@ impl Page {
     }
 }
 
-/// Without what is left of a line, if that is blank.
+/// The text without the rest of its first line, if that is blank.
 fn without_line_rest(text: &str) -> &str {
     match text.split_once('\n') {
         Some((rest, behind)) if rest.trim().is_empty() => behind,

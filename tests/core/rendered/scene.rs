@@ -1,5 +1,5 @@
-//! The output of a model: texts, calls between them, reasoning before. It is generated here at random, as far as a format can
-//! carry it; the renderers write it down.
+//! The output of a model: texts, calls between them, reasoning before them. It is generated at random, as far as a format
+//! can express it; the renderers write it down.
 
 use proptest::prelude::*;
 
@@ -9,58 +9,59 @@ use crate::rendered::{
     value::{Blanks, Json, Members, Style},
 };
 
-/// What a format can carry. A scene is narrowed to it; what is found of it is not compared less strictly.
+/// The features that a format can express. Scenes are restricted to them; results are compared as strictly as for any
+/// format.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carries {
-    /// Groups of calls, with text between them.
+    /// Maximum number of groups of calls, with text between them.
     pub(crate) groups: usize,
-    /// Calls of a group.
+    /// Maximum number of calls in a group.
     pub(crate) most: usize,
-    /// Text may follow the calls.
+    /// Whether text may follow the calls.
     pub(crate) after: bool,
-    /// Text behind calls begins with a word: the format has no closer, so that more of the notation would be a slip
-    /// of the model's rather than text.
+    /// Whether text after calls must begin with a word: the format has no closer, so more of the notation would be a mistake
+    /// of the model instead of text.
     pub(crate) word_after: bool,
-    /// White space that may stand before and behind a group.
+    /// White space that may come before and after a group.
     pub(crate) gaps: &'static [&'static str],
     pub(crate) keys: Keys,
     pub(crate) values: Values,
-    /// Names may have dashes.
+    /// Whether names may contain dashes.
     pub(crate) dashes: bool,
-    /// Tools need not be declared.
+    /// Whether tools may be undeclared.
     pub(crate) unknown: bool,
-    /// Lists may be empty.
+    /// Whether lists may be empty.
     pub(crate) empties: bool,
-    /// What cannot stand in a string, since nothing would tell it from the string's end.
+    /// Fragments that cannot occur in a string, since they would look like its end.
     pub(crate) never: &'static [&'static str],
-    /// What cannot stand in text, since it would begin something.
+    /// Fragments that cannot occur in text, since they would begin something.
     pub(crate) no_text: &'static [&'static str],
-    /// It has reasoning.
+    /// Whether the format has reasoning.
     pub(crate) reasons: bool,
-    /// Marks around reasoning: one of these pairs.
+    /// Pairs of markers around reasoning, one of which is used.
     pub(crate) reasoning: &'static [(&'static str, &'static str)],
 }
 
-/// What keys may be.
+/// The allowed keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys {
     Any,
     Words,
-    /// Those of the schema only: the key is markup that nothing else tells from a string.
+    /// Only those of the schema: the key is markup that only the schema distinguishes from a string.
     Declared,
 }
 
-/// What values may be.
+/// The allowed values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
     /// Any JSON, whatever the schema says.
     Any,
-    /// As the schema says, since only the schema tells their types; what is not declared is a string.
+    /// Values that match the schema, since only the schema tells their types; undeclared values are strings.
     Declared,
 }
 
 impl Carries {
-    /// All there is.
+    /// All features.
     pub(crate) const ALL: Self = Self {
         groups: 2,
         most: 3,
@@ -79,18 +80,18 @@ impl Carries {
     };
 }
 
-/// A call as it is meant.
+/// A call with its meaning.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) arguments: Members,
     pub(crate) style: Style,
-    /// Chooses among the ways in which a format may write it.
+    /// Selects among the notations of the format.
     pub(crate) way: usize,
 }
 
 impl Call {
-    /// In an envelope of JSON, the arguments are a string that has their JSON.
+    /// Whether the arguments in a JSON envelope are a string that contains their JSON.
     pub(crate) fn is_packed(&self) -> bool {
         self.way % 8 == 1
     }
@@ -101,7 +102,7 @@ impl Call {
     }
 }
 
-/// Calls that are made together, and the text before them.
+/// Calls made together, and the text before them.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub(crate) before: String,
@@ -136,7 +137,7 @@ fn group(carries: &'static Carries) -> impl Strategy<Value = Group> {
         .prop_map(|(before, gaps, calls, way)| Group { before, gaps, calls, way })
 }
 
-/// A scene that a format with these powers can carry.
+/// A scene that a format with these features can express.
 pub(crate) fn scene(carries: &'static Carries) -> impl Strategy<Value = Scene> {
     let least = usize::from(carries.groups > 0);
     let groups = prop::collection::vec(group(carries), least..=carries.groups);

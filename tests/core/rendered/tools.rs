@@ -1,4 +1,4 @@
-//! The tools that every request declares, and arguments as their schemas say.
+//! The tools that every request declares, and arguments that match their schemas.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::rendered::{
     value::{Json, Members},
 };
 
-/// What an argument may be.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
@@ -81,8 +81,8 @@ impl Kind {
                     Json::Object([("depth".to_owned(), depth)].into_iter().chain(name).collect())
                 })
                 .boxed(),
-            // Where strings have no quotes, one that reads `null` cannot be told from null, and the call's closers end
-            // what need not be a string.
+            // Without quotes around strings, the string `null` cannot be distinguished from null, and the call's
+            // closers end any value that need not be a string.
             Self::MaybeText => prop::option::of(string(carries.never, &["</"]))
                 .prop_map(|text| match text {
                     Some(text) if !text.trim().eq_ignore_ascii_case("null") => Json::Text(text),
@@ -95,7 +95,7 @@ impl Kind {
 
 const NUMBERS: &[&str] = &["0", "1", "2.50", "-1.5e-3", "12345678901234567890", "0.1", "-40"];
 
-/// Values that no schema speaks of.
+/// Values for which there is no schema.
 fn any_value(carries: &'static Carries) -> BoxedStrategy<Json> {
     let text = string(carries.never, &[]).prop_map(Json::Text);
     let number = prop::sample::select(NUMBERS).prop_map(Json::Number);
@@ -129,7 +129,7 @@ fn distinct(members: Members) -> Members {
     kept
 }
 
-/// Arguments of one tool: some of those that are declared, in any order, and perhaps one that is not.
+/// Arguments of one tool: some of the declared ones in any order, and possibly an undeclared one.
 fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrategy<Members> {
     let undeclared = name == UNKNOWN.0 && matches!(carries.values, Values::Declared);
     let property = |(key, kind): &(&'static str, Kind)| {
@@ -142,7 +142,7 @@ fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrate
     };
     let extra = match carries.values {
         Values::Any => (key(carries), any_value(carries)).boxed(),
-        // Where nothing is declared, the closers of what is around a string end it, too.
+        // If nothing is declared, the closers of whatever surrounds a string end it, too.
         Values::Declared => (key(carries), string(carries.never, &["</"]).prop_map(Json::Text)).boxed(),
     };
     let extra = match carries.keys {

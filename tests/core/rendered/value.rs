@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A JSON value. Numbers are kept as they are written.
+/// A JSON value. Numbers keep their spelling.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
     Null,
@@ -13,10 +13,10 @@ pub(crate) enum Json {
     Object(Members),
 }
 
-/// What an object holds, in the order of writing.
+/// The members of an object, in the order of writing.
 pub(crate) type Members = Vec<(String, Json)>;
 
-/// How JSON text is laid out.
+/// The layout of JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blanks {
     None,
@@ -24,18 +24,18 @@ pub(crate) enum Blanks {
     Lines,
 }
 
-/// How JSON text is written.
+/// The style of JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     pub(crate) blanks: Blanks,
-    /// All but ASCII is escaped.
+    /// Whether all non-ASCII characters are escaped.
     pub(crate) ascii: bool,
 }
 
 impl Style {
     pub(crate) const COMPACT: Self = Self { blanks: Blanks::None, ascii: false };
 
-    /// What stands behind a comma or an opening bracket, `depth` levels deep.
+    /// The white space after a comma or an opening bracket at depth `depth`.
     fn gap(self, depth: usize, comma: bool) -> String {
         match self.blanks {
             Blanks::Lines => format!("\n{}", "  ".repeat(depth)),

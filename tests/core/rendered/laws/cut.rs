@@ -11,8 +11,8 @@ use crate::rendered::{
     write::Renderer,
 };
 
-/// A page cut off anywhere: what is out of a call is a beginning of what was written, and it is whole only if all of
-/// it is out; nothing is invented.
+/// A page that is cut off anywhere: the sent part of a call is a beginning of what was written, the call is complete
+/// only if all of it was sent, and nothing is invented.
 fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), TestCaseError> {
     let (renderer, format) = renderer(name);
     let settings = looking_for(format);
@@ -36,7 +36,7 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
             }
             prop_assert!(meant.arguments.starts_with(&call.arguments), "{:?}", call);
             prop_assert!(is_whole <= (call.arguments == meant.arguments), "{:?}", call);
-            // A string with the arguments' JSON in it must have ended, too.
+            // A string that contains the arguments' JSON must have ended, too.
             let may_be_cut = is_whole || call.arguments != meant.arguments || written.is_packed();
             prop_assert!(may_be_cut, "{:?}", call);
         }
@@ -45,11 +45,11 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
     holds().map_err(|error| with_text(error, cut, &found))
 }
 
-/// Arguments that were closed at the end of a text whose model had stopped: nothing but brackets was added, behind a
-/// value that cannot go on.
+/// Checks arguments that were closed at the end of a text whose model had stopped: only brackets were added, after a
+/// complete value.
 fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseError> {
     let value = arguments.trim_end_matches([']', '}', ' ', '\n']);
-    // What ends as the call does, blanks behind it included, is taken for its end: only a model that was cut off has
+    // Text that ends like the call, including following blanks, counts as the call's end: only a truncated model has
     // more to say.
     let quoted = value.strip_suffix('"').and_then(|text| meant.strip_prefix(text));
     let next = cut.rsplit_once('>').map(|(_, next)| next.trim_start());
@@ -66,7 +66,7 @@ fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// The text of a page that was cut off is that of the page, as far as it goes, and what was held then.
+/// Checks that the text of a truncated page is the beginning of the page's text, apart from held text.
 fn text_is_left(renderer: &Renderer, found: &Found, whole: &Found, cut: &str) -> Result<(), TestCaseError> {
     let silent = found.calls.is_empty() && found.reasoning.is_empty() && whole.reasoning.is_empty();
     if silent && !renderer.frames_text() {
@@ -80,7 +80,7 @@ fn text_is_left(renderer: &Renderer, found: &Found, whole: &Found, cut: &str) ->
     Ok(())
 }
 
-/// Calls that are cut off stay so.
+/// Truncated calls are never completed.
 pub(crate) fn cut_calls(name: &str) {
     let (renderer, _) = renderer(name);
     let of = (scene(&renderer.carries), prop::collection::vec(any::<Index>(), 8), any::<bool>());

@@ -1,4 +1,4 @@
-//! What was written is found.
+//! Checks that the written calls and texts are found.
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::json;
@@ -22,10 +22,10 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Formats with reasoning in words of prose, or an answer in tags of it, for which only a format that is chosen looks.
+/// Formats that mark reasoning by plain words, or the answer by reasoning tags; detected only when chosen by name.
 const CHOSEN: &[&str] = &["granite3", "apriel", "hunyuan_a13b"];
 
-/// By name, or together with all others; calls streaming or not.
+/// Detection by name, or together with all other formats; calls streamed or not.
 fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
     let together = Detect::AutoAnd(vec![format.name]);
     let auto = if format.auto && !CHOSEN.contains(&format.name) { Detect::Auto } else { together.clone() };
@@ -34,7 +34,7 @@ fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
     (detect, arguments).prop_map(|(detect, arguments)| Rules { detect, arguments, ..Rules::default() })
 }
 
-/// All that was written is found, and nothing else, at any cut.
+/// Everything that was written is found, and nothing else, at any cut.
 pub(crate) fn found(name: &str) {
     let (renderer, format) = renderer(name);
     tries(48, &(scene(&renderer.carries), cuts(), settings(format)), |(scene, cuts, settings)| {
@@ -102,15 +102,15 @@ fn is_found(page: &Page, found: &Found) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(found.reasoning.trim(), &page.reasoning);
     let visible = page.visible();
-    // Line ends behind reasoning are framing.
+    // Line ends after reasoning are framing.
     let visible = if page.reasoning.is_empty() { &visible } else { visible.trim_start() };
     let text = if page.reasoning.is_empty() { &found.text } else { found.text.trim_start() };
     prop_assert_eq!(text, visible);
     Ok(())
 }
 
-/// What may be held: a marker with its header, and what must be whole before it is known what it is, which are
-/// arguments that stand before the name, and values that only their schema tells the type of.
+/// The most that may be held: a marker with its header, arguments before the name, and values whose type is known only
+/// at their end.
 fn cap(scene: &Scene) -> usize {
     let calls = scene.groups.iter().flat_map(|group| &group.calls);
     let longest = calls.map(|call| 2 * call.json().len()).max().unwrap_or_default();

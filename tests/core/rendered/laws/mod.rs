@@ -37,7 +37,7 @@ fn renderer(name: &str) -> (&'static Renderer, &'static Format) {
     (renderer, format::by_name(name).expect("a format"))
 }
 
-/// The format by its name, and reasoning.
+/// Rules that detect this format and reasoning.
 fn looking_for(format: &'static Format) -> Rules {
     Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
 }
@@ -56,7 +56,7 @@ fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// JSON text in one spelling, the members in their order, numbers as they are written.
+/// JSON text in one spelling, with members in their order and numbers as written.
 fn canonical(json: &str) -> Result<String, TestCaseError> {
     let value: Value =
         serde_json::from_str(json).map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;

@@ -1,4 +1,4 @@
-//! Arguments stream: of a long string nothing is held but what may be its end.
+//! Arguments stream: only the possible end of a long string is held.
 
 use toolwire::event::Finish;
 
@@ -10,10 +10,10 @@ use crate::rendered::{
 };
 use crate::support::cuts::by_characters;
 
-/// A marker, a name and a key, and what may be the end of a value.
+/// Maximum number of held bytes: a marker, a name and a key, and the possible end of a value.
 const MOST: usize = 512;
 
-/// A call with one long string, in every way in which the format's models write it, but with the name first.
+/// A call with one long string, in every notation of the format's models, but with the name first.
 pub(crate) fn streams(name: &str) {
     let (renderer, format) = renderer(name);
     let content = "Grüße 😀 \"x\" <b> & {y} [z], it's a\tlong\nstring; ".repeat(80);

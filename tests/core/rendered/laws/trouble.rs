@@ -11,7 +11,7 @@ use super::{cut, cuts, renderer, tries};
 use crate::rendered::{found::find, fragments::trouble as fragment, scene::scene, write::Renderer};
 use crate::support::cuts::by_characters;
 
-/// Pieces of pages in this format, in any order, among other trouble.
+/// Pieces of pages in this format, in any order, among other troublesome fragments.
 fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
     let piece = (scene(&renderer.carries), any::<Index>(), any::<Index>()).prop_map(|(scene, from, to)| {
         let text = renderer.page(&scene).source();
@@ -22,20 +22,20 @@ fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
 }
 
-/// Marks text as part of a message's frame.
+/// Fragments that mark text as part of a message's frame.
 const FRAMES: &[&str] = &["<|message|>", "<|content_", "<|open|>response", "RESPONSE", "TEXT|>", "answer>"];
 
-/// Formats that have such frames around an answer without being made of them.
+/// Formats that have such frames around an answer, but do not consist of them.
 const FRAMED: &[&str] = &["apriel", "hunyuan_a13b", "command_r7b"];
 
-/// Whether `part` is what is left of `whole` when some of it is taken away.
+/// Whether removing parts of `whole` can leave `part`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Of a text that is broken in any way, nothing is lost where there is no call, and nothing is invented; what is found
-/// does not depend on the cuts; a call that is whole has JSON for its arguments.
+/// For a text that is broken in any way: outside calls nothing is lost, nothing is invented, the results do not depend
+/// on cuts, and the arguments of a complete call are JSON.
 pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
     let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
@@ -47,14 +47,14 @@ pub(crate) fn trouble(name: &str) {
         let finish = if stopped { Finish::Stop } else { Finish::Length };
         let (whole, _) = find(&settings, &[&text], finish);
         let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");
-        // Together with all formats, the frames of messages are looked for.
+        // With all formats, the frames of messages are detected, too.
         let framed = (auto || FRAMED.contains(&name)) && FRAMES.iter().any(|frame| text.contains(frame));
         if silent && !framed && !renderer.frames_text() {
             prop_assert_eq!(&whole.text, &text);
         }
         prop_assert!(is_left_of(&whole.text, &text), "invented: {:?} of {:?}", whole, text);
         for call in whole.calls.iter().filter(|call| call.end == Some(CallEnd::Complete)) {
-            // Raw, since half a surrogate pair is JSON, too, though no text.
+            // Parsed raw, since half a surrogate pair is valid JSON but not text.
             let is_json = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
             prop_assert!(is_json, "{:?} of {:?}", call, text);
         }

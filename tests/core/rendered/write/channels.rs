@@ -1,5 +1,5 @@
-//! Responses that are a sequence of messages with headers (docs/protocols/text-formats.md#channels): text and
-//! reasoning are messages, as calls are.
+//! Responses that are a sequence of messages with headers (docs/protocols/text-formats.md#channels): text,
+//! reasoning and calls are all messages.
 
 use super::{
     Renderer, Write,
@@ -51,7 +51,7 @@ fn said(page: &mut Page, open: &str, message: &Message<'_>, close: &str) {
 
 const START: &str = "<|start|>assistant";
 
-/// The beginning of the header, which for the first message may be part of the prompt.
+/// The beginning of the header. For the first message, it may be part of the prompt.
 fn start(at: usize, way: usize) -> &'static str {
     if at == 0 && way.is_multiple_of(2) { "" } else { START }
 }
@@ -79,7 +79,7 @@ fn harmony(scene: &Scene, page: &mut Page) {
                     }
                     _ => format!("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"),
                 };
-                // The last token is a stop token, which servers leave out.
+                // The last token is a stop token, which servers omit.
                 let last = at + 1 == all.len() && way % 3 == 1;
                 let end = if last { "" } else { "<|call|>" };
                 page.calls(format!("{start}{header}{}{end}", call.json()), [*call], How::JSON);
@@ -135,7 +135,7 @@ fn muse(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// The type that an argument's tag names.
+/// The type named in an argument's tag.
 fn kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
@@ -230,7 +230,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Scene(kimi_k3),
     },
     Renderer { name: "inkling", carries: MESSAGES, write: Write::Scene(inkling) },
-    // No reasoning; and since `>>>` may occur in ordinary text, names are declared.
+    // No reasoning. Since `>>>` may occur in ordinary text, names must be declared.
     Renderer {
         name: "functionary_v32",
         carries: Carries { unknown: false, reasons: false, ..MESSAGES },

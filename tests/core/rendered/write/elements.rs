@@ -62,7 +62,7 @@ fn toolify(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, how);
 }
 
-/// A value between its tags, on lines of its own if necessary.
+/// A value between its tags, on separate lines if necessary.
 fn element(key: &str, value: &str, way: usize) -> String {
     let lines = way.is_multiple_of(2) || value.starts_with(['\n', '\r']) || value.ends_with(['\n', '\r']);
     let line = if lines { "\n" } else { "" };
@@ -74,8 +74,8 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
-/// The same, with each element of a list of texts in a tag of its own. If the first text is empty, it would
-/// be read as an empty list; one that begins with a bracket would be read as the list's JSON or its children.
+/// The same, with each element of a list of texts in a separate tag. An empty first text would be read as an
+/// empty list; one that begins with a bracket would be read as the list's JSON or its children.
 fn morph(call: &Call) -> String {
     let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
     let argument = |(key, value): &(String, Json)| match value {
@@ -143,7 +143,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries { never: TAGS, unknown: false, keys: Keys::Declared, ..TYPED },
         write: Write::Group(toolbridge),
     },
-    // A tool's name is the only marker, at the beginning of a line.
+    // The only marker is a tool's name at the beginning of a line.
     Renderer {
         name: "cline",
         carries: Carries {

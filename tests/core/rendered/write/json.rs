@@ -7,10 +7,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Between lines: where a marker is recognised only at the beginning of a line.
+/// Line ends, for formats whose marker is only recognised at the beginning of a line.
 pub(super) const LINES: &[&str] = &["\n", "\n\n"];
 
-/// Without a closer, slips after the calls are framing, so text after them begins with a word.
+/// Without a closer, mistakes after the calls are framing, so text after them begins with a word.
 const OPEN: Carries = Carries { word_after: true, ..Carries::ALL };
 
 /// A JSON object with the keys `name` and `arguments`, in one of the ways in which models write it.
@@ -185,8 +185,8 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries::ALL,
         write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
-    // Half of these have no markers: then names are declared, and a call has a line to itself. If one call is
-    // marked, so are those after it, so that a message is written in one way.
+    // Half of the calls have no markers: then names are declared, and each call has a separate line. After a
+    // marked call, all calls are marked, so that a message is written consistently.
     Renderer {
         name: "llama3_json",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
@@ -199,7 +199,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(phi),
     },
     Renderer { name: "internlm2", carries: Carries::ALL, write: Write::Group(internlm) },
-    // Like Llama's; fences have lines of their own, and one array contains all calls.
+    // Like Llama's; but fences have separate lines, and one array contains all calls.
     Renderer {
         name: "xlam",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
@@ -223,7 +223,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             page.each(group, "", How::JSON, |call| format!("<|function_call|>{}", usual(call)))
         }),
     },
-    // `Action:` may occur in ordinary text, and a fence has lines of its own.
+    // `Action:` may occur in ordinary text, and a fence has separate lines.
     Renderer {
         name: "command_r_plus",
         carries: Carries { gaps: LINES, unknown: false, ..Carries::ALL },

@@ -1,5 +1,5 @@
 //! The renderers: each writes calls as the models of a format do (docs/protocols/text-formats.md#shapes),
-//! independent of the tables that detection uses.
+//! independently of the tables that detection uses.
 
 mod channels;
 mod elements;
@@ -21,16 +21,16 @@ pub(crate) struct Renderer {
     pub(crate) write: Write,
 }
 
-/// What a renderer writes.
+/// The unit that a renderer writes.
 pub(crate) enum Write {
-    /// A group of calls, with text beside it.
+    /// A group of calls, with text around it.
     Group(fn(&Group, &mut Page)),
-    /// A whole scene: text has markup too.
+    /// A complete scene: text has markup too.
     Scene(fn(&Scene, &mut Page)),
 }
 
 impl Renderer {
-    /// Text is wrapped in markup, which detection removes.
+    /// Whether text is wrapped in markup, which detection removes.
     pub(crate) fn frames_text(&self) -> bool {
         matches!(self.write, Write::Scene(_))
     }
