@@ -1,4 +1,4 @@
-//! The event stream decoder against an independent one, against a naive implementation of the standard, and against
+//! The event stream decoder compared with an independent one, with a naive implementation of the standard, and with
 //! itself in every split.
 
 use std::{convert::Infallible, ops::ControlFlow};
@@ -68,7 +68,7 @@ fn lines<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<V
     (all, true)
 }
 
-/// `bytes` in pieces of these sizes, over and over.
+/// `bytes` in pieces of these sizes, which are repeated.
 fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();
@@ -92,7 +92,7 @@ fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     events.map(|event| Seen::Event { event: event.event, data: event.data, id: Some(event.id) }).collect()
 }
 
-/// Events as the oracle reports them, without what it cannot express.
+/// Events in the form that the oracle reports, without details that it cannot express.
 fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     let words = |frame| match frame {
         Seen::Event { event, data, id } => {
@@ -104,7 +104,7 @@ fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     frames.into_iter().filter_map(words).collect()
 }
 
-/// The standard, word by word, on a whole stream.
+/// A literal implementation of the standard for a complete stream.
 fn standard(stream: &str) -> Vec<Seen> {
     let stream = stream.strip_prefix('\u{feff}').unwrap_or(stream).replace("\r\n", "\n").replace('\r', "\n");
     let (mut all, mut event, mut data, mut id) = (Vec::new(), String::new(), String::new(), None);
@@ -156,8 +156,8 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    /// The comment at the end lets the oracle see a CR that ends the stream: it waits for an LF behind it. A mark at
-    /// the start is kept from it: it panics at one.
+    /// The comment at the end lets the oracle process a CR that ends the stream: it waits for an LF after it. A byte
+    /// order mark at the start is not given to the oracle, because it would panic.
     #[test]
     fn events_match_eventsource_stream(stream in stream_text(), sizes in sizes(), marked: bool) {
         let plain = stream + ":\n";

@@ -1,7 +1,8 @@
-//! The golden matrix: what a client of each dialect receives for each fixture, streamed and whole.
+//! The golden matrix: the response that a client of each dialect receives for each fixture, streamed and not.
 //!
-//! A snapshot is `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are found by themselves.
-//! `TOOLWIRE_WRITE=1 cargo test --test golden` writes the snapshots; read the difference before you keep it.
+//! A snapshot is `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are included
+//! automatically. `TOOLWIRE_WRITE=1 cargo test --test golden` writes the snapshots; review the difference before
+//! you keep it.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,10 +31,10 @@ use toolwire::{
 
 use self::repository::root;
 
-/// Lines of a body that are shown at its beginning, and as many at its end. Those between are counted and hashed.
+/// Number of lines shown at the beginning and at the end of a body. The lines between are counted and hashed.
 const SHOWN_LINES: usize = 30;
 
-/// Bytes of a line that are shown at its beginning, and as many at its end.
+/// Number of bytes shown at the beginning and at the end of a line.
 const SHOWN_BYTES: usize = 400;
 
 fn folder() -> PathBuf {
@@ -110,7 +111,7 @@ fn snapshot(fixture: &Fixture, client: ClientDialect) -> String {
     shown
 }
 
-/// The lines of a body, with a mark where one is left out or shortened.
+/// The lines of a body, with a marker for each omission.
 fn show(body: &[u8], shown: &mut String) {
     let text = std::str::from_utf8(body).expect("the client gets UTF-8");
     let lines: Vec<_> = text.split_inclusive('\n').collect();
@@ -127,7 +128,7 @@ fn show(body: &[u8], shown: &mut String) {
 }
 
 fn show_line(line: &str, shown: &mut String) {
-    // A body without an end of line and a carriage return are visible.
+    // Makes a missing line end and a carriage return visible.
     let (line, end) = line.strip_suffix('\n').map_or((line, "~~\n"), |line| (line, "\n"));
     let line = line.replace('\r', "\u{240d}");
     if line.len() <= 3 * SHOWN_BYTES {
@@ -142,7 +143,7 @@ fn show_line(line: &str, shown: &mut String) {
     shown.push_str(end);
 }
 
-/// FNV-1a, which no change of toolchain changes.
+/// FNV-1a, which is the same with every toolchain.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

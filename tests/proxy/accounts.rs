@@ -1,4 +1,4 @@
-//! Accounts of a Lumo upstream: what requests carry, and when tokens are refreshed.
+//! Accounts of a Lumo upstream: the credentials of requests, and the times of refreshes.
 
 use std::{
     fs,
@@ -25,7 +25,8 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// A folder, the file of a session in it with these tokens and `members`, and an upstream whose tokens have the number `valid`.
+/// A folder, a session file in it with the tokens of this number and `members`, and an upstream whose valid tokens have the
+/// number `valid`.
 async fn stand(number: usize, members: &Value, valid: usize) -> (TempDir, PathBuf, Proton) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lumo.json");
@@ -42,7 +43,7 @@ fn kept(file: &Path) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// Sends a request and gives its status and body.
+/// Sends a request and returns its status and body.
 async fn ask(proxy: &Proxy) -> (StatusCode, String) {
     let reply = Client::new().chat(proxy, WHOLE).await;
     (reply.status(), reply.rest().await)
@@ -122,7 +123,7 @@ async fn token_that_is_refused_inside_a_stream_is_refreshed_for_the_next_request
     assert_eq!(ask(&proxy).await.0, 200);
     assert_eq!(proton.counts(), (1, 0, 2));
     assert!(proton.accounts().heads.last().unwrap().contains("authorization: bearer access-2\r\n"));
-    // A server that says it of a token that it has just issued is not believed.
+    // A server that reports this for a token that it has just issued is not believed.
     proton.accounts().event = Some(REFUSED);
     assert_eq!(ask(&proxy).await.0, 401);
     assert_eq!(ask(&proxy).await.0, 200);
@@ -142,7 +143,7 @@ async fn session_that_was_doubted_is_used_if_it_cannot_be_refreshed() {
     assert_eq!(proton.counts(), (1, 0, 3));
 }
 
-/// However many requests wait for a new token, on whatever thread, it is fetched once.
+/// However many requests wait for a new token, on whatever thread, it is requested once.
 #[tokio::test]
 async fn thousand_waiting_requests_make_one_refresh() {
     for members in [json!({"expires_at": 1}), json!({"access_token": "ended"})] {
@@ -173,7 +174,7 @@ async fn thousand_waiting_requests_make_one_refresh() {
     }
 }
 
-/// A refresh token is valid once. Of two proxies with one file, the one that comes second takes what the first was given.
+/// A refresh token is valid once. If two proxies share a file, the later one uses the tokens that the first one received.
 #[tokio::test]
 async fn two_proxies_with_one_file_keep_the_session() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -187,7 +188,7 @@ async fn two_proxies_with_one_file_keep_the_session() {
     assert_eq!(kept(&file)["access_token"], "access-2");
 }
 
-/// The same if they know the file by different paths, and the link stays one.
+/// The same if they use different paths for the file, and a link stays a link.
 #[tokio::test]
 async fn session_behind_a_link_is_replaced_where_it_is() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -204,7 +205,7 @@ async fn session_behind_a_link_is_replaced_where_it_is() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// The tokens in use are seconds old, and yet those of `toolwire lumo refresh` or of another process are newer.
+/// The tokens in use are only seconds old, but those of `toolwire lumo refresh` or of another process are even newer.
 #[tokio::test]
 async fn tokens_that_another_process_renews_at_once_are_taken() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -239,7 +240,7 @@ async fn token_is_renewed_before_it_expires_without_a_wait() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// The old token is spent as soon as the server has seen it, so a client that leaves must not take the new one along.
+/// The old token is spent once the server has received it, so a client that disconnects must not cancel the refresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn refresh_survives_the_client_and_the_server() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -267,7 +268,7 @@ async fn refresh_survives_the_client_and_the_server() {
     assert_eq!(proton.accounts().asked, 0);
 }
 
-/// The account of before is refreshed to the end, but nothing waits for that: neither the reload nor other upstreams' responses.
+/// The refresh of the previous account is completed, but neither the reload nor other upstreams' responses wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn reload_does_not_wait_for_a_refresh() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -348,7 +349,7 @@ async fn server_that_cannot_refresh_is_not_asked_by_every_request() {
     assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"failed\"} 1"]);
 }
 
-/// A server or a clock that is wrong must not cause one refresh after the other.
+/// A faulty server or clock must not cause repeated refreshes.
 #[tokio::test]
 async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -357,7 +358,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     for _ in 0..10 {
         assert_eq!(ask(&proxy).await.0, 200);
     }
-    // From now on it refuses the token that it has issued.
+    // From now on, it refuses the token that it has issued.
     proton.accounts().valid = 9;
     for _ in 0..10 {
         assert_eq!(refusal(&proxy).await.0, "upstream_logged_out");
@@ -365,7 +366,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// A refreshed session that is refused all the same is the response: there is no loop.
+/// If a refreshed session is refused, too, the client gets that response: there is no loop.
 #[tokio::test]
 async fn request_that_is_refused_twice_is_not_sent_again() {
     let (_folder, file, proton) = stand(1, &json!({}), 1).await;
@@ -390,11 +391,11 @@ async fn configured_tokens_begin_the_file() {
     };
     assert_eq!(ask(&proton.setup(change).start().await).await.0, 200);
     assert_eq!(kept(&file)["refresh_token"], "refresh-2");
-    // The configured token is spent; the file has the valid ones.
+    // The configured token is spent; the file contains the valid ones.
     assert_eq!(ask(&proton.setup(change).start().await).await.0, 200);
     let (refreshes, refused, _) = proton.counts();
     assert_eq!((refreshes, refused), (1, 0));
-    // A login with another id is newer than the file.
+    // A login with another id takes precedence over the file.
     let proxy = proton.setup(|account| {
         change(account);
         account.uid = Some("u2".to_owned());
@@ -437,7 +438,7 @@ async fn missing_and_broken_files_leave_the_upstream_logged_out() {
     assert_eq!(proton.accounts().heads.len(), 0);
 }
 
-/// Tokens that cannot be written are used from memory, and written when the proxy ends, unless there is a new login by then.
+/// Tokens that cannot be written are used from memory, and written when the proxy ends, unless there has been a new login.
 #[tokio::test]
 async fn tokens_that_cannot_be_written_are_written_at_the_end() {
     for is_new_login in [false, true] {
@@ -473,7 +474,7 @@ fn of_clients(proton: &Proton) -> Setup {
     proton.setup(|account| account.credentials = Credentials::Client)
 }
 
-/// A request with these headers, and its response.
+/// Sends a request with these headers, and returns the response.
 async fn ask_with(proxy: &Proxy, headers: &[(&'static str, &str)], body: &str) -> (StatusCode, Value) {
     let mut request = chat_request(proxy, body.to_owned());
     for (name, value) in headers {
@@ -503,7 +504,7 @@ async fn clients_session_goes_to_the_upstream_and_the_proxys_key_does_not() {
     );
     assert!(head.contains("\r\nx-pm-appversion: web-lumo@9\r\n"), "{head}");
     assert!(!head.contains("clients-key") && !head.contains("console"), "{head}");
-    // The session is no key of the proxy, and a key is no session.
+    // The session is not accepted as the proxy's key, and a key is not accepted as a session.
     assert_eq!(ask_with(&proxy, &with(&[]), WHOLE).await.0, 401);
     let (status, body) = ask_with(&proxy, &[("authorization", "Bearer clients-key")], WHOLE).await;
     assert_eq!((status.as_u16(), &body["error"]["code"]), (401, &json!("upstream_session_required")));
@@ -525,7 +526,7 @@ async fn refused_session_of_a_client_is_the_clients_matter() {
     assert_eq!(body["error"]["message"], "not Bearer, and not xxxxxxxx");
 }
 
-/// What is stored belongs to a session. Its id alone, which is no secret, opens nothing.
+/// Stored responses belong to a session. Its id alone, which is not secret, gives no access.
 #[tokio::test]
 async fn stored_responses_belong_to_the_session() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Request bodies that come slowly, or are more than there is memory for.
+//! Request bodies that arrive slowly, or exceed the available memory.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
         .await;
     is_late(&client.response().await);
     client.closed().await;
-    // A client that gets `100 Continue` and sends no body.
+    // A client that receives `100 Continue` but sends no body.
     let mut client = Raw::connect(&proxy).await;
     client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
     client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -49,7 +49,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Each byte comes soon after the one before; it is the whole body that takes too long.
+/// Each byte arrives soon after the previous one, but the complete body takes too long.
 #[tokio::test]
 async fn slowly_dripping_request_body_is_rejected() {
     let upstream = Upstream::start(at_once).await;
@@ -78,12 +78,12 @@ async fn http2_request_body_that_misses_its_deadline_is_rejected() {
     assert_eq!(client.status().await, 408);
 }
 
-/// A whole request of about `size` bytes.
+/// A complete request of about `size` bytes.
 fn large(size: usize) -> String {
     WHOLE.replace("hi", &"x".repeat(size))
 }
 
-/// Half of a large body, which the proxy has read.
+/// The first half of a large body, which the proxy has read.
 async fn half_sent(proxy: &Proxy) -> (Raw, String) {
     let request = post(&large(100_000), "");
     let (begun, rest) = request.split_at(60_000);
@@ -102,7 +102,8 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     })
     .await;
     let mut pending = Vec::new();
-    // More than the budget allows, on connections of both threads. Which one is refused is not determined.
+    // More than the budget allows, on connections of both threads. Which request is refused is not
+    // determined.
     for _ in 0..40 {
         pending.push(half_sent(&proxy).await);
     }
@@ -125,7 +126,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
         }
     }
     assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
-    // All of it is free again.
+    // The complete budget is free again.
     for _ in 0..20 {
         let mut client = Raw::connect(&proxy).await;
         client.send(post(&large(150_000), "")).await;
@@ -133,7 +134,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     }
 }
 
-/// A request keeps its memory until the upstream has it, which is when the upstream answers.
+/// A request keeps its memory until the upstream answers, which shows that it has the body.
 #[tokio::test]
 async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodies() {
     let (asked, mut seen) = tokio::sync::mpsc::unbounded_channel();
@@ -171,7 +172,7 @@ async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodi
     soon("memory to be free", asked_again).await;
 }
 
-/// Bodies of many streams of one connection count as those of many connections do.
+/// Bodies of many streams on one connection count like those of many connections.
 #[tokio::test]
 async fn http2_streams_share_max_pending_bodies() {
     let upstream = Upstream::start(at_once).await;
@@ -181,7 +182,7 @@ async fn http2_streams_share_max_pending_bodies() {
     })
     .await;
     let mut client = Http2::connect(&proxy).await;
-    // No more than the window that a connection begins with.
+    // No more than the initial window of a connection.
     for stream in [1, 3, 5, 7, 9] {
         client.request(stream, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
         client.data(stream, &[b' '; 12_000], 0).await;

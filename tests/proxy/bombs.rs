@@ -1,4 +1,4 @@
-//! Requests that are small and mean much work: each is answered or refused, and the next request is served.
+//! Small requests that cause much work: each is answered or refused, and the next request is served.
 
 use serde_json::{Value, json};
 use toolwire::{config::ToolStyle, format::HERMES};
@@ -25,7 +25,7 @@ fn nested(open: &str, inner: &str, close: &str, times: usize) -> String {
     open.repeat(times) + inner + &close.repeat(times)
 }
 
-/// Each with whether it must be refused; `None`: it may be.
+/// Each with whether it must be refused. `None` if either is allowed.
 fn bombs() -> Vec<(&'static str, String, Option<bool>)> {
     let doubling: serde_json::Map<_, _> = (0..40)
         .map(|level| {

@@ -1,4 +1,4 @@
-//! A client that goes away takes its upstream request with it, at every stage, though the upstream is silent.
+//! A client that disconnects cancels its upstream request at every stage, even if the upstream is silent.
 
 use std::{pin::pin, sync::Arc};
 
@@ -89,7 +89,7 @@ async fn client_disconnect_during_an_unstreamed_response_cancels_the_upstream_re
     assert!(metrics.contains("toolwire_streams_in_flight 0\n"), "{metrics}");
 }
 
-/// The place at the upstream is free again as soon as the client has left.
+/// The slot at the upstream is free again once the client has disconnected.
 #[tokio::test]
 async fn client_disconnect_frees_the_slot() {
     let (upstream, _asked, gone) = waiting(|mut exchange| async {

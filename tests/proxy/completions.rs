@@ -1,4 +1,4 @@
-//! Upstreams that complete text: the chat template's prompt, and calls in what the model writes.
+//! Upstreams that complete text: the chat template's prompt, and calls in the model's text.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::support::{
 /// Roles in brackets, tools in the system message, and an answer that begins with reasoning.
 const TEMPLATE: &str = r#"{"bos_token": "<s>", "chat_template": "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' and m.content == 'refuse' %}{{ raise_exception('No results, please.') }}{% endif %}[{{ m.role }}] {{ m.content }}{% if loop.first and tools %}Tools: {{ tools | tojson }}{% endif %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}[assistant]{% if enable_thinking %}<think>\n{% endif %}"}"#;
 
-/// A proxy before an upstream that answers with `status` and `body`, and the paths and bodies of its requests.
+/// A proxy in front of an upstream that answers with `status` and `body`, and the paths and bodies of its requests.
 async fn before(
     server: Server,
     (status, kind, body): (&'static str, &'static str, String),
@@ -180,7 +180,8 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
 
 const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
 
-/// What an upstream with this software is asked for a required call, in the format `hermes`, and the response to `said`.
+/// The request that an upstream with this software gets for a required call in the format `hermes`, and the response to
+/// `said`.
 async fn required(
     (server, said): (Server, &str),
     fields: Value,
@@ -253,7 +254,7 @@ async fn each_server_is_asked_for_constraints_in_its_own_form() {
     }
 }
 
-/// A prefill is the prompt's end, which every server continues.
+/// The prefill is the end of the prompt, which every server continues.
 #[tokio::test]
 async fn prompt_ends_with_the_prefill() {
     for server in [Server::OpenAi, Server::Other, Server::Tgi, Server::Vllm, Server::LlamaCpp, Server::Ollama]
@@ -268,7 +269,7 @@ async fn prompt_ends_with_the_prefill() {
     }
 }
 
-/// A constraint from the first token on would be one of the reasoning.
+/// A constraint from the first token on would apply to the reasoning.
 #[tokio::test]
 async fn nothing_is_enforced_inside_reasoning() {
     for (server, enforce) in [
@@ -291,7 +292,7 @@ async fn nothing_is_enforced_inside_reasoning() {
     }
 }
 
-/// The format in which the template writes calls is not known.
+/// The format in which the template writes calls is unknown.
 #[tokio::test]
 async fn nothing_is_enforced_in_an_unknown_format() {
     let auto = |setup: &mut Setup| {

@@ -1,4 +1,4 @@
-//! A client's connection: the order of responses, and how it ends. Written and read byte by byte.
+//! A client's connection: the order of responses, and its end. Written and read byte by byte.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
-/// What a client may ask for on a connection.
+/// The possible requests of a client on a connection.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Stream,
@@ -84,7 +84,7 @@ async fn one_connection_serves_all_kinds_of_requests_in_any_order() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Requests that are sent without waiting for responses are answered in order, wherever the network splits them.
+/// Requests sent without waiting for responses are answered in order, wherever the network splits them.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order_in_any_split() {
     let upstream = Upstream::start(at_once).await;
@@ -125,7 +125,7 @@ async fn requests_pipelined_during_a_stream_wait_for_its_end() {
     }
 }
 
-/// What exceeds the read-ahead stays in the socket and is not lost.
+/// Requests beyond the read-ahead limit stay in the socket and are not lost.
 #[tokio::test]
 async fn many_requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held_once().await;
@@ -198,7 +198,7 @@ async fn expect_100_continue_is_answered() {
         client.send(body).await;
         Stream.is_answered(&mut client).await;
     }
-    // A client that does not wait is served as well.
+    // A client that sends the body without waiting is served as well.
     client.send(post(STREAM, "expect: 100-continue\r\n")).await;
     let first = client.until("\r\n\r\n").await;
     assert!(first.starts_with("HTTP/1.1 100 ") || first.starts_with("HTTP/1.1 200 "), "{first}");
@@ -220,7 +220,7 @@ async fn chunked_request_may_be_followed_by_another() {
     }
 }
 
-/// A refusal has a length, so the connection persists.
+/// A refusal has a content length, so the connection persists.
 #[tokio::test]
 async fn connection_persists_after_a_refusal_of_the_upstream() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
@@ -244,7 +244,7 @@ async fn connection_persists_after_a_refusal_of_the_upstream() {
     Models.is_answered(&mut client).await;
 }
 
-/// An upstream that does `before`, then waits until its connection is closed, and notifies of both.
+/// An upstream that runs `before`, then waits until its connection is closed, and reports both.
 async fn left_alone<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -281,7 +281,7 @@ async fn flood(mut exchange: Exchange) -> Exchange {
     exchange
 }
 
-/// A client that shuts down its write side counts as gone, also with a partial request before that.
+/// A client that shuts down its write side counts as disconnected, even after a partial request.
 #[tokio::test]
 async fn half_closed_client_aborts_the_request() {
     for more in ["", "GET /v1/mod"] {
@@ -317,7 +317,7 @@ async fn client_that_leaves_with_a_full_socket_is_noticed() {
     soon("the upstream to be left alone", gone.notified()).await;
 }
 
-/// The limit holds although the client does not read, and the client gets the error when it does.
+/// The limit applies even if the client does not read, and the client gets the error once it does.
 #[tokio::test]
 async fn total_timeout_runs_while_the_client_does_not_read() {
     let (upstream, begun, gone) = left_alone(flood).await;
@@ -348,7 +348,7 @@ async fn slow_client_keeps_its_connection() {
     .await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
-    // The second is asked for while the first is stuck.
+    // The second request is sent while the first response is stuck.
     client.send(Stream.bytes()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     client.send(Whole.bytes() + &Models.bytes()).await;
@@ -384,7 +384,7 @@ async fn stopping_server_closes_idle_connections() {
     let mut streaming = Raw::connect(&proxy).await;
     streaming.send(Stream.bytes()).await;
     streaming.until("first").await;
-    // Idle after a response of hyper, after one of ours, and without a request.
+    // Idle after a response by hyper, after one by toolwire's own code, and without a request.
     let mut listed = Raw::connect(&proxy).await;
     listed.send(Models.bytes()).await;
     Models.is_answered(&mut listed).await;
@@ -394,7 +394,7 @@ async fn stopping_server_closes_idle_connections() {
     go_on.notify_one();
     let silent = Raw::connect(&proxy).await;
     let half = a_half_known(&proxy).await;
-    // Whichever of the two was told to go on has ended; the other is now.
+    // The client that was told to continue has ended; now the other one is told.
     go_on.notify_one();
     assert!(streamed.response().await.is_stream());
     proxy.stop();
@@ -407,7 +407,7 @@ async fn stopping_server_closes_idle_connections() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// A connection of which it is not yet known what it speaks.
+/// A connection whose protocol is not known yet.
 async fn a_half_known(proxy: &Proxy) -> Raw {
     let mut client = Raw::connect(proxy).await;
     client.send("P").await;
@@ -421,7 +421,7 @@ async fn protocol_is_detected_byte_by_byte() {
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
     client.send_pieces(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".chunks(1)).await;
-    // The settings of the other side: length, and type 4.
+    // The settings frame of the other side: length, and type 4.
     assert!(client.until("\x04").await.starts_with("\0\0"));
     for begun in ["P", "PR", "PRO", "PRI"] {
         let mut client = Raw::connect(&proxy).await;
@@ -430,7 +430,7 @@ async fn protocol_is_detected_byte_by_byte() {
     }
 }
 
-/// A client that does not finish the head of its request in time is disconnected. The clock is paused.
+/// A client that does not complete the head of its request in time is disconnected. The clock is paused.
 #[tokio::test]
 async fn connection_without_a_complete_request_head_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -462,7 +462,7 @@ async fn http2_connection_without_a_request_times_out() {
         client.rest_without_timeout().await;
         tokio::time::resume();
     }
-    // One that has had a request, and answers pings.
+    // This one has sent a request, and answers pings.
     let client = Client::http2();
     let reply = client.chat(&proxy, STREAM).await;
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));

@@ -27,7 +27,7 @@ async fn open_responses_finish_and_new_requests_are_refused() {
         let mut open = client.chat(&proxy, STREAM).await;
         open.until("first").await;
         proxy.stop();
-        // The listeners close at once.
+        // The listeners close immediately.
         let refused = async {
             while Client::new()
                 .send(chat_request(&proxy, STREAM))
@@ -46,7 +46,7 @@ async fn open_responses_finish_and_new_requests_are_refused() {
 async fn connections_that_wait_to_be_accepted_are_answered() {
     let upstream = Upstream::start(at_once).await;
     let mut proxy = Setup::new(upstream.address).start().await;
-    // The server has the thread of this test, so it accepts nothing meanwhile.
+    // The server has the test's thread, so it accepts no connections meanwhile.
     let asked = |_| {
         let mut client = TcpStream::connect(proxy.addresses[0]).unwrap();
         client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -93,7 +93,7 @@ async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     }
 }
 
-/// A response that has not begun gets an error status.
+/// A response that has not begun gets an error status at the deadline.
 #[tokio::test]
 async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());
@@ -123,7 +123,7 @@ async fn idle_server_stops_at_once() {
     let upstream = held(&Arc::new(Notify::new())).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
-    // Kept alive, idle.
+    // An idle connection that is kept alive.
     client.get(&proxy, "/healthz").await.rest().await;
     let _silent = tokio::net::TcpStream::connect(proxy.addresses[0]).await.unwrap();
     proxy.stop();
@@ -144,7 +144,7 @@ async fn connections_without_an_open_response_are_closed_at_once() {
                 assert_eq!(client.response().await.status, 200);
             }
             client.send(begun).await;
-            // Answered after what was sent before has been read.
+            // This is answered after earlier data has been read.
             Client::new().get(&proxy, "/healthz").await.rest().await;
             proxy.stop();
             soon("the server to end", proxy.ended()).await;
@@ -200,7 +200,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// An HTTP/2 client that does not acknowledge the end gets its whole response, and is not waited for afterwards.
+/// An HTTP/2 client that does not acknowledge the end gets its complete response, and the server does not wait for it
+/// afterwards.
 #[tokio::test]
 async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());

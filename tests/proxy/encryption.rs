@@ -27,7 +27,7 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// Numbers that are random enough for a key that protects nothing.
+/// Pseudorandom numbers for a key that protects no real data.
 struct Numbers(u64);
 
 impl RngCore for Numbers {
@@ -52,7 +52,7 @@ impl RngCore for Numbers {
 
 impl CryptoRng for Numbers {}
 
-/// A key as Lumo's: Ed25519, with a subkey on Curve25519.
+/// A key like Lumo's: Ed25519, with a subkey on Curve25519.
 fn secret_key() -> SignedSecretKey {
     let mut subkey = SubkeyParamsBuilder::default();
     subkey.key_type(KeyType::ECDH(ECCCurve::Curve25519Legacy)).can_encrypt(EncryptionCaps::All);
@@ -69,17 +69,17 @@ fn certificate(key: &SignedSecretKey) -> String {
     SignedPublicKey::from(key.clone()).to_armored_string(ArmorOptions::default()).unwrap()
 }
 
-/// A request as the server reads it.
+/// A request after decryption by the server.
 #[derive(Debug, Clone)]
 struct Opened {
-    /// The contents of the turns.
+    /// The contents of its turns.
     turns: Vec<String>,
     key: Vec<u8>,
     id: String,
 }
 
 impl Opened {
-    /// Decrypts a request. Panics if it is not encrypted throughout.
+    /// Decrypts a request. Panics if any part of it is not encrypted.
     fn read(body: &[u8], secret: &SignedSecretKey) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap();
         let (holder, turns) = if body["Prompt"].is_object() {
@@ -117,7 +117,7 @@ impl Opened {
         self.seal_as(number, plain, &format!("response.{}.chunk", self.id))
     }
 
-    /// Encrypts a text for what the associated data says after `lumo.`.
+    /// Encrypts a text; the associated data is `lumo.` followed by `what`.
     fn seal_as(&self, number: u8, plain: &str, what: &str) -> String {
         let mut content = plain.as_bytes().to_vec();
         let aad = Aad::from(format!("lumo.{what}"));
@@ -128,7 +128,7 @@ impl Opened {
         STANDARD.encode([nonce.to_vec(), content].concat())
     }
 
-    /// A piece that is wrong in this way.
+    /// A piece damaged in this way.
     fn damaged(&self, how: &str) -> String {
         let good = self.seal(9, "lost");
         match how {
@@ -146,7 +146,7 @@ impl Opened {
     }
 }
 
-/// What a server responds to a request.
+/// A server's response to a request.
 type Respond = fn(&Opened) -> String;
 
 fn frame(frame: &Value) -> String {
@@ -160,7 +160,7 @@ fn delta(delta: &Value) -> String {
 const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A server that responds so, a proxy's settings in front of it, and the requests that it has read.
+/// A server with these responses, the settings of a proxy in front of it, and the requests that it has read.
 async fn stand(respond: Respond) -> (Upstream, Setup, Arc<Mutex<Vec<Opened>>>) {
     let secret = Arc::new(secret_key());
     let recipient = Recipient::read(&certificate(&secret)).unwrap();
@@ -220,7 +220,7 @@ async fn arguments_of_calls_are_decrypted() {
     assert_eq!(seen.lock().unwrap()[0].turns, ["weather?"]);
 }
 
-/// Each hop has a key of its own.
+/// Each hop has a different key.
 #[tokio::test]
 async fn later_hops_are_encrypted() {
     let (_upstream, mut setup, seen) = stand(|opened| {
@@ -261,7 +261,7 @@ async fn first_version_is_encrypted() {
     assert_eq!(seen.lock().unwrap()[0].turns, ["hi"]);
 }
 
-/// Each switch of a server that does something wrong, as the first piece and as a later one. What comes after it is not passed on.
+/// Each kind of damage, in the first piece and in a later one. Content after it is not forwarded.
 #[tokio::test]
 async fn piece_that_cannot_be_decrypted_fails_the_response() {
     let (_upstream, setup, _seen) = stand(|opened| {
@@ -290,7 +290,7 @@ async fn piece_that_cannot_be_decrypted_fails_the_response() {
     }
 }
 
-/// Without a key, nothing is sent: not in plain text either.
+/// Without a key, the request is not sent, not even in plain text.
 #[tokio::test]
 async fn request_that_cannot_be_encrypted_is_not_sent() {
     let (upstream, mut setup, _seen) = stand(|_| END.to_owned()).await;

@@ -1,4 +1,4 @@
-//! Enforced calls over sockets: what the upstream is asked for, and how its response is read.
+//! Enforced calls over sockets: the constraint in the upstream's request, and how its response is read.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,8 +16,8 @@ use crate::support::{
     taught::{Said, model, required, response, setup},
 };
 
-/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns what the model was
-/// asked, and the client's response.
+/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns the model's
+/// request and the client's response.
 async fn exchange(
     server: Server,
     change: impl FnOnce(&mut Setup),
@@ -97,7 +97,7 @@ async fn nothing_is_enforced_without_need_or_means() {
     assert_eq!(call_of(&response), WEATHER);
     let (asked, _) = exchange(Server::Other, |_| (), json!("required"), TAGGED).await;
     assert!(unconstrained(&asked), "{asked}");
-    // The format under the constraint would not be found.
+    // The format of the constraint would not be detected.
     let narrow = |setup: &mut Setup| {
         setup.tools = ToolStyle::Format(&QWEN3_CODER);
         setup.settings.detect = Detect::Formats(vec!["qwen3_coder"]);
@@ -116,7 +116,7 @@ async fn a_missing_call_is_a_warning_all_the_same() {
     assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
 }
 
-/// A server that refuses schemas and knows grammars: after the first refusal it is not asked for a schema again.
+/// A server that refuses schemas but supports grammars: after the first refusal it gets no more schemas.
 #[tokio::test]
 async fn a_refused_means_is_replaced_and_remembered() {
     let (upstream, asked) = model(|request| match request.get("response_format") {
@@ -125,7 +125,7 @@ async fn a_refused_means_is_replaced_and_remembered() {
     })
     .await;
     let proxy = setup(&upstream, Server::LlamaCpp, Enforce::Auto).start().await;
-    // The first one is large.
+    // The first request is large.
     for text in ["x".repeat(1 << 20), "weather?".to_owned()] {
         let request = required(json!({"messages": [{"role": "user", "content": text}]}));
         assert_eq!(call_of(&response(&proxy, &request).await), WEATHER);
@@ -138,7 +138,7 @@ async fn a_refused_means_is_replaced_and_remembered() {
     assert_eq!(kinds, [(true, false), (false, true), (false, true)]);
 }
 
-/// A refusal that has nothing to do with the constraint reaches the client, and nothing is learned from it.
+/// A refusal for a reason other than the constraint is forwarded to the client, and nothing is learned from it.
 #[tokio::test]
 async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
     let status = Arc::new(Mutex::new(""));
@@ -147,7 +147,7 @@ async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
         model(move |_| Said::Refused(*sent.lock().unwrap(), "the prompt is too long")).await;
     let proxy = setup(&upstream, Server::Ollama, Enforce::Auto).start().await;
     let request = required(json!({})).to_string();
-    // A fault of the server says nothing about the constraint unless its message does.
+    // A server error says nothing about the constraint unless its message mentions it.
     for (refusal, requests) in
         [("400 Bad Request", 3), ("400 Bad Request", 6), ("500 Oh", 7), ("503 Busy", 8)]
     {

@@ -1,4 +1,4 @@
-//! The exchange with an upstream: every framing of a response, and when a connection is reused.
+//! The exchange with an upstream: every framing of a response, and the conditions for reusing a connection.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, answer, at_once, text},
 };
 
-/// Sends requests one after the other; each must succeed.
+/// Sends requests one after the other, all of which must succeed.
 async fn asked(proxy: &Proxy, times: usize) {
     let client = Client::new();
     for time in 0..times {
@@ -76,7 +76,7 @@ async fn well_framed_responses_keep_their_connection_in_any_split() {
             assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
         }
     }
-    // The last chunk comes after the end mark: sent byte by byte, the connection may be given up before it.
+    // The last chunk comes after the end mark: if sent byte by byte, the connection may be closed before it arrives.
     for bytes in [
         chunked("", "", ""),
         chunked("", ";a=\"b\";c", ""),
@@ -116,7 +116,7 @@ async fn response_without_framing_ends_with_the_connection() {
     assert_eq!(upstream.connections(), 4);
 }
 
-/// Extensions are limited, but not those of a whole response together.
+/// Each extension is limited, but not all extensions of a response together.
 #[tokio::test]
 async fn long_response_may_have_an_extension_with_each_chunk() {
     let upstream = Upstream::start(|mut exchange| async {
@@ -241,10 +241,11 @@ async fn endless_response_head_is_rejected() {
     assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
 }
 
-/// A reused connection that closes silently is replaced once, unless the configuration forbids it; a new one is not.
+/// A reused connection that closes silently is replaced once, unless the configuration forbids it; a new connection
+/// is not.
 #[tokio::test]
 async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
-    // Which requests get a response, in the order of their arrival.
+    // The requests that get a response, in the order of their arrival.
     for (retry_unanswered, plan, requests, connections, statuses) in [
         (true, vec![true, false, true], 3, 2, [200, 200]),
         (true, vec![true, false, false, true], 3, 2, [200, 502]),
@@ -273,7 +274,7 @@ async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
     }
 }
 
-/// llama-server closes its connection right behind a streamed response, although its header says keep-alive.
+/// llama-server closes its connection immediately after a streamed response, although its header says keep-alive.
 #[tokio::test]
 async fn upstream_that_closes_behind_each_response_fails_no_request() {
     for pause in [0, 0, 1, 2, 5] {
@@ -342,7 +343,7 @@ async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     }
 }
 
-/// An upstream that acts before it has read the request.
+/// An upstream that answers before it has read the request.
 async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (SocketAddr, JoinSet<()>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -364,7 +365,7 @@ fn large() -> String {
     STREAM.replace("hi", &"x".repeat(LARGE))
 }
 
-/// Reads until as many `x` have come as the request has.
+/// Reads until all `x` of the request have arrived.
 async fn read_large(stream: &mut TcpStream) {
     let (mut buffer, mut seen) = (vec![0; 64 << 10], 0);
     while seen < LARGE {
@@ -395,7 +396,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
     upstream.join_next().await.unwrap().unwrap();
 }
 
-/// An upstream may begin its response while it reads the request, and still needs the rest of the request.
+/// An upstream may begin its response while it is reading the request, and still needs the rest of the request.
 #[tokio::test]
 async fn response_that_begins_early_does_not_cut_off_the_request() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
@@ -405,7 +406,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         read_large(&mut stream).await;
         stream.write_all(format!("{:x}\r\n{END}\r\n0\r\n\r\n", END.len()).as_bytes()).await.unwrap();
-        // The connection persists, and what follows on it is another request.
+        // The connection persists, and the next bytes on it are another request.
         let mut next = vec![0; 5];
         soon("the next request", read_past(&mut stream, &mut next)).await;
         assert_eq!(next, b"POST ");
@@ -424,7 +425,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
     }
 }
 
-/// Reads past the rest of the first request, to the beginning of the second.
+/// Reads past the rest of the first request, to the beginning of the second one.
 async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     loop {
         stream.read_exact(&mut next[..1]).await.unwrap();
@@ -435,7 +436,7 @@ async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     stream.read_exact(&mut next[1..]).await.unwrap();
 }
 
-/// The head that an upstream gets, with its address configured in this way.
+/// The head that an upstream gets if its address is configured like this.
 async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> String {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();
@@ -485,7 +486,7 @@ async fn host_sent_upstream_follows_the_configured_address() {
     }
 }
 
-/// The value of an upstream's header cannot become another header of the response.
+/// A header value of the upstream cannot inject another header into the response.
 #[tokio::test]
 async fn header_value_of_the_upstream_cannot_split_the_response() {
     for value in ["1\rset-cookie: a=b", "1\tset-cookie: a=b", "\u{e9}", "1\n set-cookie: a=b"] {

@@ -1,5 +1,5 @@
-//! Upstreams that refuse, break off, answer nonsense or take too long: the client gets an error in its dialect, after
-//! what was certain before it, and never a clean end.
+//! Upstreams that refuse, break off, send invalid data or take too long: the client gets an error in its dialect,
+//! after the certain content before it, and never a clean end.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 
 const SHORT: Duration = Duration::from_millis(250);
 
-/// Status, `Retry-After` and error object of an answer that failed before it began, streamed and whole alike.
+/// Status, `Retry-After` and error object of an answer that failed before it began, the same streamed and not.
 async fn refused<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> (u16, Option<String>, Value)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -234,7 +234,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     let closed = broken(as_it_is, first);
     let reset = broken(as_it_is, |exchange| async {
         let mut exchange = first(exchange).await;
-        // Until the proxy has read it: a reset also discards what is under way.
+        // Long enough for the proxy to read it: a reset also discards data in transit.
         tokio::time::sleep(SHORT).await;
         exchange.reset();
         exchange
@@ -255,7 +255,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     }
 }
 
-/// Content that came before an error was certain, wherever the network cut between them.
+/// Content before an error is certain, wherever the network cuts between them.
 #[tokio::test]
 async fn content_and_error_in_one_piece_are_both_sent() {
     let error = broken(as_it_is, |mut exchange| async {
@@ -327,7 +327,7 @@ async fn each_time_limit_says_which_it_was() {
     timed_out(&total.await, "whole response");
 }
 
-/// An upstream that sends a head, or what frames a body, a byte at a time is silent all the same.
+/// An upstream that sends a head or framing byte by byte still counts as silent.
 #[tokio::test]
 async fn slow_framing_does_not_postpone_a_timeout() {
     const DRIPS: usize = 200;
@@ -379,7 +379,7 @@ async fn slow_framing_does_not_postpone_a_timeout() {
     assert_eq!(digits.await["code"], "upstream_truncated");
 }
 
-/// TLS is part of connecting: a server that accepts and then says nothing is one that cannot be connected to.
+/// TLS is part of connecting: a server that accepts and then stays silent counts as one that cannot be connected to.
 #[tokio::test]
 async fn connecting_has_a_time_limit_with_tls_in_it() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -394,7 +394,7 @@ async fn connecting_has_a_time_limit_with_tls_in_it() {
     assert!(error["message"].as_str().unwrap().contains("connection"), "{error}");
 }
 
-/// An upstream that never pauses does not outrun the clock.
+/// The total limit also applies to an upstream that never pauses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_stream_has_a_total_limit_too() {
     let error = broken(

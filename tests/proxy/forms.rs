@@ -1,4 +1,4 @@
-//! What answers show of the requests that a model takes: the name of reasoning, and roles that must alternate.
+//! Answers that reveal the form of requests that a model accepts: the name of reasoning, and roles that must alternate.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +15,10 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The bodies that an upstream got.
+/// The bodies of the requests that an upstream received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Sends the message of the assistant as a stream, or whole, as the request says.
+/// Sends the assistant's message, streamed or not as the request asks.
 async fn answer(mut exchange: Exchange, request: &Value, message: Value) -> Exchange {
     let choice = |key: &str| json!({"index": 0, key: message, "finish_reason": "stop"});
     if request["stream"] == true {
@@ -57,7 +57,7 @@ async fn ask(proxy: &Proxy, request: Value) -> (u16, String) {
     (reply.status().as_u16(), reply.rest().await)
 }
 
-/// The assistant's message of the history, as the upstream gets it after it has answered with `seen`.
+/// The assistant's message in the history that the upstream gets after it has answered with `seen`.
 async fn replayed(options: Options, seen: &[(&str, Value)], stream: bool) -> Value {
     let (upstream, asked) = echo().await;
     let proxy = start(&upstream, options).await;
@@ -181,7 +181,7 @@ async fn other_refusals_and_requests_without_anything_to_join_are_not_repaired()
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
-/// A repaired request keeps the place at the upstream that the refused one had.
+/// A repaired request keeps the upstream's slot of the refused one.
 #[tokio::test]
 async fn repaired_request_does_not_queue_again() {
     let (upstream, asked) = strict("400 Bad Request", BEGINNING).await;

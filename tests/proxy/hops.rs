@@ -1,4 +1,4 @@
-//! Responses of several hops over sockets: what holds between two requests to the upstream.
+//! Responses with several hops over sockets: the state between two requests to the upstream.
 
 use std::{
     sync::{
@@ -46,8 +46,8 @@ fn second() -> String {
     CALL.to_owned() + DONE
 }
 
-/// An upstream whose first hop is `text` and an incomplete call; `later` responds to the request of the second hop, with
-/// what it shares with the test.
+/// An upstream whose first hop is `text` and an incomplete call. `later` responds to the request of the second hop, with
+/// the state that it shares with the test.
 async fn upstream<T, F>(
     text: &'static str,
     shared: T,
@@ -195,7 +195,8 @@ async fn response_in_its_second_hop_finishes_while_draining() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// The failure of a later hop is the response's failure: with its status before any content, in the stream after it.
+/// The failure of a later hop is the response's failure: with its status before any content, in the stream after
+/// content.
 #[tokio::test]
 async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
     for text in ["", "Hm."] {
@@ -229,7 +230,7 @@ async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
     }
 }
 
-/// A truncated second hop after its call: the call has been sent, and the response still fails.
+/// A second hop that is truncated after its call: the call has been sent, and the response still fails.
 #[tokio::test]
 async fn second_hop_cut_after_content_fails_in_the_stream() {
     let upstream = upstream("", (), |mut exchange, ()| async move {
@@ -246,7 +247,8 @@ async fn second_hop_cut_after_content_fails_in_the_stream() {
     assert_eq!(stream_error(&body)["code"], "upstream_truncated");
 }
 
-/// Each of several responses needs two hops, and only one request may be open: none waits for itself or for another.
+/// Each of several responses needs two hops, and only one request may be open: no response waits for itself or for
+/// another.
 #[tokio::test]
 async fn hops_with_a_single_slot_do_not_deadlock() {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -314,7 +316,7 @@ fn request_for_call() -> String {
     required(json!({"stream": true})).to_string()
 }
 
-/// An upstream of Chat Completions that says `first`, and `second` when it is asked again.
+/// An upstream of Chat Completions that answers `first`, and `second` when it is asked again.
 async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
     Upstream::start(move |mut exchange| async move {
         let again = str::from_utf8(&exchange.body).unwrap().contains("is required");
@@ -395,7 +397,7 @@ async fn client_is_warned_if_the_call_stays_missing() {
     }
 }
 
-/// While the first response is kept back, the client gets keep-alives, and disconnecting ends the hop.
+/// While the first response is held back, the client gets keep-alives, and disconnecting ends the hop.
 #[tokio::test]
 async fn kept_back_response_gets_keep_alives() {
     let go_on = Arc::new(Notify::new());

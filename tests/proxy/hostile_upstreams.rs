@@ -1,6 +1,6 @@
-//! Upstreams that send what no upstream should: each client API ends the response in its own form, and the next request is served.
+//! Upstreams that send invalid data: each client API ends the response in its own form, and the next request is served.
 //!
-//! How the parts of frames may be wrong in each dialect is played without sockets, in `tests/core/hostile.rs`.
+//! `tests/core/hostile.rs` plays damaged parts of frames in each dialect without sockets.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The data of events, in place of what a chunk should be.
+/// The data of events instead of a valid chunk.
 const CHUNKS: &[&str] = &[
     "",
     "null",
@@ -85,7 +85,7 @@ const CHUNKS: &[&str] = &[
     r#"{"id":5,"model":{},"created":"x","object":null,"choices":[{"delta":{"content":"x"}}]}"#,
 ];
 
-/// Whole streams.
+/// Complete streams.
 fn streams() -> Vec<String> {
     let deep = format!("data: {{\"choices\":{}\n\n", "[".repeat(100_000));
     let long = format!("data: {{\"id\":\"{}\",\"choices\":[]}}\n\n", "i".repeat(200_000));
@@ -120,7 +120,7 @@ fn streams() -> Vec<String> {
     streams
 }
 
-/// Whole bodies of JSON, or of what should be.
+/// Complete bodies of JSON, possibly invalid.
 fn wholes() -> Vec<String> {
     let mut wholes = vec!["[".repeat(100_000), "\u{feff}{}".to_owned(), " ".repeat(10_000), answer()];
     wholes.extend(CHUNKS.iter().map(|chunk| chunk.replace("\"delta\"", "\"message\"")));
@@ -152,7 +152,7 @@ async fn ask(client: &Client, proxy: &Proxy, path: &str, body: &Value) -> (u16, 
     (reply.status().as_u16(), reply.rest().await)
 }
 
-/// Whether a stream ends as the API of `path` says, with success or an error.
+/// Whether a stream ends as the API of `path` requires, with success or an error.
 fn has_end(path: &str, stream: &str) -> bool {
     let last = |names: &[&str]| {
         let name = stream.lines().rev().find_map(|line| line.strip_prefix("event: "));
@@ -166,7 +166,7 @@ fn has_end(path: &str, stream: &str) -> bool {
         }
 }
 
-/// A proxy whose upstream gives each request what is in the mutex: a content type and a body.
+/// A proxy whose upstream answers each request with the content of the mutex: a content type and a body.
 async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
     let said = Arc::new(Mutex::new(("", String::new())));
     let upstream = Upstream::start_sharing(Arc::clone(&said), |mut exchange, said| async move {
@@ -199,7 +199,7 @@ async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, Str
     (setup.start().await, upstream, said)
 }
 
-/// Plays `answers`, and asks for a good one behind each.
+/// Plays `answers`, each followed by a request for a valid one.
 async fn plays(kind: &'static str, answers: Vec<String>, stream: bool) {
     let ((proxy, _upstream, said), client) = (start(Speech::Chat).await, Client::new());
     for hostile in answers {
@@ -242,8 +242,8 @@ async fn every_whole_answer_to_a_stream_ends_it() {
     plays("application/json", wholes(), true).await;
 }
 
-/// Bodies in the upstream's dialect, and whether they break off: behind and inside of each event or value, with parts of other types,
-/// and with more behind the end.
+/// Bodies in the upstream's dialect, and whether they are truncated: after and inside each event or value, with parts of
+/// other types, and with more data after the end.
 fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     let frames = frames(speech);
     let end = frames.iter().position(|frame| is_end(frame)).unwrap();
@@ -272,7 +272,7 @@ fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     bodies
 }
 
-/// What the client of the API of `path` has read, which must be of the API's form.
+/// The answer of the client of the API of `path`, which must have the form of that API.
 fn read(path: &str, (status, body): (u16, String), stream: bool) -> Answer {
     let body = body.as_bytes();
     match (path, stream && status == 200) {

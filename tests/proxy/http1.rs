@@ -1,4 +1,4 @@
-//! Requirements of HTTP on a gateway that no other test holds; docs/protocols/http1.md lists all of them.
+//! Requirements of HTTP for a gateway that no other test covers; docs/protocols/http1.md lists all of them.
 
 use std::{
     collections::BTreeSet,
@@ -75,7 +75,7 @@ async fn response_headers_are_not_forwarded() {
     }
 }
 
-/// RFC 9110, section 7.6.1: a field that `Connection` lists is for the next hop alone.
+/// RFC 9110, section 7.6.1: a field listed in `Connection` is only for the next hop.
 #[tokio::test]
 async fn retry_after_listed_in_connection_is_not_forwarded() {
     for (connection, expected) in [("", Some("7")), ("connection: x, Retry-After\r\n", None)] {
@@ -90,8 +90,8 @@ async fn retry_after_listed_in_connection_is_not_forwarded() {
     }
 }
 
-/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses need a field that only toolwire itself could
-/// set.
+/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a field that only toolwire itself
+/// could set.
 #[tokio::test]
 async fn refusals_have_the_header_that_their_status_needs() {
     for (theirs, ours, header) in [
@@ -234,7 +234,7 @@ async fn truncated_response_never_looks_complete() {
         (WHOLE, format!("{in_chunks}{}0\r\nx: y\r\n\r\n", chunk(json)), ""),
     ] {
         let response = format!("HTTP/1.1 200 OK\r\n{response}");
-        // A stream is complete with its end mark, a whole response with its last byte.
+        // A stream is complete with its end mark, an unstreamed response with its last byte.
         let complete =
             if mark.is_empty() { response.len() } else { response.find(mark).unwrap() + mark.len() };
         let (head, cut) = (response.find("\r\n\r\n").unwrap(), Arc::new(Mutex::new(0)));
@@ -266,7 +266,7 @@ async fn truncated_response_never_looks_complete() {
     }
 }
 
-/// RFC 9112, section 6.3: what follows the last byte of a message is not part of it.
+/// RFC 9112, section 6.3: bytes after the last byte of a message are not part of it.
 #[tokio::test]
 async fn bytes_after_the_response_are_not_part_of_it() {
     let (first, hidden) = (text("hello"), text("hidden"));
@@ -293,7 +293,7 @@ async fn bytes_after_the_response_are_not_part_of_it() {
     }
 }
 
-/// RFC 9110, section 7.6: an upstream's address that leads back to toolwire ends at `max_concurrent`.
+/// RFC 9110, section 7.6: if an upstream's address leads back to toolwire, the loop ends at `max_concurrent`.
 #[tokio::test]
 async fn request_loop_is_bounded() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Attacks on other gateways, tried here. Each is an incident of 2026 with a number.
+//! Attacks on other gateways, tried on toolwire. Each is a numbered incident of 2026.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, setup.start().await)
 }
 
-/// The response to a request with this target, after which the connection is closed.
+/// Sends a request with this target, after whose response the connection is closed.
 async fn ask(
     proxy: &Proxy,
     (method, target): (&str, &str),
@@ -50,7 +50,7 @@ fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
 }
 
-/// CVE-2026-49468: the check of keys and the router read different paths.
+/// CVE-2026-49468: the key check and the router read different paths.
 #[tokio::test]
 async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
     let (_upstream, proxy) = proxy().await;
@@ -85,7 +85,7 @@ async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
         ("http://evil/healthz", 200),
         ("/healthz", 200),
     ] {
-        // An unknown path of the admin API is unknown before a key is asked for.
+        // An unknown path of the admin API is reported before the key is checked.
         let response = ask(&proxy, ("GET", target), (own, ""), "").await;
         assert_eq!(response.status, status, "{target}: {}", response.body);
         assert_eq!(response.body == "ok\n", status == 200, "{target}");
@@ -96,7 +96,7 @@ async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
     }
 }
 
-/// CVE-2026-45339: what a key may do depends on the header that carries it.
+/// CVE-2026-45339: the permissions of a key depend on the header that carries it.
 #[tokio::test]
 async fn limits_of_a_key_hold_in_every_header() {
     let (upstream, proxy) = proxy().await;
@@ -118,7 +118,7 @@ async fn limits_of_a_key_hold_in_every_header() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Keys that are nearly right, and keys of others.
+/// Almost correct keys, and keys of others.
 #[tokio::test]
 async fn only_the_whole_key_of_a_client_is_a_key() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
@@ -144,7 +144,7 @@ async fn only_the_whole_key_of_a_client_is_a_key() {
     );
 }
 
-/// CVE-2026-45349, CVE-2026-45671: whoever knows an id reads what is behind it. CVE-2026-47101: a client becomes an admin.
+/// CVE-2026-45349, CVE-2026-45671: anyone who knows an id can read its object. CVE-2026-47101: a client becomes an admin.
 #[tokio::test]
 async fn a_client_has_its_own_responses_and_models_only() {
     let (_upstream, proxy) = proxy().await;
@@ -176,7 +176,7 @@ async fn a_client_has_its_own_responses_and_models_only() {
     assert_eq!(send(ALICE, "POST", "/v1/providers", "{}").await.status, 404);
 }
 
-/// CVE-2026-34756: one request of many choices ends a server.
+/// CVE-2026-34756: one request for many choices crashes a server.
 #[tokio::test]
 async fn number_of_choices_is_checked() {
     let (upstream, proxy) = proxy().await;

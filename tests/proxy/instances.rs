@@ -1,4 +1,5 @@
-//! Two instances that share a store, and what each kind of state does while that is away. Skipped where no server is installed.
+//! Two instances that share a store, and the behaviour of each kind of state while the store is down. Skipped if no server
+//! is installed.
 
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ fn call(index: usize, name: &str) -> Value {
         "function": {"name": name, "arguments": "{\"city\":\"x\"}"}}]})
 }
 
-/// An upstream that answers with `stream`, and once it is shown results, with a text. What it was asked last.
+/// An upstream that answers with `stream`, and with a text once it gets results. Also returns its last request.
 async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     let asked = Arc::new(std::sync::Mutex::new(Value::Null));
     let shared = (Arc::clone(&asked), stream);
@@ -131,7 +132,7 @@ async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     (upstream.await, asked)
 }
 
-/// The request that has the result of each of the client's calls in `message`.
+/// The request that contains the result of each of the client's calls in `message`.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -146,13 +147,13 @@ fn next(message: &Value) -> Value {
 const TOOLS: &str = "[execution]\nmixed_turns = \"defer\"\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
                      command = [\"sh\", \"-c\", \"sleep 1; printf found\"]\ndescription = \"Searches.\"\n";
 
-/// What an upstream says that calls the hosted tool and one of the client's.
+/// An upstream's response that calls the hosted tool and one of the client's.
 fn mixed_turn() -> String {
     let calls = chunk(&call(0, "search"), None) + &chunk(&call(1, "weather"), None);
     calls + &chunk(&json!({}), Some("tool_calls"))
 }
 
-/// The hosted call still runs at the first instance when the second gets the client's result.
+/// The hosted call is still running at the first instance when the second one gets the client's result.
 #[tokio::test]
 async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -170,7 +171,7 @@ async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results
     assert_eq!(names.collect::<Vec<_>>(), ["search", "weather"], "{sent}");
     assert_eq!((&sent[2]["content"], &sent[3]["content"]), (&json!("found"), &json!("sunny")), "{sent}");
 
-    // Without the store nobody knows whether there is more to the turn.
+    // Without the store, it is unknown whether the turn has more calls.
     server.kill().unwrap();
     let away = until_status(&second, "/v1/chat/completions", &next(message), 503).await;
     assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
@@ -180,7 +181,7 @@ async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results
     until_status(&second, "/v1/chat/completions", &next(message), 200).await;
 }
 
-/// What was asked of no target says nothing of it.
+/// A request that reached no target says nothing about the targets.
 #[tokio::test]
 async fn store_that_is_away_ejects_no_target() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -222,7 +223,7 @@ async fn state_of_a_turn_is_put_back_at_another_instance() {
     let (_, response) = post(&first, "/v1/chat/completions", &weather(json!({}))).await;
     let calls = &response["choices"][0]["message"]["tool_calls"];
     let replayed = json!({"role": "assistant", "content": null, "tool_calls": calls});
-    // It is written when the response has ended.
+    // The response is written to the store after it has ended.
     let known = async {
         loop {
             post(&second, "/v1/chat/completions", &next(&replayed)).await;
@@ -270,7 +271,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     let strict = instance_of(strict, &server).await;
     let (_, one) = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
     let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
-    // Before it is written, its instance has it also without the store.
+    // Before it is written, its own instance has it even without the store.
     let path = format!("/v1/responses/{}", one["id"].as_str().unwrap());
     let written = async { while send(&strict, Method::GET, &path, &Value::Null).await.status() != 200 {} };
     soon("the response at another instance", written).await;
@@ -296,7 +297,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     assert_eq!(metric(&proxy, "toolwire_store_away").await, "0");
 }
 
-/// The server is killed and started again in the middle of load.
+/// The server is killed and restarted in the middle of load.
 #[tokio::test]
 async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -319,7 +320,7 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
                 }
                 let (status, answer) = post(proxy, "/v1/responses", &body).await;
                 statuses.push(status);
-                // What was stored in an outage is known to the other instance when that has ended.
+                // A response stored during an outage is known to the other instance once the outage has ended.
                 last = if status == 200 && round % 4 != 3 { answer["id"].clone() } else { Value::Null };
             }
             statuses
@@ -335,7 +336,7 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let unexpected = statuses.iter().filter(|status| !matches!(status, 200 | 404 | 503)).count();
     assert_eq!((statuses.len(), unexpected), (320, 0), "{statuses:?}");
     assert!(statuses.iter().filter(|status| **status == 200).count() >= 80, "{statuses:?}");
-    // Everything that was begun is settled: no place stays taken.
+    // All requests that began are settled: no slot stays in use.
     let one = json!({"model": "m", "input": "x"});
     until_status(&instances[0], "/v1/responses", &one, 200).await;
 }
@@ -363,7 +364,7 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(status, 200, "{answer}");
     assert!(is_allowed(&first).await && is_allowed(&second).await);
 
-    // Nobody knows what is remembered.
+    // It is unknown which answers are remembered.
     server.kill().unwrap();
     assert!(!is_allowed(&first).await && !is_allowed(&second).await);
     let (status, refused) = post(&second, "/admin/permissions/allow_all", &json!({})).await;
@@ -378,7 +379,7 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(send(&first, Method::DELETE, &rule, &Value::Null).await.status(), 404);
 }
 
-/// Each of three servers has some of the clients.
+/// Each of three servers holds some of the clients.
 #[tokio::test]
 async fn server_of_a_cluster_that_is_away_concerns_only_its_clients() {
     let Some(mut cluster) = RedisCluster::start(3).unwrap() else { return };

@@ -1,4 +1,4 @@
-//! The limit of instructions: tools that they have no room for.
+//! The limit of instructions, with tools that do not fit into it.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::chat::Server, rules::Enforce};
@@ -8,7 +8,7 @@ use crate::support::{
     taught::{Said, model, response, setup},
 };
 
-/// A request with two tools that one set of instructions has no room for.
+/// A request with two tools that do not fit into one set of instructions.
 fn request(stream: bool) -> Value {
     let tool = |name: &str| {
         let described = "a detail of the weather that matters much ".repeat(40);

@@ -1,4 +1,4 @@
-//! Clients with names: which models they see, and what limits do to their requests.
+//! Named clients: the models that they see, and the effect of limits on their requests.
 
 use std::{fs, sync::Arc};
 
@@ -55,7 +55,7 @@ async fn counted(input: u64, output: u64) -> Upstream {
     .await
 }
 
-/// The counts of the client `team` that the admin API shows.
+/// The counts of the client `team` in the admin API.
 async fn team(proxy: &Proxy) -> Value {
     let listed = Client::new().get(proxy, "/admin/keys").await.json().await;
     listed["keys"][0].clone()
@@ -116,7 +116,7 @@ async fn parallel_requests_pass_up_to_the_limit() {
     let statuses = sent.join_all().await;
     let passed = statuses.iter().filter(|status| **status == 200).count();
     assert!(statuses.iter().all(|status| [200, 429].contains(status)), "{statuses:?}");
-    // One more comes back every six seconds.
+    // One more request is allowed every six seconds.
     let back = usize::try_from(begun.elapsed().as_secs() / 6).unwrap();
     assert!((10..=10 + back).contains(&passed), "{passed}");
     assert_eq!(upstream.requests(), passed);
@@ -172,7 +172,7 @@ async fn client_without_limits_gets_no_rate_headers() {
     assert_eq!((reply.status().as_u16(), reply.header("x-ratelimit-limit-requests")), (200, None));
 }
 
-/// In every way in which a response can end, its place and its tokens come back.
+/// However a response ends, its slot and its unused tokens are returned.
 #[tokio::test]
 async fn places_and_tokens_come_back_however_the_response_ends() {
     let ends = Arc::new(Semaphore::new(0));
@@ -233,7 +233,7 @@ async fn places_and_tokens_come_back_however_the_response_ends() {
         assert_eq!(used["requests"], 1, "{case}");
         let is_counted = used["output_tokens"].as_u64() > Some(0);
         assert_eq!(is_counted, ["cut", "left"].contains(&case), "{case}: {used}");
-        // More than what is left if the reservation had stayed.
+        // More than would be left if the reservation had stayed.
         let open = Client::new().send(post(&proxy, "/v1/messages/count_tokens", MESSAGES)).await.unwrap();
         let left: u64 = open.header("anthropic-ratelimit-tokens-remaining").unwrap().parse().unwrap();
         assert!(left > 950, "{case}: {left}");
@@ -272,7 +272,7 @@ async fn counts_of_the_upstream_are_used_and_a_budget_ends() {
     }
 }
 
-/// Counts that a reader of plain numbers would miss would cost nothing.
+/// Counts that only a lenient reader understands must not be free.
 #[tokio::test]
 async fn counts_of_every_form_are_taken_from_the_budget() {
     for usage in [
@@ -305,7 +305,7 @@ async fn counts_of_every_form_are_taken_from_the_budget() {
     }
 }
 
-/// All APIs and headers of a key share its limits.
+/// A key has the same limits for all APIs and headers.
 #[tokio::test]
 async fn limits_of_a_key_hold_for_all_apis_and_headers_together() {
     let upstream = Upstream::start(at_once).await;
@@ -353,7 +353,7 @@ async fn one_stream_is_one_stream_however_many_begin_at_once() {
 
 #[tokio::test]
 async fn questions_to_other_models_count_for_the_client() {
-    // For the description as for the response.
+    // Both the description and the response are counted.
     let upstream = counted(100, 20).await;
     let mut setup = Setup { vision: Some("org/other"), ..with_key(&upstream, "tokens_per_month = 1000") };
     setup.execution += "[admin]
@@ -361,7 +361,7 @@ async fn questions_to_other_models_count_for_the_client() {
     let proxy = setup.start().await;
     let body = r#"{"model":"m","messages":[{"role":"user","content":[
         {"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgphYmM="}}]}]}"#;
-    // The second time, the description is there.
+    // The second time, the description is cached.
     for (requests, input, output) in [(1, 200, 40), (2, 300, 60)] {
         assert_eq!(send(&proxy, "/v1/chat/completions", body).await.status(), 200);
         let used = json!({"requests": requests, "input_tokens": input, "output_tokens": output});

@@ -1,4 +1,4 @@
-//! What responses show about the means of enforcement that an upstream has.
+//! Responses that reveal which means of enforcement an upstream supports.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::support::{
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
 
-/// By what a request is constrained.
+/// The means by which a request is constrained.
 fn means(request: &Value) -> &'static str {
     match request {
         _ if request.get("response_format").is_some() => "schema",
@@ -25,7 +25,7 @@ fn means(request: &Value) -> &'static str {
     }
 }
 
-/// Plays these responses of a llama.cpp server, one a request, and returns by what each request was constrained, and the
+/// Plays these responses of a llama.cpp server, one for each request. Returns the constraint of each request, and the
 /// metrics at the end.
 async fn asked(enforce: Enforce, said: Vec<Said>, models: &[&str]) -> (Vec<&'static str>, String) {
     let (number, count) = (Arc::new(AtomicUsize::new(0)), said.len());
@@ -91,7 +91,7 @@ async fn configured_means_is_used_although_it_is_ignored() {
     assert_eq!(ignored(&metrics, "schema").as_deref(), Some("4"), "{metrics}");
 }
 
-/// The models of a wildcard entry are different models.
+/// The models of a wildcard entry count as different models.
 #[tokio::test]
 async fn means_is_learned_by_model() {
     let no = || Said::text("I cannot.");
@@ -100,7 +100,8 @@ async fn means_is_learned_by_model() {
     assert_eq!(asked, ["schema", "schema", "schema", "schema", "schema", "schema", "grammar", "grammar"]);
 }
 
-/// A response with a call does not ignore a strict tool's constraint, and a response without one proves nothing.
+/// A response with a call does not show that a strict tool's constraint is ignored, and a response without a call proves
+/// nothing.
 #[tokio::test]
 async fn response_that_needs_no_call_shows_nothing() {
     let (upstream, asked) = model(|_| Said::text("Hello.")).await;
@@ -114,7 +115,8 @@ async fn response_that_needs_no_call_shows_nothing() {
     assert!(asked.iter().all(|request| request["response_format"]["type"] == "structural_tag"));
 }
 
-/// What one client sends decides nothing for others: neither schemas that the server refuses, nor responses that it cuts short.
+/// One client's requests do not affect others: neither schemas that the server refuses, nor responses that the client
+/// limits.
 #[tokio::test]
 async fn one_client_does_not_switch_a_means_off_for_others() {
     let (upstream, asked) = model(|request| match request.to_string() {
@@ -146,7 +148,7 @@ async fn one_client_does_not_switch_a_means_off_for_others() {
         ask("silent-key", "silent").await;
     }
     assert_eq!(ask("good-key", "a").await, "schema");
-    // Nor is a refused schema sent again.
+    // A refused schema is not sent again, either.
     let before = asked.lock().unwrap().len();
     ask("evil-key", "uncompilable0").await;
     assert_eq!(asked.lock().unwrap().len(), before + 1);

@@ -1,4 +1,4 @@
-//! Places, waiting lines and sizes.
+//! Slots, queues and sizes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Upstream, text},
 };
 
-/// Answers begin at once and end one by one, as permits are added.
+/// Responses begin immediately and end one by one, as permits are added.
 async fn held(ends: Arc<Semaphore>) -> Upstream {
     Upstream::start(move |mut exchange| {
         let ends = ends.clone();
@@ -39,7 +39,8 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     first.until("first").await;
     let second = client.chat(&proxy, WHOLE);
     let mut second = std::pin::pin!(second);
-    // Asked for by another connection, and so seen only when the second stands in the line.
+    // The request comes on another connection, so it is only certain to be queued once the metrics
+    // show it.
     let line = async {
         while !client
             .get(&proxy, "/metrics")
@@ -64,7 +65,7 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// Who waits in line for long hears so.
+/// A client that waits in the queue for long gets keep-alives.
 #[tokio::test]
 async fn queued_stream_gets_keep_alives() {
     let ends = Arc::new(Semaphore::new(0));
@@ -100,7 +101,7 @@ async fn oversized_body_is_rejected_and_the_response_arrives() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Without a length the limit is met on the way.
+/// Without a length, the limit is reached while reading.
 #[tokio::test]
 async fn oversized_chunked_body_is_rejected() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! One line per request, however it ended, without bodies and secrets.
+//! One line per request, however it ends, without bodies and secrets.
 
 use std::{
     io,
@@ -25,7 +25,7 @@ const USAGE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Waits until `count` requests have ended; returns their lines.
+    /// Waits until `count` requests have ended, and returns their lines.
     async fn of_requests(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {
@@ -67,10 +67,10 @@ impl io::Write for Writer<'_> {
 async fn every_request_is_logged_once() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
-    // As long as a process has had a single dispatcher, tracing asks only the thread that first reaches a log statement,
+    // As long as a process has had a single dispatcher, tracing only asks the thread that first reaches a log statement,
     // and that may be the thread of another test.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    // The test's runtime has one thread, so that all of the proxy logs here.
+    // The test's runtime has one thread, so that the complete proxy logs here.
     let _log = tracing::subscriber::set_default(subscriber);
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;

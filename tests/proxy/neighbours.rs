@@ -1,4 +1,5 @@
-//! Requests for what other servers have at these paths, and toolwire does not, or has in another form.
+//! Requests for features that other servers have at these paths, but that toolwire lacks or has in
+//! another form.
 
 use serde_json::{Value, json};
 
@@ -69,7 +70,7 @@ async fn websocket_is_answered_with_426_and_the_connection_goes_on() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Its body is not read, so the connection is closed, and says so.
+/// The body is not read, so the connection is closed, and the response announces it.
 #[tokio::test]
 async fn websocket_with_a_body_ends_the_connection() {
     let upstream = Upstream::start(at_once).await;

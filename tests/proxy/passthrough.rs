@@ -1,4 +1,4 @@
-//! Paths whose requests go to the upstream unread.
+//! Paths whose requests are passed to the upstream unread.
 
 use std::{
     sync::{Arc, Mutex},
@@ -43,7 +43,7 @@ fn post(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     request(proxy, Method::POST, "/v1/embeddings", body)
 }
 
-/// An upstream that notes requests and answers each with `status`, `headers` and `body`.
+/// An upstream that records requests and answers each with `status`, `headers` and `body`.
 async fn noting(
     status: &'static str,
     headers: &'static str,
@@ -59,7 +59,7 @@ async fn noting(
     (upstream, seen)
 }
 
-/// What the proxy answers to these bytes, after which it closes the connection.
+/// The proxy's answer to these bytes, after which it closes the connection.
 async fn answer(proxy: &Proxy, bytes: &str) -> String {
     let mut stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -312,7 +312,7 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
     assert!(answer(&proxy, &line("//v1/embeddings")).await.starts_with("HTTP/1.1 200"));
 }
 
-/// A browser must not make a page of this server of what another one has sent.
+/// A browser must not treat another server's response as a page of this server.
 #[tokio::test]
 async fn no_response_becomes_a_page() {
     for status in ["200 OK", "201 Created", "400 Bad Request", "404 Not Found", "500 Oops"] {
@@ -458,7 +458,7 @@ async fn response_arrives_piece_by_piece() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Neither with chunks nor with a length does a response that was cut off look complete.
+/// Neither with chunks nor with a length does a truncated response look complete.
 #[tokio::test]
 async fn truncated_response_breaks_off_for_the_client() {
     for head in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {
@@ -535,7 +535,7 @@ async fn client_that_goes_away_takes_the_upstream_request_with_it() {
     }
 }
 
-/// A client that reads nothing is dropped, and the upstream's response with it.
+/// A client that does not read is disconnected, and the upstream's response is cancelled.
 #[tokio::test]
 async fn client_that_reads_nothing_is_dropped() {
     let gone = Arc::new(Notify::new());
@@ -577,7 +577,7 @@ async fn requests_that_are_passed_through_share_the_upstreams_queue() {
     drop(open);
 }
 
-/// Open responses go on when the server stops, until they are cut.
+/// Open responses continue when the server stops, until they are aborted.
 #[tokio::test]
 async fn open_response_outlives_the_signal_to_stop() {
     let go_on = Arc::new(Notify::new());

@@ -1,4 +1,4 @@
-//! Which bytes are a request: bytes after a request whose end is in doubt are never executed.
+//! Request boundaries: bytes after a request whose end is in doubt are never executed.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// `body` as one chunk and the last one.
+/// `body` as one chunk, followed by the last chunk.
 fn chunked(body: &str) -> String {
     format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
 }
@@ -50,7 +50,7 @@ async fn content_length_beside_transfer_encoding_closes_the_connection_after_the
     }
 }
 
-/// The decision depends on one request only, not on those before it on the connection.
+/// The decision depends only on the request itself, not on earlier requests on the connection.
 #[tokio::test]
 async fn kept_connection_is_closed_after_the_first_doubtful_request() {
     let upstream = Upstream::start(at_once).await;
@@ -105,7 +105,7 @@ async fn unread_body_does_not_become_a_request() {
     }
 }
 
-/// An upgrade that is not made does not affect the connection.
+/// A refused upgrade does not affect the connection.
 #[tokio::test]
 async fn upgrade_is_ignored() {
     let upstream = Upstream::start(at_once).await;
@@ -173,7 +173,7 @@ async fn last_response_arrives_although_the_client_goes_on_sending() {
     }
 }
 
-/// The last response closes the connection while most of those before it still wait for room in the socket.
+/// The last response closes the connection while most of the earlier ones still wait for room in the socket.
 #[tokio::test]
 async fn responses_before_the_last_arrive_through_a_full_socket() {
     const ANSWERS: usize = 1000;

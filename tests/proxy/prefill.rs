@@ -94,7 +94,7 @@ async fn every_hop_is_prefilled() {
     assert_eq!(asked.iter().map(|request| begun(request).is_some()).collect::<Vec<_>>(), [true, true]);
 }
 
-/// Two turns of the assistant at the end are refused by servers, and would not be what the client means.
+/// Servers refuse two turns of the assistant at the end, and the client would not mean that.
 #[tokio::test]
 async fn turn_that_the_client_has_begun_is_not_begun_again() {
     let (upstream, asked) = model(|_| Said::text("fine")).await;
@@ -105,7 +105,7 @@ async fn turn_that_the_client_has_begun_is_not_begun_again() {
     assert_eq!(begun(&asked.lock().unwrap()[0]).unwrap()["content"], "It is");
 }
 
-/// A model that reasons first would not be able to; only an explicit setting begins its call.
+/// A prefilled model cannot reason first; only an explicit setting begins its call.
 #[tokio::test]
 async fn auto_does_not_prefill_a_model_that_reasons_first() {
     for (enforce, expected) in [(Enforce::Auto, false), (Enforce::Prefill, true)] {

@@ -1,4 +1,4 @@
-//! Upstreams that demand other requests than OpenAI's: names, ids, fields.
+//! Upstreams that require other requests than OpenAI's: names, ids, fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,10 +17,10 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once},
 };
 
-/// What an upstream got: the path, the key's header, and the body.
+/// The requests that an upstream received: path, key header, and body.
 type Asked = Arc<Mutex<Vec<(String, Option<String>, Value)>>>;
 
-/// An upstream that calls the tool it knows by this name.
+/// An upstream that calls the tool by this name.
 async fn upstream(name: &'static str) -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream = Upstream::start_sharing(Arc::clone(&asked), move |exchange: Exchange, asked| async move {
@@ -49,7 +49,7 @@ async fn upstream(name: &'static str) -> (Upstream, Asked) {
     (upstream, asked)
 }
 
-/// The response to `request` and what the upstream got for it.
+/// The response to `request`, and the upstream's request for it.
 async fn asked_by(
     name: &'static str,
     options: Options,
@@ -84,7 +84,7 @@ fn function(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}, "strict": true}})
 }
 
-/// A request with a history of a call, from a client that streams.
+/// A request whose history contains a call, from a client that streams.
 fn dialogue(fields: Value) -> Value {
     let call =
         json!({"id": "call_0123456789", "type": "function", "function": {"name": "f", "arguments": "{}"}});
@@ -121,7 +121,7 @@ async fn names_that_the_upstream_rejects_are_mapped_and_mapped_back() {
     };
     let whole: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "tab.open");
-    // An upstream that accepts them gets and sends them as they are.
+    // An upstream that accepts them gets and sends them unchanged.
     let keeps = Options { tool_names: NameForm::Any, ..Options::of_host("") };
     let (response, (_, _, body)) = asked_by("tab.open", keeps, &request).await;
     assert_eq!(body["tools"], request["tools"]);
@@ -129,7 +129,7 @@ async fn names_that_the_upstream_rejects_are_mapped_and_mapped_back() {
     assert!(response.contains(r#""name":"tab.open""#), "{response}");
 }
 
-/// A model knows the tool by both names if the client's instructions mention it.
+/// A model may use both names of a tool if the client's instructions mention it.
 #[tokio::test]
 async fn the_clients_own_name_is_understood_too() {
     let request = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}],

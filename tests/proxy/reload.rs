@@ -1,4 +1,4 @@
-//! The configuration is loaded again while requests are under way.
+//! The configuration is reloaded while requests are in progress.
 
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ fn top(state: &str) -> String {
     format!("listen = \"127.0.0.1:0\"\nthreads = 2\nstate_dir = \"{state}\"\n")
 }
 
-/// An upstream and a model, both of this name.
+/// An upstream and a model, both with this name.
 fn served(name: &str, upstream: SocketAddr) -> String {
     format!(
         "[[upstreams]]\nname = \"{name}\"\ndialect = \"chat\"\nbase_url = \"http://{upstream}/v1\"\n\
@@ -104,7 +104,7 @@ async fn open_stream_ends_as_it_began_and_new_requests_get_the_new_configuration
     let mut open = ask("\"slow\"", "old-key").await;
     open.until("first").await;
 
-    // Its model, its upstream and its key are gone.
+    // Its model, its upstream and its key have been removed.
     desk.write("api_keys = [\"new-key\"]\n", &served("quick", quick.address));
     let reloaded = desk.reload().await.unwrap();
     assert_eq!(reloaded.generation, 2);
@@ -249,7 +249,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!(said["settings"][0].get("restart_required"), None);
     assert_eq!(desk.proxy.reloads.reload(ReloadReason::Signal).await.unwrap().generation, 3);
 
-    // They are saved all the same if the file cannot be read any more.
+    // They are still saved if the configuration file has become unreadable.
     fs::write(desk.file(), "[").unwrap();
     let (status, said) = desk.ask("PATCH", "/admin/settings", &json!({"execution.max_calls": 4})).await;
     assert_eq!((status, &said["restart_required"]), (200, &json!(true)), "{said}");
@@ -259,7 +259,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!((&setting.unwrap()["value"], setting.unwrap().get("restart_required")), (&json!(4), None));
 }
 
-/// As all that is in `state_dir`.
+/// This applies to everything in `state_dir`.
 #[tokio::test]
 async fn saved_settings_hold_after_a_change_of_their_folder_and_not_without_the_admin_api() {
     let upstream = Upstream::start(at_once).await;
@@ -303,7 +303,7 @@ fn tools(folder: &TempDir) -> String {
     )
 }
 
-/// A stream with a call of `search`, and one of the client's tool.
+/// A stream with calls of these tools: `search` is hosted, the other one is the client's.
 fn calls(names: &[&str]) -> String {
     let calls = names.iter().enumerate().map(|(index, name)| {
         let call = json!({"index": index, "id": format!("call_{index}_0123456789abcdef"), "type": "function",
@@ -316,7 +316,7 @@ fn calls(names: &[&str]) -> String {
     calls.collect::<String>() + &format!("data: {end}\n\ndata: [DONE]\n\n")
 }
 
-/// An upstream that calls these tools when it is asked for the first time.
+/// An upstream that calls these tools in its first response.
 async fn calling(names: &'static [&'static str]) -> Upstream {
     Upstream::start(move |exchange| async move {
         let has_results = std::str::from_utf8(&exchange.body).unwrap().contains("\"role\":\"tool\"");
@@ -347,7 +347,7 @@ async fn hosted_call_outlives_a_change_of_its_stage() {
     let body = open.rest().await;
     assert!(body.contains("hello") && body.ends_with("data: [DONE]\n\n"), "{body}");
     assert!(desk.chat("m").await.rest().await.contains("hello"), "the new stage runs the tool, too");
-    // Without the stage, the tool is unknown.
+    // Without `[execution]`, the tool is unknown.
     desk.change(&served).await;
     assert!(desk.chat("m").await.rest().await.contains("\"search\""));
 }
@@ -424,12 +424,12 @@ async fn programs_stay_registered_unless_their_provider_changes() {
     let lease = tables.replace("kind = \"http\"", "kind = \"http\"\nlease = \"50s\"");
     desk.change(&format!("{lease}8\n")).await;
     assert_eq!(tools().await, Some(0));
-    // The program notices, and registers again.
+    // The program notices the end of its stream, and registers again.
     calls.rest().await;
     assert_eq!(program("POST", "/v1/providers/tabs/heartbeat", json!({})).await.status(), 404);
 }
 
-/// An MCP server on stdio whose tool says its process id.
+/// An MCP server on stdio whose tool returns its process id.
 const SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -445,7 +445,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// An upstream that calls the tool that the user names, and repeats the result.
+/// An upstream that calls the tool named by the user, and repeats the result.
 async fn obedient() -> Upstream {
     Upstream::start(|exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -510,7 +510,7 @@ async fn providers_and_results_that_do_not_change_go_on() {
     soon("the end of the first one", gone()).await;
 }
 
-/// The stored responses, too.
+/// Stored responses survive, too.
 #[tokio::test]
 async fn stored_response_is_continued_after_a_reload() {
     let upstream = Upstream::start(at_once).await;
@@ -553,10 +553,10 @@ async fn named_keys_come_go_and_keep_what_is_left_of_their_limits() {
     let reloaded = desk.change(&(second + &served)).await;
     assert!(!reloaded.changed.is_empty() && !format!("{reloaded:?}").contains("-key"), "{reloaded:?}");
     assert_eq!((ask("first-key").await, ask("other-key").await), (401, 200));
-    // The client has used one of three with its key of before.
+    // The client has used one of its three requests with its previous key.
     let used = [ask("second-key").await, ask("second-key").await, ask("second-key").await];
     assert_eq!(used, [200, 200, 429]);
-    // Without any key, only this machine is let in.
+    // Without any key, only requests from this machine are served.
     desk.change(&served).await;
     assert_eq!(ask("anything").await, 200);
 }

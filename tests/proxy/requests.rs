@@ -1,4 +1,5 @@
-//! Paths, methods, keys, ids, models: what is answered without an upstream, and what an upstream is asked.
+//! Paths, methods, keys, ids, models: responses without an upstream, and the requests that an upstream
+//! gets.
 
 use std::sync::{Arc, Mutex};
 
@@ -76,7 +77,7 @@ async fn unknown_paths_and_methods_are_errors_in_the_clients_form() {
     assert_eq!((reply.status().as_u16(), reply.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
 }
 
-/// Claude Code asks `HEAD /` before its first request (docs/protocols/messages.md#requests).
+/// Claude Code sends `HEAD /` before its first request (docs/protocols/messages.md#requests).
 #[tokio::test]
 async fn root_says_what_is_where() {
     let upstream = answering().await;
@@ -121,7 +122,7 @@ async fn clients_of_messages_get_their_own_form() {
     }
 }
 
-/// Anthropic's SDKs read the details, and send the whole conversation.
+/// Anthropic's SDKs read the details, and then send the complete conversation.
 #[tokio::test]
 async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     let upstream = answering().await;
@@ -158,7 +159,7 @@ async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// The header counts for one request; the model's setting for the others.
+/// The header applies to one request; the model's setting to all others.
 #[tokio::test]
 async fn request_chooses_how_reasoning_is_passed_on() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -275,7 +276,7 @@ async fn request_ids_are_kept_if_they_are_sane() {
         let given = reply.header("x-request-id").unwrap();
         assert_eq!(given == id, kept, "{id}");
         assert!(kept || given.starts_with("req_"));
-        // Anthropic's SDKs read the other name.
+        // Anthropic's SDKs read the other header.
         assert_eq!(reply.header("request-id"), Some(given));
     }
     let reply = client.chat(&proxy, STREAM).await;
@@ -283,7 +284,7 @@ async fn request_ids_are_kept_if_they_are_sane() {
     assert_eq!(reply.header("request-id"), reply.header("x-request-id"));
 }
 
-/// The client's own headers, and above all its key, stay here.
+/// The client's own headers, above all its key, are not forwarded.
 #[tokio::test]
 async fn the_upstream_is_asked_as_configured() {
     let asked = Arc::new(Mutex::new(None));
@@ -343,7 +344,7 @@ async fn requests_are_counted() {
     }
 }
 
-/// What a tap saw, as text.
+/// Events that a tap received, as text.
 #[derive(Debug, Default, Clone)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -388,7 +389,7 @@ async fn a_tap_sees_the_exchange() {
     setup.tap = Some(Arc::new(seen.clone()));
     let proxy = setup.start().await;
     Client::new().chat(&proxy, STREAM).await.rest().await;
-    // The end is seen when the response is dropped, and the next request comes after that.
+    // The end is recorded when the response is dropped, which happens before the next request.
     drop(proxy);
     let seen = seen.0.lock().unwrap().clone();
     assert_eq!(seen[..2], ["begin m /base/chat/completions", "answered 200"]);

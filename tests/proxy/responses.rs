@@ -14,7 +14,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, at_once},
 };
 
-/// The bodies that an upstream received.
+/// The bodies of the requests that an upstream received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
 async fn upstream() -> (Upstream, Asked) {
@@ -94,7 +94,7 @@ async fn request_continues_a_stored_response() {
             create(&proxy, "", json!({"input": "two", "previous_response_id": id(&first), "stream": stream}))
                 .await;
         assert_eq!(second["previous_response_id"], id(&first));
-        // The instructions of the first request are not those of the second.
+        // The instructions of the first request do not apply to the second.
         assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &text), ("user", "two")]));
         let (status, _) = create(
             &proxy,
@@ -207,7 +207,7 @@ async fn history_survives_a_restart() {
     assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &said(&first)), ("user", "two")]));
 }
 
-/// It cannot know whether there is such a response.
+/// It cannot know whether the response exists.
 #[tokio::test]
 async fn second_server_on_one_state_dir_says_that_another_process_has_the_responses() {
     let (upstream, _) = upstream().await;
@@ -304,7 +304,7 @@ async fn left_out_tools_are_named_in_metadata() {
     assert_eq!(asked[0]["tools"][0]["function"]["name"], "n__f");
 }
 
-/// The last events repeat a long text. They are written in pieces, and are whole all the same, as is what is stored.
+/// The last events repeat a long text. They are written in pieces, but are complete, and so is the stored response.
 #[tokio::test]
 async fn last_events_of_a_long_stream_are_whole() {
     const PIECES: usize = 40;

@@ -1,4 +1,4 @@
-//! Unsolicited bytes of an upstream are never read as a response.
+//! An upstream's unsolicited bytes are never read as a response.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn whole(body: &str) -> String {
 
 #[tokio::test]
 async fn upstream_that_sends_unsolicited_bytes_loses_keep_alive() {
-    // On an idle connection; and right behind an answer.
+    // On an idle connection, and immediately after an answer.
     for pause in [Some(Duration::from_millis(50)), None] {
         let upstream = Upstream::start(move |exchange| async move {
             let mut exchange = at_once(exchange).await;
@@ -47,7 +47,7 @@ async fn upstream_that_sends_unsolicited_bytes_loses_keep_alive() {
     }
 }
 
-/// An answer to a request that has not been read is the answer to none.
+/// An answer to a request that has not been read belongs to no request.
 #[tokio::test]
 async fn early_response_on_a_reused_connection_is_discarded() {
     const LARGE: usize = 9 << 20;

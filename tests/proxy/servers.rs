@@ -1,4 +1,4 @@
-//! Upstreams whose software is found out in the background.
+//! Upstreams whose software is detected in the background.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\
 
 type Paths = Arc<Mutex<Vec<String>>>;
 
-/// A way to answer `GET` requests that notes their paths.
+/// Records the paths of `GET` requests, and answers them with `answer`.
 fn noting(
     paths: &Paths,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
@@ -71,7 +71,7 @@ async fn server_is_recognised_and_its_means_are_used() {
     }
 }
 
-/// The upstream never answers the probe; requests go on.
+/// The upstream never answers the probe, but requests continue.
 #[tokio::test]
 async fn requests_do_not_wait_for_probes() {
     let paths = Paths::default();
@@ -100,7 +100,7 @@ async fn nothing_is_probed_without_need() {
         }
         assert_eq!(*paths.lock().unwrap(), [""; 0], "{server:?} {enforce:?}");
     }
-    // Nor for requests without tools.
+    // Requests without tools do not cause a probe, either.
     let paths = Paths::default();
     let (upstream, _) = describing_model(|_| Said::text("hello"), noting(&paths, |_| None)).await;
     let proxy = setup(&upstream, Server::Unknown, Enforce::Auto).start().await;
@@ -108,7 +108,7 @@ async fn nothing_is_probed_without_need() {
     assert_eq!(*paths.lock().unwrap(), [""; 0]);
 }
 
-/// Answers that mean nothing, or that mean harm: each probe is sent once, and requests go on without constraints.
+/// Meaningless or malicious answers: each probe is sent once, and requests continue without constraints.
 #[tokio::test]
 async fn hostile_answers_to_probes_do_no_harm() {
     let large = "{\"data\":[{\"owned_by\":\"vllm\",\"x\":\"".to_owned() + &"x".repeat(2 << 20) + "\"}]}";
@@ -142,7 +142,7 @@ async fn hostile_answers_to_probes_do_no_harm() {
     }
 }
 
-/// What a server was recognised as is checked like what is configured.
+/// The means of a detected server are checked like configured ones.
 #[tokio::test]
 async fn means_of_a_recognised_server_may_be_refused() {
     let listed = json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string();

@@ -1,4 +1,4 @@
-//! Clients that do not take their answers.
+//! Clients that do not read their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,7 +88,7 @@ async fn client_that_stops_reading_an_unstreamed_response_is_disconnected() {
     counted(&proxy, 1).await;
 }
 
-/// Responses without an upstream, which hyper writes.
+/// Responses that need no upstream and are written by hyper.
 #[tokio::test]
 async fn client_that_never_reads_is_disconnected() {
     let upstream = Upstream::start(at_once).await;
@@ -118,10 +118,10 @@ async fn http2_stream_with_a_closed_window_is_reset_alone() {
     }
 }
 
-/// How long requests wait for a place: twice as long as a client that reads nothing keeps one from them.
+/// Time that requests wait for a slot: twice as long as a client that does not read can block one.
 const WAIT: Duration = Duration::from_secs(6);
 
-/// An upstream with two places, and clients that are cut off by no timeout.
+/// An upstream with two slots, and a proxy whose timeouts do not disconnect clients.
 async fn with_two_places() -> (Proxy, Upstream) {
     let (upstream, _) = flooding().await;
     let mut setup = Setup::new(upstream.address);
@@ -172,7 +172,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    // Without reading: that would be taking something.
+    // Does not read, since that would count as progress.
     let closed = async {
         while client.ping().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -190,7 +190,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
 }
 
-/// A slow client takes longer than the limit in total, but never pauses for that long.
+/// A slow client takes longer than the limit in total, but never pauses that long.
 #[tokio::test]
 async fn slow_client_is_not_disconnected() {
     const PIECES: usize = 200;
@@ -212,7 +212,8 @@ async fn slow_client_is_not_disconnected() {
     assert!(response.is_stream() && response.body.matches('x').count() >= PIECES * 30_000);
 }
 
-/// A stream that is silent is not one that is not read. The clock stands still but for those who wait for it.
+/// A silent upstream is not mistaken for a client that does not read. The clock is paused and only advances
+/// while tasks wait for it.
 #[tokio::test]
 async fn silent_upstream_does_not_count_as_a_stalled_client() {
     let silent = Upstream::start(|mut exchange: Exchange| async move {

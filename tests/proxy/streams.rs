@@ -1,4 +1,4 @@
-//! Good answers, and how they flow.
+//! Successful responses, and their flow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Every piece is with the client before the next one leaves the upstream.
+/// Every piece reaches the client before the upstream sends the next one.
 #[tokio::test]
 async fn pieces_are_forwarded_as_they_arrive() {
     let (next, turns) = mpsc::channel::<()>(1);
@@ -46,7 +46,7 @@ async fn pieces_are_forwarded_as_they_arrive() {
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
-/// A stream that is faster than any model's is looked at less often, and loses nothing by it.
+/// A stream that is faster than any model is polled less often, and loses nothing.
 #[tokio::test]
 async fn flooding_upstream_is_forwarded_completely_and_in_order() {
     const PIECES: usize = 5000;
@@ -90,7 +90,7 @@ async fn unstreamed_response_is_json_with_content_length() {
     serde_json::from_str::<serde_json::Value>(&body).unwrap();
 }
 
-/// An upstream that ends its body a little after the end mark keeps its connection, streamed or whole.
+/// If an upstream ends its body shortly after the end mark, its connection is kept, streamed or not.
 #[tokio::test]
 async fn upstream_connections_are_reused() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -110,12 +110,12 @@ async fn upstream_connections_are_reused() {
             client.chat(&proxy, body).await.rest().await;
         }
         assert_eq!(upstream.requests() - requests, 8);
-        // One, unless this machine was too busy to see the end in time.
+        // One connection, unless this machine was too busy to see the end in time.
         assert!(upstream.connections() - connections < 8);
     }
 }
 
-/// A kept connection that the upstream closes just when it is used again costs a client nothing.
+/// If the upstream closes a kept connection just when it is reused, the client does not notice.
 #[tokio::test]
 async fn stale_upstream_connection_is_replaced() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -155,8 +155,8 @@ async fn upstream_that_never_closes_does_not_delay_the_end() {
     assert_eq!(client.chat(&proxy, WHOLE).await.status(), 200);
 }
 
-/// Without the end mark, the finish reason ends the response, even if the upstream leaves its connection open or sends bytes that say
-/// nothing. Content that follows it shows that it was not the end.
+/// Without the end mark, the finish reason ends the response, even if the upstream leaves its connection open or sends
+/// meaningless bytes. Content after the finish reason shows that it was not the end.
 #[tokio::test]
 async fn finished_response_whose_body_stays_open_is_complete() {
     let stream = |speech: Speech, events: Value| speech.stream(events.as_array().unwrap());
@@ -197,7 +197,7 @@ async fn finished_response_whose_body_stays_open_is_complete() {
     }
 }
 
-/// Older models of Gemini give every frame the reason `STOP`.
+/// Older models of Gemini send the reason `STOP` in every frame.
 #[tokio::test]
 async fn content_after_a_finish_reason_is_awaited_again() {
     let frame = |text: &str| {
@@ -222,7 +222,7 @@ async fn content_after_a_finish_reason_is_awaited_again() {
     assert!(body.contains("one") && body.contains("two") && body.ends_with("data: [DONE]\n\n"), "{body}");
 }
 
-/// A client that does not read stops the upstream, long before memory is full; when it reads on, nothing is missing.
+/// A client that does not read stops the upstream long before memory is full; when it continues to read, nothing is missing.
 #[tokio::test]
 async fn slow_client_applies_backpressure_to_the_upstream() {
     const PIECES: usize = 2048;

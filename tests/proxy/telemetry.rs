@@ -1,5 +1,5 @@
-//! Traces and metrics as a collector gets them. The collector is scripted; what it reads is decoded by the OpenTelemetry project's own
-//! definitions.
+//! Traces and metrics as a collector gets them. The collector is scripted, and decodes them by the OpenTelemetry project's
+//! own definitions.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ use crate::support::{
 /// The requests to a server: heads in lower case, and bodies.
 type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A collector, and what it got.
+/// A collector, and the requests that it received.
 pub(crate) struct Collector {
     server: Upstream,
     requests: Requests,
@@ -42,12 +42,12 @@ impl Collector {
         Self { server: server.await, requests }
     }
 
-    /// The table of the configuration, with these further keys.
+    /// The table of the configuration, with additional keys.
     pub(crate) fn table(&self, more: &str) -> String {
         format!("[telemetry]\nendpoint = \"http://{}/base/\"\n{more}\n", self.server.address)
     }
 
-    /// Stops the proxy, which sends what is left.
+    /// Stops the proxy, which exports the rest, and returns everything exported.
     pub(crate) async fn after(&self, mut proxy: Proxy) -> Exported {
         proxy.stop();
         proxy.ended().await;
@@ -75,7 +75,7 @@ impl Collector {
     }
 }
 
-/// What a collector got: all spans, the last metrics.
+/// Everything exported to a collector: all spans, and the last metrics.
 pub(crate) struct Exported {
     pub(crate) spans: Vec<Span>,
     metrics: Vec<Metric>,
@@ -85,14 +85,14 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// The one span with this name.
+    /// The only span with this name.
     pub(crate) fn span(&self, name: &str) -> &Span {
         let mut named = self.spans.iter().filter(|span| span.name == name);
         let (Some(span), None) = (named.next(), named.next()) else { panic!("{name}: {:?}", self.spans) };
         span
     }
 
-    /// Whether anything that was exported contains this text.
+    /// Whether any exported value contains this text.
     pub(crate) fn shows(&self, text: &str) -> bool {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
     }
@@ -122,7 +122,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An upstream that notes the heads of requests and answers each with `status`, or with a stream.
+/// An upstream that records the heads of requests and answers each with `status`, or with a stream.
 async fn noting(status: Option<&'static str>) -> (Upstream, Requests) {
     let requests = Requests::default();
     let upstream = Upstream::start_sharing(Arc::clone(&requests), move |mut exchange, requests| async move {
@@ -154,7 +154,7 @@ fn header(requests: &Requests, name: &str) -> Option<String> {
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Asks with a trace of the client's, whose headers have these names and values.
+/// Sends a request with the client's trace headers.
 async fn ask(proxy: &Proxy, headers: &[(&'static str, &'static str)]) -> String {
     let mut request = chat_request(proxy, STREAM);
     for (name, value) in headers {
@@ -355,7 +355,7 @@ async fn collector_that_fails_or_is_silent_costs_no_request_anything() {
             let failed = "toolwire_telemetry_failed_exports_total{signal=\"metrics\"}";
             Client::new().metrics_with(&proxy, failed).await;
         }
-        // It does not wait for the collector for long.
+        // It waits for the collector only briefly.
         proxy.stop();
         proxy.ended().await;
     }

@@ -1,4 +1,4 @@
-//! Several threads: all serve, all stop, and they are one server to everybody else.
+//! Several threads: all serve, all stop, and together they look like one server.
 
 use std::{io::ErrorKind, net::TcpListener, sync::Arc};
 
@@ -30,7 +30,7 @@ async fn all_threads_serve_and_all_stop() {
     let mut setup = Setup::new(upstream.address);
     setup.threads = 3;
     let mut proxy = setup.start().await;
-    // Each thread has its own connection to the upstream, and uses it again.
+    // Each thread has its own connection to the upstream, and reuses it.
     let clients = answered(&proxy, 64).await;
     assert_eq!(upstream.connections(), 3);
     proxy.stop();
@@ -82,7 +82,7 @@ async fn dropped_server_stops_on_all_threads() {
     }
 }
 
-/// Threads share a port; servers do not, whichever of them has threads.
+/// Threads share a port, but servers do not, whichever of them has several threads.
 #[tokio::test]
 async fn second_server_on_a_port_is_an_error() {
     let upstream = Upstream::start(at_once).await;

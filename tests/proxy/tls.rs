@@ -22,7 +22,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
-/// A proxy that speaks TLS, with `more` settings, and everything that its certificate needs.
+/// A proxy that uses TLS, with `more` settings, and everything that its certificate needs.
 async fn proxy(upstream: &Upstream, more: impl FnOnce(&Files) -> String) -> (Proxy, Authority, Files) {
     let authority = Authority::new();
     let files = Files::new(&authority.sign());
@@ -76,7 +76,7 @@ async fn connection_serves_one_request_after_another() {
     let upstream = Upstream::start(at_once).await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = Raw::on(connect(&proxy, authority.client(), |socket| socket).await.unwrap());
-    // Pipelined: the connection goes back and forth between hyper and our own code.
+    // Pipelined: the connection alternates between hyper and toolwire's own code.
     client.send([post(STREAM, ""), get("/healthz"), post(WHOLE, ""), post(STREAM, "")].concat()).await;
     assert!(client.response().await.is_stream());
     assert_eq!(client.response().await.body, "ok\n");
@@ -84,7 +84,7 @@ async fn connection_serves_one_request_after_another() {
     assert!(client.response().await.is_stream());
     client.send(post(STREAM, "connection: close\r\n")).await;
     assert!(client.response().await.is_stream());
-    // The end is announced: a connection that breaks off is an error.
+    // The end must be announced: an abrupt end of the connection is an error.
     let mut rest = Vec::new();
     assert_eq!(soon("the end", client.stream().read_to_end(&mut rest)).await.unwrap(), 0);
 }
@@ -131,7 +131,7 @@ async fn records_are_read_in_any_pieces() {
     }
 }
 
-/// Of a record that was read, some is left in the TLS session while a response is sent, and the socket has nothing.
+/// A part of a record that was read stays in the TLS session while a response is sent, and the socket is empty.
 #[tokio::test]
 async fn requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held_once().await;
@@ -180,7 +180,7 @@ async fn client_certificate_is_checked() {
         let is_served = async |config| {
             let Ok(stream) = connect(&proxy, config, |socket| socket).await else { return false };
             let mut client = Raw::on(stream);
-            // In TLS 1.3, the client learns only when it reads that its certificate was refused.
+            // In TLS 1.3, the client only learns when reading that its certificate was refused.
             client.send_lossy(get("/healthz")).await && client.rest_lossy().await.contains("200 OK")
         };
         assert_eq!(is_served(authority.client()).await, without_one, "{mode}");
@@ -218,7 +218,7 @@ async fn plain_http_on_a_tls_port_is_told_so() {
     }
 }
 
-/// Records that no client of TLS begins with, each behind the first byte of one.
+/// Records with which no TLS client begins, each after the first byte of a valid one.
 #[tokio::test]
 async fn bad_handshakes_are_closed_and_others_are_served() {
     let upstream = Upstream::start(at_once).await;
@@ -263,7 +263,7 @@ async fn tls_on_a_plain_port_is_closed() {
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// A stream that ends only with the client, which is then noted.
+/// A stream that only ends when the client disconnects, which is then reported.
 async fn endless(mut exchange: Exchange, gone: Arc<Notify>) -> Exchange {
     exchange.begin().await;
     exchange.piece(text("first")).await;
@@ -282,7 +282,7 @@ async fn upstream_is_left_when_the_client_goes() {
         client.send(post(STREAM, "")).await;
         client.until("first").await;
         if is_announced {
-            // TLS's own message, while the socket stays open.
+            // TLS's own close message, while the socket stays open.
             client.stream().get_mut().1.send_close_notify();
             client.stream().flush().await.unwrap();
             soon("the upstream to be left alone", gone.notified()).await;
@@ -314,8 +314,8 @@ async fn client_that_stops_reading_is_disconnected() {
     Client::tls(authority.client()).metrics_with(&proxy, "toolwire_client_stalls_total 1\n").await;
 }
 
-/// What TLS has accepted while the socket was full leaves without further events. The sizes are around what a socket of Linux takes, in
-/// steps smaller than what TLS accepts beyond, so that some piece ends there.
+/// Data that TLS has accepted while the socket was full is sent without further events. The sizes are around the capacity of
+/// a Linux socket, in steps smaller than TLS's additional buffer, so that some piece ends inside that buffer.
 #[tokio::test]
 async fn slow_client_gets_all_that_the_upstream_has_sent() {
     let next = Arc::new(Semaphore::new(0));
@@ -333,7 +333,7 @@ async fn slow_client_gets_all_that_the_upstream_has_sent() {
     client.send(post(STREAM, "")).await;
     let mut read = [0; 64 << 10];
     for _ in 0..12 {
-        // Time for the buffers to fill.
+        // Gives the buffers time to fill.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut tail = Vec::new();
         while !tail.windows(15).any(|window| window == b"the last so far") {
@@ -358,7 +358,7 @@ async fn slow_handshake_is_ended() {
     let upstream = Upstream::start(at_once).await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = TcpStream::connect(proxy.addresses[0]).await.unwrap();
-    // The beginning of a hello of 16 KiB, byte by byte.
+    // The beginning of a ClientHello of 16 KiB, byte by byte.
     let sent = async {
         let hello = [22, 3, 1, 64, 0, 1, 0, 63, 252].into_iter().chain(std::iter::repeat(0));
         for byte in hello {
@@ -398,7 +398,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     };
     let upstream = Upstream::start_sharing(next.clone(), script).await;
     let (proxy, authority, files) = proxy(&upstream, nothing).await;
-    // One configuration, so that tickets are kept.
+    // A shared configuration, so that tickets are kept.
     let config = Arc::new(authority.client());
     let open = async || {
         let socket = TcpStream::connect(proxy.addresses[0]).await.unwrap();
@@ -419,7 +419,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     };
     soon("the new certificate", exchanged).await;
     connect(&proxy, authority.client(), |socket| socket).await.expect_err("the old certificate is gone");
-    // Tickets outlive it, and so do connections.
+    // Tickets survive it, and so do connections.
     second.send(get("/healthz")).await;
     assert_eq!(second.response().await.body, "ok\n");
     let mut third = open().await;
@@ -427,12 +427,12 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     next.add_permits(1);
     streaming.until("data: [DONE]").await;
 
-    // A key without its certificate is not used.
+    // A key without a matching certificate is not used.
     files.put("key.pem", &new.sign().key);
     let client = Client::tls(new.client());
     client.metrics_with(&proxy, "toolwire_tls_reload_failures_total 1\n").await;
     connect(&proxy, new.client(), |socket| socket).await.unwrap();
-    // 1 January 4096, as `rcgen` has it.
+    // 1 January 4096, the default of `rcgen`.
     let metrics = client.get(&proxy, "/metrics").await.rest().await;
     assert!(metrics.contains("toolwire_tls_certificate_expiry_seconds{} 67090118400\n"), "{metrics}");
 }

@@ -1,4 +1,4 @@
-//! What upstreams want back of their turns, when a client replays the calls of a turn without it.
+//! Turn state that upstreams need back, when a client replays the calls of a turn without it.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The bodies of the requests that an upstream got.
+/// The bodies of the requests that an upstream received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
 fn frame(delta: &Value, finish: Option<&str>) -> String {
@@ -58,7 +58,8 @@ fn request(text: &str) -> Value {
         "tools": [{"type": "function", "function": {"name": "f"}}]})
 }
 
-/// The request that follows `first`, whose response had the call `id`; the client replays nothing else of it.
+/// The request that follows `first`, whose response contained the call `id`; the client replays nothing else
+/// of that response.
 fn replay(first: &Value, id: &str) -> Value {
     let mut request = first.clone();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -105,7 +106,7 @@ async fn reasoning_returns_with_the_replayed_call() {
     let message = replayed(&asked);
     assert_eq!(message["reasoning_content"], "hm\n");
     assert_eq!(message["tool_calls"][0]["id"], "functions.f:0");
-    // An id that nobody got has no state.
+    // There is no state for an id that no client received.
     ask(&proxy, "", &replay(&first, "functions.f:1")).await;
     assert_eq!(replayed(&asked).get("reasoning_content"), None);
 }
@@ -173,7 +174,7 @@ async fn signature_of_a_call_is_offered_and_returns() {
         }
         call
     };
-    // Gemini's compatible API sends calls whole and without an index.
+    // Gemini's compatible API sends calls in one piece and without an index.
     let calls = json!({"tool_calls": [signed("a", Some("c2ln")), signed("b", None)]});
     let (upstream, asked) = upstream(vec![calls]).await;
     let change = |options: &mut Options| {
@@ -191,26 +192,26 @@ async fn signature_of_a_call_is_offered_and_returns() {
     let calls = &body["choices"][0]["message"]["tool_calls"];
     assert_eq!(calls[0]["extra_content"]["google"]["thought_signature"], "c2ln");
     assert_eq!(calls[1].get("extra_content"), None);
-    // A client that drops it.
+    // This client drops the state.
     ask(&proxy, "", &replay(&first, "a")).await;
     assert_eq!(replayed(&asked)["tool_calls"][0], signed("a", Some("c2ln")));
     ask(&proxy, "", &replay(&first, "b")).await;
     assert_eq!(replayed(&asked)["tool_calls"][0], signed("b", None));
-    // A client that carries it, whatever it is.
+    // This client carries the state, whatever it contains.
     for extra in [json!({"google": {"thought_signature": "own\r\n"}}), json!({"x": [1, {}]})] {
         let mut carried = replay(&first, "a");
         carried["messages"][1]["tool_calls"][0]["extra_content"] = extra.clone();
         ask(&proxy, "", &carried).await;
         assert_eq!(replayed(&asked)["tool_calls"][0]["extra_content"], extra);
     }
-    // What is no state does not displace it.
+    // A value that is not state does not displace it.
     for extra in [json!("s"), json!(null), json!({})] {
         let mut carried = replay(&first, "a");
         carried["messages"][1]["tool_calls"][0]["extra_content"] = extra;
         ask(&proxy, "", &carried).await;
         assert_eq!(replayed(&asked)["tool_calls"][0], signed("a", Some("c2ln")));
     }
-    // State of another dialect, which a client of this one carried, is not for this upstream.
+    // State of another dialect that the client carried is not for this upstream.
     let mut foreign = replay(&first, "a");
     foreign["messages"][1]["tool_calls"][0]["extra_content"] =
         json!({"google": {"thought_signature": "lumo:x"}});
@@ -241,7 +242,7 @@ async fn reasoning_details_return_as_they_were() {
     let message = replayed(&asked);
     let details = json!([detail("hm", json!("sig")), hidden]);
     assert_eq!((&message["reasoning_details"], &message["reasoning"]), (&details, &json!("hm")));
-    // The client's own are not repeated.
+    // The client's own parts are not repeated.
     let mut carried = replay(&first, "c1");
     carried["messages"][1]["reasoning_details"] = details.clone();
     let text = carried.to_string();

@@ -1,4 +1,4 @@
-//! A stream that takes much work gives the thread to others in between. Client, proxy and upstream share one thread
+//! A stream that takes much work yields the thread to others in between. Client, proxy and upstream share one thread
 //! here, so the order of events is that of their turns on it.
 
 use std::cell::RefCell;
@@ -14,11 +14,11 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, text},
 };
 
-/// Reasoning without content: work for the detector, and nothing for the client, whose socket never makes the answer
-/// wait.
+/// Reasoning without content: work for the detector, but no output for the client, so the client's socket never
+/// delays the answer.
 const HOSTILE: &str = "<think></think>";
 
-/// Bytes of it: 24 turns.
+/// Length in bytes: 24 turns.
 const LENGTH: usize = 768 << 10;
 
 /// How an upstream writes the text.
@@ -28,7 +28,8 @@ enum Frames {
     Many,
 }
 
-/// Sends the hostile answer if there is one, and says when the proxy has taken it; else a short one.
+/// Sends the hostile answer if the request asks for it, and reports when the proxy has read it; otherwise a short
+/// answer.
 async fn answer(mut exchange: Exchange, frames: Frames, taken: mpsc::UnboundedSender<()>) -> Exchange {
     if !exchange.body.windows(7).any(|part| part == b"hostile") {
         return at_once(exchange).await;
@@ -57,7 +58,7 @@ async fn other_requests_are_answered_during_a_hostile_answer() {
         setup.settings.detect = Detect::Formats(vec!["think"]);
         let proxy = setup.start().await;
         let (mut hostile, mut other) = (Raw::connect(&proxy).await, Raw::connect(&proxy).await);
-        // Its connection, and one to the upstream, are ready to be used again.
+        // Its connection, and one to the upstream, are ready for reuse.
         other.send(post(STREAM, "")).await;
         assert!(other.response().await.is_stream());
         let order = RefCell::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Upstreams over TLS with certificates of one's own, and through proxies.
+//! Upstreams over TLS with private certificates, and upstreams behind proxies.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, at_once},
 };
 
-/// Something that listens, until it is dropped.
+/// A listener that is stopped on drop.
 struct Listening {
     address: SocketAddr,
     _tasks: JoinSet<()>,
@@ -44,7 +44,8 @@ impl Listening {
         Self { address, _tasks: tasks }
     }
 
-    /// Speaks TLS before `upstream`. With `clients`, it wants a certificate of theirs.
+    /// A TLS listener in front of `upstream`. With `clients`, it requires a client certificate of
+    /// that authority.
     async fn tls(upstream: &Upstream, authority: &Authority, clients: Option<&Authority>) -> Self {
         let (config, to) = (Arc::new(authority.server(clients)), upstream.address);
         Self::start(move |stream| {
@@ -59,18 +60,18 @@ impl Listening {
     }
 }
 
-/// What a proxy answers to the request for a tunnel.
+/// A proxy's answer to a request for a tunnel.
 #[derive(Debug, Clone)]
 enum Answer {
     /// A tunnel to this address, after this head.
     Tunnel(SocketAddr, &'static str),
-    /// This head, and then nothing more.
+    /// This head, then silence.
     Head(String),
-    /// Nothing.
+    /// Silence.
     Silence,
 }
 
-/// A proxy for tunnels, and the heads of the requests that it got.
+/// A proxy for tunnels, and the heads of the requests that it received.
 struct ProxyDouble {
     listening: Listening,
     heads: Arc<Mutex<Vec<String>>>,
@@ -168,7 +169,7 @@ async fn upstream_gets_the_configured_certificate() {
     }
 }
 
-/// A proxy between toolwire and an upstream that only the proxy can find, by TLS.
+/// A proxy between toolwire and an upstream whose name only the proxy can resolve, over TLS.
 async fn tunnelled(
     answer: impl FnOnce(SocketAddr) -> Answer,
     more: &str,

@@ -1,4 +1,4 @@
-//! Without keys, pages of other sites can use nothing.
+//! Without keys, pages of other sites have no access.
 
 use serde_json::Value;
 use toolwire::config::{Origins, Passthrough};
@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// Requests that toolwire serves programs without a key, each with its body.
+/// Requests that toolwire serves to programs without a key, each with its body.
 const REQUESTS: [(&str, &str); 15] = [
     ("POST /v1/chat/completions", WHOLE),
     ("POST /v1/responses", r#"{"model":"m","input":"hi"}"#),
@@ -30,16 +30,16 @@ const REQUESTS: [(&str, &str); 15] = [
     ("GET /", ""),
 ];
 
-/// What a page of another site makes a browser send.
+/// Headers that a browser sends for a page of another site.
 const FOREIGN: [&[&str]; 12] = [
-    // Its name leads here (DNS rebinding).
+    // The page's name resolves to this machine (DNS rebinding).
     &["host: evil.example:8787"],
     &["host: evil.example:8787", "origin: http://evil.example:8787", "sec-fetch-site: same-origin"],
     &["host: localhost.evil.example", "sec-fetch-site: none"],
     &["host: 127.0.0.1.evil.example", "origin: http://127.0.0.1.evil.example"],
     &["host: 192.168.0.5:8787"],
     &["host: 0.0.0.0:8787", "origin: http://0.0.0.0:8787", "sec-fetch-site: same-origin"],
-    // It sends a simple request, or submits a form.
+    // The page sends a simple request, or submits a form.
     &[
         "host: localhost:8787",
         "origin: https://evil.example",
@@ -49,7 +49,7 @@ const FOREIGN: [&[&str]; 12] = [
     &["host: 127.0.0.1:8787", "origin: null", "sec-fetch-site: cross-site", "sec-fetch-mode: navigate"],
     &["host: localhost:8787", "origin: http://localhost:3000", "sec-fetch-site: same-site"],
     &["host: 127.0.0.1:8787", "origin: http://127.0.0.1:3000"],
-    // It loads a script, or follows a redirect of its own.
+    // The page loads a script, or redirects to this server.
     &[
         "host: localhost:8787",
         "sec-fetch-site: cross-site",
@@ -59,7 +59,7 @@ const FOREIGN: [&[&str]; 12] = [
     &["host: localhost:8787", "origin: http://localhost:8787", "sec-fetch-site: cross-site"],
 ];
 
-/// What programs and the pages of allowed origins send.
+/// Headers that programs and the pages of allowed origins send.
 const OWN: [&[&str]; 10] = [
     &["host: localhost:8787"],
     &["host: LOCALHOST.:8787"],
@@ -218,7 +218,7 @@ async fn http2_is_checked_by_its_authority() {
     }
 }
 
-/// A model's answer links to generated images, and pages on any origin show it.
+/// A model's answer links to generated images, which pages of any origin may show.
 #[tokio::test]
 async fn any_page_that_knows_its_name_may_show_an_image() {
     let upstream = Upstream::start(at_once).await;

@@ -34,14 +34,15 @@ fn completion() -> Value {
     })
 }
 
-/// Answers with `body`, after it has noted the request.
+/// Records the request, and answers with `body`.
 async fn noted(asked: &Mutex<Vec<Value>>, mut exchange: Exchange, status: &str, body: &str) -> Exchange {
     asked.lock().await.push(serde_json::from_slice(&exchange.body).unwrap());
     exchange.whole(status, "content-type: application/json\r\n", body).await;
     exchange
 }
 
-/// A proxy before an upstream that answers with `status` and `body`, and what it is asked.
+/// A proxy in front of an upstream that answers with `status` and `body`, and the upstream's
+/// requests.
 async fn before(
     status: &'static str,
     body: String,
@@ -170,7 +171,7 @@ async fn client_disconnect_cancels_an_unstreamed_response() {
     soon("the upstream's connection to close", gone.notified()).await;
 }
 
-/// What a client gets of a stream with content and an end mark, but without a finish reason.
+/// The client's response for a stream with content and an end mark, but without a finish reason.
 async fn unfinished<F>(script: fn(Exchange) -> F) -> String
 where
     F: Future<Output = Exchange> + Send + 'static,

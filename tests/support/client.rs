@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-/// What a client has assembled at the end of a response.
+/// The response that a client has assembled at the end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
     pub(crate) calls: Vec<Call>,
-    /// Results of calls that did not need the client: index, content, is an error.
+    /// Results of calls that did not need the client: index, content, and whether it is an error.
     pub(crate) results: Vec<(u64, String, bool)>,
     /// Calls that the upstream ran and that are not among the calls: name, arguments and content.
     pub(crate) server_calls: Vec<(String, String, String)>,
@@ -23,7 +23,7 @@ pub(crate) struct Answer {
     pub(crate) warnings: Vec<String>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,
-    /// `[DONE]` was read.
+    /// Whether `[DONE]` was read.
     pub(crate) done: bool,
     /// The status of a response that failed before it began; otherwise 200.
     pub(crate) status: u16,
@@ -208,7 +208,7 @@ impl Answer {
     }
 }
 
-/// Where a call or a delta of one has its name and arguments: the object's key, and the key of the arguments in it.
+/// The key of the object with a call's name and arguments, and the key of the arguments in it.
 fn kind_of(call: &Value) -> (&'static str, &'static str) {
     if call["custom"].is_null() { ("function", "arguments") } else { ("custom", "input") }
 }

@@ -1,14 +1,15 @@
-//! The ways of splitting something into pieces (docs/protocols/text-formats.md#split-independence).
+//! The ways of splitting data into pieces (docs/protocols/text-formats.md#split-independence).
 
 /// The sizes of equal pieces.
 pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 
-/// The most two-way splits of one stream; a longer stream is split at evenly spread places.
+/// Maximum number of two-way splits of one stream; a longer stream is split at evenly spaced positions.
 const MOST: usize = 700;
 
-/// The places where something of `len` is split in two: everywhere, or evenly spread.
+/// The positions at which data of length `len` is split in two: all, or evenly spaced ones.
 pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
-    // Relatively prime to the lengths that repeat in streams, so that every place inside a frame is tried.
+    // Relatively prime to the lengths that repeat in streams, so that every position inside a frame is
+    // tried.
     let step = if len > MOST { (len / MOST + 1) | 1 } else { 1 };
     (0..=len).step_by(step)
 }
@@ -36,7 +37,7 @@ pub(crate) fn in_sizes(text: &str) -> impl Iterator<Item = Vec<&str>> {
     SIZES.into_iter().map(move |size| by_characters(text, size))
 }
 
-/// `text` in two at every place between characters, and in equal pieces.
+/// `text` in two pieces at every position between characters, and in equal pieces.
 pub(crate) fn of_text(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let ends = character_ends(text);
     let twos: Vec<_> = places(ends.len().saturating_sub(1)).filter_map(|at| ends.get(at).copied()).collect();

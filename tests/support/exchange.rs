@@ -1,4 +1,4 @@
-//! One exchange: a client's request, the model's rules, an upstream; run through the pipeline in any split.
+//! One exchange: a client's request, the model's rules, and an upstream, run through the pipeline in any split.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -23,19 +23,19 @@ pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) settings: Rules,
     pub(crate) speech: Speech,
-    /// The upstream's further responses, if it is asked again.
+    /// The upstream's further responses, if it is called again.
     pub(crate) later: Vec<Vec<u8>>,
-    /// Frames that need no change are forwarded as they are, to a client of the same dialect.
+    /// Whether frames that need no change are forwarded unchanged to a client of the same dialect.
     pub(crate) verbatim: bool,
-    /// What the client speaks.
+    /// The client's dialect.
     pub(crate) client: ClientDialect,
-    /// The text with which each request begins the response.
+    /// The text that each request gives as the beginning of the response.
     pub(crate) prefill: Option<Prefill>,
     /// The key with which the responses are encrypted.
     pub(crate) key: Option<lumo::RequestKey>,
 }
 
-/// A client's request: `fields` over a question that is asked as a stream.
+/// A client's request: a streamed question with additional `fields`.
 pub(crate) fn request(fields: &Value) -> Conversation {
     let mut body = json!({
         "model": "m",
@@ -139,7 +139,7 @@ impl Exchange {
         }
     }
 
-    /// What the client gets, and what was counted, if the upstream's bytes arrive in these pieces.
+    /// The client's answer, and the counters, if the upstream's bytes arrive in these pieces.
     pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::new();
@@ -162,7 +162,8 @@ impl Exchange {
         (answer, pipeline.tally())
     }
 
-    /// Ends a response as the proxy does: a failure before the first content has a status, a later one is in the stream.
+    /// Ends a response as the proxy does: a failure before the first content has a status, a later one is part of the
+    /// stream.
     pub(crate) fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
@@ -191,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// What the client gets for these bytes; asserts that it is the same at every two-way split.
+    /// The client's answer for these bytes; asserts that it is the same at every two-way split.
     pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.in_pieces(what, bytes);
         for at in places(bytes.len()) {
@@ -201,7 +202,7 @@ impl Exchange {
         whole
     }
 
-    /// What the client gets for these bytes; asserts that it is the same for pieces of equal size.
+    /// The client's answer for these bytes; asserts that it is the same for pieces of equal size.
     pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.run([bytes]);
         for size in SIZES {
@@ -210,7 +211,7 @@ impl Exchange {
         whole
     }
 
-    /// What the client gets for this text; asserts that it is the same for these splits.
+    /// The client's answer for this text; asserts that it is the same for these splits.
     pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
         let stream = self.speech.says(&[text], finish);
         let whole = if cuts == Cuts::Bytes {
@@ -235,8 +236,8 @@ impl Exchange {
 pub(crate) enum Cuts {
     /// Bytes and text in equal pieces.
     Sizes,
-    /// And the text in two at every place.
+    /// Also the text in two pieces at every position.
     Text,
-    /// And the bytes in two at every place.
+    /// Also the bytes in two pieces at every position.
     Bytes,
 }

@@ -1,10 +1,10 @@
-//! Streams that no upstream should send, for every dialect: each is a good one with something of it changed.
+//! Invalid streams of every dialect: each is a valid one with one part changed.
 
 use serde_json::{Value, json};
 
 use super::upstream::Speech;
 
-/// All forms but Ollama's text completions, which have fewer events.
+/// All upstream forms except Ollama's text completions, which have fewer events.
 pub(crate) const SPEECHES: [Speech; 8] = [
     Speech::LumoV1,
     Speech::LumoV2,
@@ -16,8 +16,8 @@ pub(crate) const SPEECHES: [Speech; 8] = [
     Speech::OllamaChat,
 ];
 
-/// Events beside pieces of text and reasoning: calls of all kinds, and the deviations of docs/protocols/lumo.md#deviations and
-/// docs/protocols/chat.md#upstream-deviations.
+/// Events other than pieces of text and reasoning: calls of all kinds, and the deviations of
+/// docs/protocols/lumo.md#deviations and docs/protocols/chat.md#upstream-deviations.
 pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
     match speech {
         Speech::LumoV1 => vec![
@@ -116,8 +116,8 @@ pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
     }
 }
 
-/// The frames of a response that has an event of every kind, each with what separates it from the next. In Messages and Responses,
-/// the first ones begin the response.
+/// The frames of a response that has an event of every kind, each with its separator. In Messages and Responses, the first
+/// ones begin the response.
 pub(crate) fn frames(speech: Speech) -> Vec<String> {
     let mut events = vec![json!(["m", "Hi"]), json!(["r", "hm"])];
     if speech != Speech::Ollama {
@@ -142,7 +142,7 @@ fn is_lines(speech: Speech) -> bool {
     matches!(speech, Speech::Ollama | Speech::OllamaChat)
 }
 
-/// Text in the frame with which a response is complete: its finish reason, or the end mark.
+/// Text in the frame that completes a response: its finish reason, or the end mark.
 pub(crate) const END_MARKS: [&str; 7] = [
     "finish_reason\":\"",
     "stop_reason\":\"",
@@ -153,12 +153,12 @@ pub(crate) const END_MARKS: [&str; 7] = [
     "\"done\":true",
 ];
 
-/// Whether a response is complete that has come up to this frame.
+/// Whether a response that has arrived up to and including this frame is complete.
 pub(crate) fn is_end(frame: &str) -> bool {
     END_MARKS.iter().any(|mark| frame.contains(mark))
 }
 
-/// A whole response without a stream. `None`: there is no such form.
+/// An unstreamed response. `None` if there is no such form.
 pub(crate) fn whole(speech: Speech) -> Option<Value> {
     let usage = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5});
     Some(match speech {
@@ -199,8 +199,8 @@ pub(crate) fn whole(speech: Speech) -> Option<Value> {
     })
 }
 
-/// A value with one of its parts replaced by something of another type, or a number by one that is out of all bounds: for each part
-/// in turn, with its path and what is there instead.
+/// A value with one of its parts replaced by a value of another type, or a number by one that is far out of range: for each
+/// part in turn, with its path and its replacement.
 pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
     let others = [json!(null), json!(5), json!("x"), json!(""), json!([null]), json!({})];
     let numbers = [json!(-1), json!(1_u64 << 31), json!(1_u64 << 63), json!(u64::MAX), json!(1e300)];
@@ -223,7 +223,7 @@ pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
     changed
 }
 
-/// The paths of all parts of a value, itself included.
+/// The paths of all parts of a value, including the value itself.
 fn paths(value: &Value) -> Vec<String> {
     let below = |key: &str, part: &Value| {
         paths(part).into_iter().map(move |path| format!("/{key}{path}")).collect::<Vec<_>>()
@@ -238,7 +238,7 @@ fn paths(value: &Value) -> Vec<String> {
     [String::new()].into_iter().chain(parts).collect()
 }
 
-/// The JSON of a frame. `None`: it has none.
+/// The JSON of a frame. `None` if it contains none.
 pub(crate) fn json_of(frame: &str) -> Option<(&str, Value)> {
     let text = frame.get(frame.find('{')?..)?.trim_end();
     Some((text, serde_json::from_str(text).ok()?))

@@ -1,12 +1,12 @@
 //! A client of Messages, independent of the rest of the code and as strict as the strictest library: it assembles a
-//! response and panics on anything that a client could reject. It gives the same [`Answer`] as the client of Chat
+//! response and panics on anything that a client could reject. It returns the same [`Answer`] as the client of Chat
 //! Completions, with that API's finish reasons.
 
 use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A message as it arrives.
+/// A message that is arriving.
 #[derive(Debug, Default)]
 struct Message {
     answer: Answer,
@@ -198,14 +198,14 @@ fn content(answer: &mut Answer, blocks: impl Iterator<Item = Value>) {
                 answer.server_calls.push((text("name"), arguments(&block["input"]), String::new()));
             }
             "web_search_tool_result" | "mcp_tool_result" => _ = text("tool_use_id"),
-            // Kinds that the tests' upstreams invent; clients of the API get them as they are.
+            // Kinds that the tests' upstreams invent; clients of the API get them unchanged.
             "later" | "x" => {}
             other => panic!("an unknown block: {other}"),
         }
     }
 }
 
-/// The arguments as text: of a stream as they were written, otherwise the object.
+/// The arguments as text: as written in a stream, otherwise the serialized object.
 fn arguments(input: &Value) -> String {
     input.as_str().map_or_else(|| input.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! A Redis or Valkey server of a test, on a free port of this machine, or a cluster of such servers.
+//! A test's Redis or Valkey server on a free port of this machine, or a cluster of such servers.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-/// The names that the program may have.
+/// The possible names of the program.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// How often a server that starts is asked whether it answers, and how long in all.
+/// Interval at which a starting server is polled, and the total time.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES: usize = 1000;
 
-/// A running server, which is killed at the end of the test. What it has acknowledged is in its folder.
+/// A running server, which is killed at the end of the test. Acknowledged writes are in its folder.
 pub(crate) struct RedisServer {
     program: &'static str,
     child: Child,
@@ -28,15 +28,15 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server. `None`: there is no program on this machine, and the test is skipped; in CI there must be one.
+    /// Starts a server. `None` if the program is not installed, so that the test is skipped; in CI it must be installed.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(crate) fn start() -> io::Result<Option<Self>> {
         Self::start_with(&[])
     }
 
-    /// Starts a server with further options of its command line.
+    /// Starts a server with additional command line options.
     ///
     /// # Errors
     /// As [`RedisServer::start`].
@@ -58,34 +58,34 @@ impl RedisServer {
         Ok(Some(Self { program, child, port, options, folder }))
     }
 
-    /// Its URL.
+    /// The server's URL.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    /// Its port.
+    /// The server's port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it answers to a command whose arguments need no quotes; empty while it does not.
+    /// The answer to a command whose arguments need no quotes. Empty if there is no answer.
     pub(crate) fn said(&self, command: &str) -> String {
         said(self.port, command).unwrap_or_default()
     }
 
-    /// Kills it at once, without letting it finish anything.
+    /// Kills the server immediately, without letting it finish anything.
     ///
     /// # Errors
-    /// If that fails.
+    /// The server cannot be killed.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// Starts it again, with what it had.
+    /// Restarts the server with its stored data.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub(crate) fn restart(&mut self) -> io::Result<()> {
         self.child = run(self.program, self.port, &self.options, self.folder.path())?;
         Ok(())
@@ -99,33 +99,34 @@ impl Drop for RedisServer {
     }
 }
 
-/// What the server with this port answers to a command whose arguments need no quotes.
+/// The answer of the server on this port to a command whose arguments need no quotes.
 ///
 /// # Errors
-/// It does not answer.
+/// The server does not answer.
 pub(crate) fn said(port: u16, command: &str) -> io::Result<String> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     socket.set_read_timeout(Some(Duration::from_secs(30)))?;
     write!(socket, "{command}\r\n")?;
-    // It answers, and closes the connection.
+    // The server answers, and closes the connection.
     socket.shutdown(std::net::Shutdown::Write)?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).map(|_| answer)
 }
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 const SLOTS: usize = 1 << 14;
 
-/// A cluster, whose servers have about the same number of slots.
+/// A cluster whose servers have about the same number of slots.
 pub(crate) struct RedisCluster {
     pub(crate) servers: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts a cluster of so many primary servers, and one more server that has no slots. `None` as with [`RedisServer::start`].
+    /// Starts a cluster of `primaries` primary servers, and one more server without slots. `None` as for
+    /// [`RedisServer::start`].
     ///
     /// # Errors
-    /// It does not start.
+    /// The cluster does not start.
     pub(crate) fn start(primaries: usize) -> io::Result<Option<Self>> {
         let mut servers = Vec::new();
         for _ in 0..=primaries {
@@ -145,7 +146,7 @@ impl RedisCluster {
             expect_ok(first, &format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, bus_of(other)))?;
         }
         for server in &cluster.servers {
-            // A line ends with the slots of its server.
+            // Each line ends with the slots of its server.
             let count = |nodes: &str, state: &str| nodes.lines().filter(|line| line.contains(state)).count();
             cluster.until(server, |nodes| {
                 count(nodes, " connected") > primaries && count(nodes, " connected ") >= primaries
@@ -160,10 +161,10 @@ impl RedisCluster {
         format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Waits until what a server knows of the nodes is as expected.
+    /// Waits until the server's view of the nodes is as expected.
     ///
     /// # Errors
-    /// It is not.
+    /// The view is not as expected in time.
     pub(crate) fn until(&self, server: &RedisServer, is_so: impl Fn(&str) -> bool) -> io::Result<()> {
         for _ in 0..PAUSES {
             let nodes = server.said("CLUSTER NODES");
@@ -176,10 +177,10 @@ impl RedisCluster {
     }
 }
 
-/// Sends a command that changes something.
+/// Sends a command that changes the cluster.
 ///
 /// # Errors
-/// It is refused.
+/// The command is refused.
 pub(crate) fn expect_ok(server: &RedisServer, command: &str) -> io::Result<()> {
     let answer = server.said(command);
     let refused = || io::Error::other(format!("{command}: {answer}"));
@@ -199,10 +200,10 @@ fn bus_of(server: &RedisServer) -> &str {
     at.and_then(|at| server.options.get(at + 1)).map_or("", String::as_str)
 }
 
-/// A port of this machine that nothing uses.
+/// A free port of this machine.
 ///
 /// # Errors
-/// There is none.
+/// There is no free port.
 pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -1,12 +1,12 @@
 //! A client of Responses, independent of the rest of the code and as strict as the strictest library: it assembles a
-//! response and panics on anything that a client could reject. It gives the same [`Answer`] as the client of Chat
+//! response and panics on anything that a client could reject. It returns the same [`Answer`] as the client of Chat
 //! Completions, with that API's finish reasons.
 
 use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A response as it arrives.
+/// A response that is arriving.
 #[derive(Debug, Default)]
 struct Response {
     answer: Answer,
@@ -20,7 +20,7 @@ struct Response {
 #[derive(Debug)]
 struct Item {
     item: Value,
-    /// The parts of a message or of a summary: what they are, their text, and whether they are done.
+    /// The parts of a message or of a summary: the part, its text, and whether it is done.
     parts: Vec<(Value, String, bool)>,
     annotations: Vec<Value>,
     arguments: String,
@@ -64,7 +64,7 @@ pub(crate) fn of_body(bytes: &[u8], status: u16) -> Answer {
     answer
 }
 
-/// What the API's types require of every response.
+/// Checks the fields that the API's types require of every response.
 fn whole(response: &Value) {
     assert_eq!(response["object"], "response");
     assert!(response["id"].as_str().is_some_and(|id| id.starts_with("resp_")), "{response}");
@@ -184,7 +184,7 @@ impl Response {
         }
         let is_last = index + 1 == self.items.len();
         let item = self.items.get_mut(index).expect("an item that has begun");
-        // Items of calls that the client does not run stay open until the result is there.
+        // Items of calls that the client does not run stay open until the result arrives.
         let is_own = ["message", "reasoning", "function_call", "custom_tool_call"]
             .iter()
             .any(|kind| item.item["type"] == *kind);

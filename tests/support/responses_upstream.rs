@@ -1,10 +1,10 @@
-//! A stream of an upstream that speaks Responses, from events in the notation of the conformance cases.
+//! The stream of an upstream with the Responses API, from events in the notation of the conformance cases.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// A stream whose items end where another kind of content begins. `d` is a call in the form of Chat Completions, or an
+/// A stream whose items end when another kind of content begins. `d` is a call in the form of Chat Completions, or an
 /// event of the API.
 pub(crate) fn stream(events: &[Value]) -> String {
     let mut stream = Stream::default();
@@ -18,11 +18,11 @@ pub(crate) fn stream(events: &[Value]) -> String {
 struct Stream {
     frames: String,
     count: u64,
-    /// The items so far, as they are at their end.
+    /// The items so far, in their final form.
     items: Vec<Value>,
-    /// The open item of text or reasoning: its place.
+    /// The index of the open item of text or reasoning, if there is one.
     open: Option<usize>,
-    /// The items of calls, by their number in the events.
+    /// The indices of items of calls, by their number in the events.
     calls: HashMap<u64, usize>,
     usage: Value,
     finish: Option<String>,
@@ -103,7 +103,7 @@ impl Stream {
             "d" if value["tool_calls"].is_array() => {
                 value["tool_calls"].as_array().into_iter().flatten().for_each(|element| self.call(element));
             }
-            // An item that comes whole.
+            // An item that arrives in one piece.
             "d" if value["type"] == "response.output_item.done" => {
                 self.close();
                 let place = self.add(value["item"].clone());

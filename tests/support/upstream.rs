@@ -28,7 +28,7 @@ pub(crate) enum Speech {
 }
 
 impl Speech {
-    /// Those that carry native calls.
+    /// The dialects that carry native calls.
     pub(crate) const ALL: [Self; 7] = [
         Self::LumoV1,
         Self::LumoV2,
@@ -39,10 +39,11 @@ impl Speech {
         Self::OllamaChat,
     ];
 
-    /// Those that carry only text.
+    /// The dialects that only carry text.
     pub(crate) const COMPLETIONS: [Self; 2] = [Self::Completions, Self::Ollama];
 
-    /// A complete response of these pieces of text. `finish`: the upstream's finish reason, which Lumo v1 does not send.
+    /// A complete response with these pieces of text. `finish` is the upstream's finish reason, which Lumo v1 does not
+    /// send.
     pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
         let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
         if self != Self::LumoV1 {
@@ -52,7 +53,7 @@ impl Speech {
         self.stream(&events)
     }
 
-    /// A stream of these events, one a frame.
+    /// A stream of these events, one per frame.
     pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
         let mut stream = String::new();
         let mut counts = HashMap::new();
@@ -229,7 +230,7 @@ fn ollama_chat_line(word: &str, value: &Value) -> String {
     line.to_string()
 }
 
-/// A stream whose blocks of text and thinking end where another kind of content begins. `d` is a block: its calls come in
+/// A stream whose blocks of text and thinking end when another kind of content begins. `d` is a block; its calls are in
 /// the form of Chat Completions.
 fn messages_stream(events: &[Value]) -> String {
     let mut stream = MessagesStream::default();
@@ -246,7 +247,7 @@ struct MessagesStream {
     next: u64,
     /// The open block of text or thinking.
     open: Option<(&'static str, u64)>,
-    /// The blocks of calls, by their number in the events.
+    /// The indices of blocks of calls, by their number in the events.
     calls: HashMap<u64, u64>,
 }
 

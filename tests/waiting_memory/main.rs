@@ -1,5 +1,5 @@
-//! The heap while a long call waits for its end holds its arguments. If the model wrote the call as text, it also holds
-//! the source, which becomes text again if the call fails.
+//! Heap usage while a long call that waits for its end holds its arguments. If the model wrote the call as text, the
+//! source is held, too, since it becomes text again if the call fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,14 +29,15 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Limits, Rules},
 };
 
-/// Bytes of the call's longest argument.
+/// Size of the call's longest argument, in bytes.
 const SIZE: usize = 200_000;
-/// What a pipeline needs besides what it holds back: the reader's frame, joined pieces, templates of frames.
+/// Number of bytes that a pipeline needs in addition to what it holds back: the reader's frame, joined pieces,
+/// templates of frames.
 const FIXED: i64 = 32 << 10;
-/// Spare capacity of each text as a fraction of its length: source and arguments are held in 2.25 times their size.
+/// Spare capacity of each text as a fraction of its length: source and arguments together take 2.25 times their size.
 const GROWTH: f64 = 1.0 / 8.0;
 
-/// Bytes on the heap while the call waits, and the peak until it is sent.
+/// Number of bytes on the heap while the call waits, and the peak until it is sent.
 fn heap(exchange: &Exchange, beginning: &[u8], rest: &[u8]) -> (i64, u64) {
     let mut pipeline = exchange.pipeline();
     let mut out = BytesMut::with_capacity(4 * SIZE);
@@ -64,7 +65,7 @@ fn exchange(detect: Detect, arguments: ArgumentDelivery) -> Exchange {
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
 
-/// The heap is at most `texts` times the call's size while it waits, and `peak` times until it is out.
+/// Checks that the heap is at most `texts` times the call's size while it waits, and `peak` times until it is sent.
 fn holds(what: &str, (waiting, most): (i64, u64), texts: f64, peak: f64) {
     let size = SIZE as f64;
     assert!(waiting < (texts * (1.0 + GROWTH) * size) as i64 + FIXED, "{what}: {waiting} bytes wait");
@@ -155,7 +156,7 @@ fn waiting_native_call_holds_its_arguments() {
     }
 }
 
-/// Takes what the pipeline has written as a client does that reads, and compares it with `expected`.
+/// Takes the pipeline's output, like a client that reads, and compares it with `expected`.
 fn read(pipeline: &mut Pipeline, out: &mut BytesMut, expected: &mut &[u8]) {
     loop {
         pipeline.pour(out, 32 << 10);
@@ -169,7 +170,7 @@ fn read(pipeline: &mut Pipeline, out: &mut BytesMut, expected: &mut &[u8]) {
     }
 }
 
-/// The last events of a stream of Responses repeat all of it four times.
+/// The last events of a stream of Responses repeat its complete content four times.
 #[test]
 fn last_events_of_responses_are_written_from_one_copy() {
     const WHOLE: usize = 10 * SIZE;
@@ -199,7 +200,7 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }
 
-/// The JSON of a frame with other ids, and with other numbers of parts.
+/// The JSON of a frame with another id, and with another index of its part.
 fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     match value {
         Value::Object(members) => {
@@ -224,7 +225,7 @@ fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     }
 }
 
-/// Frames that begin ever new parts of a response, each with a long id of its own.
+/// Frames that begin more and more parts of a response, each with a new long id.
 #[test]
 fn upstream_that_never_ends_is_kept_within_the_limits() {
     const MOST: u64 = 600 << 10;

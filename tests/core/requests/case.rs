@@ -1,4 +1,5 @@
-//! Keys that differ from those of known fields in case only: some servers would take them for these.
+//! Keys that differ from those of known fields only in case: some servers would mistake one for the
+//! other.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, failure::Kind};
@@ -41,7 +42,7 @@ fn requests() -> [(ClientDialect, Value); 3] {
     ]
 }
 
-/// All objects of `value` that can be reached without entering a schema, by their JSON pointers.
+/// The JSON pointers of all objects in `value` that can be reached without entering a schema.
 fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,5 @@
-//! Forms that not every upstream takes: developer messages, images in results, two turns of the user in a row.
+//! Forms that some upstreams do not accept: developer messages, images in results, two consecutive turns of
+//! the user.
 
 use serde_json::{Value, json};
 use toolwire::dialect::chat::Options;

@@ -1,4 +1,4 @@
-//! What toolwire writes for a client beyond its API, in a history that the client sends back.
+//! Content that toolwire adds to the client's API, in a history that the client sends back.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Tools in words: what a client wrote as a string stays one, and a form that the answer must have becomes words.
+//! Tools described in words: strings of the client stay strings, and a required form of the answer is described.
 
 use serde_json::{Map, Value, json};
 use toolwire::format::{ALL, Teaching};
@@ -113,7 +113,7 @@ fn response_format_without_tools_is_kept() {
     assert_eq!(taught(&request, "hermes")["response_format"], request["response_format"]);
 }
 
-/// A reference costs a client a few bytes, whatever it leads to.
+/// A reference costs a client only a few bytes, however large its target is.
 #[test]
 fn references_to_large_schemas_are_described_up_to_a_limit() {
     let request = |large: usize| {
@@ -133,7 +133,7 @@ fn references_to_large_schemas_are_described_up_to_a_limit() {
     }
 }
 
-/// The first of many tools are described, whichever the client allows of them.
+/// The first of many tools are described, whichever of them the client allows.
 #[test]
 fn number_of_tools_that_fit_is_found_for_many_tools() {
     let names: Vec<String> = (0..3000).map(|number| format!("t{number}")).collect();

@@ -1,5 +1,5 @@
-//! Clients of Responses: what their requests mean, and the exact events that they get. [`reader`] and
-//! [`upstream_requests`] are about its upstreams.
+//! Clients of Responses: the meaning of their requests, and the exact events that they get.
+//! [`reader`] and [`upstream_requests`] test upstreams of this dialect.
 
 mod reader;
 mod requests;

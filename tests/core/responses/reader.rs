@@ -116,7 +116,7 @@ fn ends_of_items_complete_what_deltas_lacked() {
         completed(),
     ]);
     means(&calls, r#"Looking | c1 f {"x":1} | c2 f {"y":2} | calls"#);
-    // Only the last event has them.
+    // Only the last event contains the output items.
     let last = end("completed", json!({"output": [message("A"), call("c1", "{}")]}));
     means(&stream(&[created(), last]), "start resp_1 m 17 | A | c1 f {} | calls");
 }
@@ -161,20 +161,20 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // Calls with one id of the item, too.
+    // Also if the calls share an item id.
     let events = [one.to_vec(), call_at_0("f1", "c2", "{\"x\":2}").to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
     let events = [one.to_vec(), one.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | calls"#);
-    // Only the whole response ends the items.
+    // Only the complete response ends the items.
     let whole = json!({"output": [named("f1", call("c1", "{\"x\":1}")), named("m", message("A"))]});
     let events = [&one[..2], &text_at_0[..2], &[end("completed", whole)]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // The first is still open when the second begins.
+    // The first call is still open when the second begins.
     let [first, args, done] = one;
     let events = [vec![first], text_at_0.to_vec(), vec![args, done, completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // Without a beginning of its own.
+    // The text has no start event.
     let [_, delta, done] = text_at_0;
     let events = [two.to_vec(), vec![delta, done, completed()]].concat();
     means(&stream(&events), r#"A | c2 f {"x":2} | calls"#);

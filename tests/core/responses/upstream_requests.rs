@@ -1,4 +1,4 @@
-//! What upstreams of Responses are asked.
+//! Requests to upstreams of Responses.
 
 use serde_json::{Value, json};
 use toolwire::{

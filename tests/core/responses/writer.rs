@@ -1,4 +1,4 @@
-//! Responses as their clients get them, event by event.
+//! Responses as clients of this API get them, event by event.
 
 use std::collections::HashSet;
 
@@ -134,7 +134,7 @@ fn text_has_the_events_that_every_client_accepts() {
     );
 }
 
-/// A response with everything that a client of this API can get.
+/// A response with every kind of content that clients of this API can get.
 fn everything() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),
@@ -208,7 +208,7 @@ fn items_of_every_kind_satisfy_a_strict_client() {
         .iter()
         .map(|cited| (cited["url"].as_str().unwrap(), cited["start_index"].as_u64().unwrap()))
         .collect();
-    // The places are those in the part, not in the response.
+    // The positions are relative to the part, not to the response.
     assert_eq!(spans, [("https://a", 0), ("https://b", 0), ("https://c", 0)]);
 }
 
@@ -329,7 +329,7 @@ fn each_image_of_a_hosted_call_is_an_item() {
     );
 }
 
-/// Its images arrive on their own, and its result may say something else.
+/// Its images arrive separately, and its result may contain other text.
 #[test]
 fn call_of_the_same_name_that_the_upstream_ran_is_one_of_an_mcp_server() {
     let upstream = Runner::Upstream;

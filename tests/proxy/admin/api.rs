@@ -1,4 +1,4 @@
-//! What the admin API shows and changes.
+//! Contents of the admin API, and changes over it.
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -116,7 +116,7 @@ async fn without_the_stage_lists_are_empty_and_changes_say_why() {
     assert_eq!((status, &error["error"]["code"]), (404, &json!("no_hosted_tools")));
 }
 
-/// A call of `careful` that waits for its question, and the question. The feed has a reader, so that questions are asked.
+/// A call of `careful` that waits for its question, and the question. The feed has a reader, so questions are asked.
 async fn question(proxy: &Proxy) -> (JoinSet<(u16, Value)>, Value) {
     let run = Ask::new(proxy, "POST", "/admin/tools/careful/run").key(KEY).json(&json!({"input": {"n": 1}}));
     let mut call = JoinSet::new();
@@ -218,7 +218,7 @@ async fn settings_show_no_secret() {
     assert_eq!(setting("admin.api_keys")["source"], "file");
 }
 
-/// An MCP server over stdio with the tool `pid`, which returns the number of its process.
+/// An MCP server over stdio with the tool `pid`, which returns its process id.
 const MCP_SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -245,7 +245,7 @@ async fn restart_replaces_the_process_of_an_mcp_server() {
         script.display().to_string()
     );
     let (_upstream, proxy) = proxy(&stage).await;
-    // The process that answers now; the tool is missing while none does.
+    // The id of the process that answers now; the tool is missing while no process does.
     let pid = async || loop {
         let (status, ran) = act(&proxy, "POST", "/admin/tools/s__pid/run", json!({})).await;
         if status == 200 && ran["ok"] == true {

@@ -30,7 +30,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// The text, all of it.
+/// The complete text.
 fn said(events: &[(String, Value)]) -> String {
     events.iter().filter_map(|(_, data)| data["content"].as_str()).collect()
 }
@@ -39,12 +39,12 @@ async fn begin(proxy: &Proxy, body: &Value) -> Reply {
     Ask::new(proxy, "POST", PATH).key(KEY).json(body).send().await
 }
 
-/// The exchange that the beginning of a stream names.
+/// The exchange named at the beginning of a stream.
 fn exchange(begun: &str) -> String {
     events(begun).first().and_then(|(_, data)| data["exchange"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// The rows of the list of exchanges, as soon as one of them fits.
+/// The rows of the list of exchanges, once one of them matches.
 async fn row(proxy: &Proxy, query: &str) -> Value {
     let path = format!("/admin/exchanges?q={query}");
     let listed = async {
@@ -61,7 +61,7 @@ async fn row(proxy: &Proxy, query: &str) -> Value {
 
 #[tokio::test]
 async fn chat_in_each_dialect_is_an_ordinary_request_of_the_console() {
-    // Its clients need a key, which the console does not.
+    // Its clients need a key, but the console does not.
     let upstream = Upstream::start(crate::support::upstream::at_once).await;
     let setup =
         Setup { keys: vec!["client-key"], execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
@@ -345,7 +345,7 @@ async fn feed_tells_of_chats() {
 async fn configured_secrets_are_covered_whatever_the_upstream_repeats() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
-        // As a model writes it: token by token.
+        // Token by token, as a model writes it.
         for piece in ["Your key is admin-", "key-of", "-tests, is it n", "ot?"] {
             exchange.piece(text(piece)).await;
         }

@@ -1,4 +1,4 @@
-//! The last exchanges: their list, its filter, and one of them.
+//! The most recent exchanges: their list, its filter, and a single one.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ async fn get(proxy: &Proxy, path: &str) -> Value {
     body
 }
 
-/// The rows that a path of the list gives, as soon as there are `count`.
+/// The rows of the list at `path`, once there are `count`.
 async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
     let listed = async {
         loop {
@@ -157,13 +157,13 @@ fn capturing() -> String {
     format!("{WITH_KEY}capture = \"redacted\"\n")
 }
 
-/// The events of the only exchange, as soon as it has ended.
+/// The events of the only exchange, once it has ended.
 async fn traced(proxy: &Proxy) -> Value {
     let rows = rows(proxy, "/admin/exchanges?q=-state:running", 1).await;
     get(proxy, &format!("/admin/exchanges/{}/events", rows[0]["id"].as_str().unwrap())).await
 }
 
-/// Everything that the client got, as the rows say.
+/// All frames that the client got, according to the rows.
 fn frames(traced: &Value) -> String {
     let rows = traced["rows"].as_array().into_iter().flatten();
     let out = rows.flat_map(|row| row["out"].as_array().into_iter().flatten());
@@ -296,7 +296,7 @@ async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     folder.join(id)
 }
 
-/// What the client got of a fixture, by `toolwire replay`.
+/// The answer that the client got from a fixture, according to `toolwire replay`.
 fn replayed(fixture: &Path) -> Value {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();
@@ -380,7 +380,7 @@ async fn exchange_without_its_contents_is_no_fixture() {
     assert_eq!(fixture_of(&running, &row).await.1, "running");
     go_on.notify_one();
     reply.rest().await;
-    // Requests that are longer than what is kept of them have no fixture, those of half a MiB have one.
+    // Requests that exceed the kept size have no fixture; those of half a MiB have one.
     for (length, expected) in [(512 << 10, ""), ((512 << 10) + 1, "too_long")] {
         let body =
             |text: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
@@ -400,7 +400,7 @@ async fn contents_beyond_the_limit_make_room_for_newer_ones() {
     let long = text(&"x".repeat(900 << 10)) + END;
     let upstream = Upstream::start_sharing(long, |exchange, long| exchange.stream(long)).await;
     let proxy = Setup { execution: CAPTURED.to_owned(), ..Setup::new(upstream.address) }.start().await;
-    // 64 MiB are kept of all.
+    // At most 64 MiB of all exchanges together are kept.
     for _ in 0..80 {
         Client::new().chat(&proxy, STREAM).await.rest().await;
     }

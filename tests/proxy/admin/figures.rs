@@ -30,7 +30,8 @@ async fn chat(proxy: &Proxy, body: &'static str) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// The figures by `by` as soon as `count` requests are in them: a request ends a little after its response.
+/// The figures grouped by `by`, once they contain `count` requests: a request ends shortly after its
+/// response.
 async fn figures(proxy: &Proxy, by: &str, count: u64) -> Value {
     let counted = async {
         loop {

@@ -1,4 +1,4 @@
-//! The formats: their list, what becomes of a text, and how they are taught.
+//! The formats: their list, the detection in a text, and their instructions.
 
 use serde_json::{Value, json};
 

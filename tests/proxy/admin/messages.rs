@@ -19,7 +19,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// The names and data of events, without the figures that come every second.
+/// The names and data of events, without the figures, which are sent every second.
 fn events(text: &str) -> Vec<(String, Value)> {
     let mut events = Vec::new();
     let mut name = String::new();
@@ -59,7 +59,7 @@ fn filed(upstream: &Upstream, folder: &Path) -> Setup {
     Setup { execution: format!("[execution]\naudit = {path:?}\n"), ..Setup::new(upstream.address) }
 }
 
-/// Stops the proxy, and returns the events of its file.
+/// Stops the proxy, and returns the events in its file.
 async fn in_file(mut proxy: Proxy, folder: &Path) -> Vec<(String, Value)> {
     proxy.stop();
     proxy.ended().await;
@@ -173,7 +173,7 @@ async fn every_begin_has_one_end_in_the_file_however_the_response_ends() {
             client.chat(&proxy, body.replace("hi", asked)).await.rest().await;
         }
     }
-    // The client leaves in the middle.
+    // The client disconnects in the middle.
     let mut reply = client.chat(&proxy, STREAM.replace("hi", "hold")).await;
     reply.until("first").await;
     drop(reply);

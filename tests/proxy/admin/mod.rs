@@ -30,7 +30,7 @@ const KEY: &str = "admin-key-of-tests";
 /// The admin API with a key.
 const WITH_KEY: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\n";
 
-/// Hosted tools: `echo` returns its arguments, `careful` too if a person allows it.
+/// Hosted tools: `echo` returns its arguments, and so does `careful` if a person allows it.
 const TOOLS: &str = r#"
 [execution]
 [[providers]]
@@ -65,7 +65,7 @@ async fn event(stream: &mut Reply, name: &str) -> String {
     text
 }
 
-/// A request that is being made.
+/// A request being built.
 struct Ask {
     request: Request<Full<Bytes>>,
 }

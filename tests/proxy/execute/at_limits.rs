@@ -1,4 +1,4 @@
-//! The limits of a response's hosted calls: just below, at and just above.
+//! The limits of hosted calls in a response: just below, at and just above.
 
 use serde_json::Value;
 
@@ -13,7 +13,8 @@ fn hop(numbers: &[usize]) -> String {
     calls.collect::<String>() + &end("tool_calls")
 }
 
-/// What became of each call, by hop, and the tools that each request offers. `settings` may have rules for tools.
+/// The outcome of each call, by hop, and the tools that each request offers. `settings` may contain rules for
+/// tools.
 async fn outcomes(hops: &[&[usize]], settings: &str, rules: &str) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     let streams = hops.iter().map(|numbers| hop(numbers)).chain([text("Done.") + &end("stop")]);
     let (upstream, asked) = upstream(streams).await;
@@ -73,7 +74,7 @@ async fn tool_is_withdrawn_after_max_uses() {
         (&[&[1, 2]], vec![vec!["ok", "ok"]], vec![3, 2]),
         (&[&[1], &[2]], vec![vec!["ok"], vec!["ok"]], vec![3, 3, 2]),
         (&[&[1, 2, 3]], vec![vec!["ok", "ok", "too_large"]], vec![3, 2]),
-        // A model that calls it all the same is told.
+        // A model that still calls it gets an error.
         (&[&[1, 2], &[3]], vec![vec!["ok", "ok"], vec!["too_large"]], vec![3, 2, 2]),
     ] {
         let (ran, tools) = outcomes(hops, "", rules).await;
@@ -94,7 +95,7 @@ async fn same_call_is_refused_the_third_time() {
     }
 }
 
-/// The same arguments in another order and with other white space are the same call.
+/// Equal arguments in another order and with other white space make an equal call.
 #[tokio::test]
 async fn equal_arguments_are_recognised_however_they_are_written() {
     let written = [

@@ -1,4 +1,4 @@
-//! The client's choice among hosted tools, its own, and those of servers.
+//! The client's choice among hosted tools, its own tools, and server tools.
 
 use bytes::Bytes;
 use http::Request;
@@ -13,10 +13,10 @@ use crate::support::{
     upstream::Upstream,
 };
 
-/// The name of a hosted tool that the client does not declare.
+/// A hosted tool that the client does not declare.
 const HOSTED: &str = "search";
 
-/// A tool that clients declare as one of a server, and that toolwire has as well.
+/// A tool that clients declare as a server tool, and that toolwire has as well.
 const WEB_SEARCH: &str = r#"
 [[providers]]
 name = "web_search"
@@ -26,7 +26,7 @@ description = "Searches."
 parameters = { type = "object", properties = { query = { type = "string" } } }
 "#;
 
-/// A stream that calls `tool`, in this dialect. Without one, it is the text `Done.`
+/// A stream that calls `tool`, in this dialect. If `tool` is `None`, the text `Done.`
 fn response(dialect: &str, tool: Option<&str>) -> Vec<u8> {
     let data = |events: &[Value]| {
         events
@@ -79,7 +79,8 @@ fn response(dialect: &str, tool: Option<&str>) -> Vec<u8> {
     stream.into_bytes()
 }
 
-/// An upstream of this dialect whose model calls `tool` first, and a proxy before it. `settings` are lines of `[execution]`.
+/// An upstream of this dialect whose model first calls `tool`, and a proxy in front of it. `settings` are lines of
+/// `[execution]`.
 async fn start(dialect: &str, tool: Option<&str>, settings: &str) -> (Proxy, Asked, Upstream) {
     let responses = tool.iter().map(|tool| response(dialect, Some(tool))).chain([response(dialect, None)]);
     let (upstream, asked) = speaking(responses.collect(), 64 << 10).await;
@@ -117,7 +118,7 @@ async fn ask(proxy: &Proxy, client: &str, tools: &Value, choice: &Value) -> (u16
     (response.status().as_u16(), response.json().await)
 }
 
-/// The names of the tools of an upstream's request, or their types.
+/// The names or types of the tools in an upstream's request.
 fn tools(request: &Value) -> Vec<String> {
     let name = |tool: &Value| {
         let name = tool["function"]["name"].as_str().or(tool["name"].as_str()).or(tool["type"].as_str());
@@ -219,7 +220,7 @@ async fn tool_that_nobody_declares_cannot_be_chosen() {
     }
 }
 
-/// The server's tool `web_search` as a client declares it, and the choice of it.
+/// The server tool `web_search` in the client's declaration, and the choice of it.
 fn servers(client: &str) -> (Value, Value) {
     match client {
         "messages" => (
@@ -288,7 +289,7 @@ async fn servers_tool_that_the_upstream_has_is_declared_once() {
             let own = sent["tools"].as_array().unwrap().iter().any(|tool| *tool == declared[0]);
             assert_eq!(own, is_own, "{sent}");
             drop(proxy);
-            // The choice of it holds for the first hop.
+            // The choice of it applies to the first hop.
             let (proxy, asked, _upstream) = start(client, Some(tool), settings).await;
             let (status, body) = ask(&proxy, client, &declared, &choice).await;
             assert_eq!(status, 200, "{body}");

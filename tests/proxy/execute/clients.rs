@@ -1,4 +1,4 @@
-//! What clients of each dialect see of hosted calls, over native and taught calls.
+//! Hosted calls as clients of each dialect see them, with native and taught calls.
 
 use bytes::Bytes;
 use http::Request;
@@ -133,7 +133,8 @@ async fn hosted_tools_are_counted_as_they_would_be_sent() {
     assert_eq!(counted(true, json!({"tool_choice": {"type": "none"}})).await, alone);
 }
 
-/// An upstream accepts no such blocks of calls that its own servers did not run, but calls with results.
+/// An upstream does not accept such blocks for calls that its own servers did not run, but it accepts
+/// calls with results.
 #[tokio::test]
 async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messages() {
     for name in ["web_search", "search"] {
@@ -173,13 +174,13 @@ async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messag
         {
             assert!(!history.contains(foreign), "{history}");
         }
-        // The block of a search does not show this result.
+        // The block of a search does not contain this result.
         assert_eq!(history.contains("found "), name == "search", "{history}");
         assert!(history.contains("Hm.") && history.contains("It rains."), "{history}");
     }
 }
 
-/// A model that is taught the tools in a text format.
+/// The model is taught the tools in a text format.
 #[tokio::test]
 async fn calls_written_as_text_are_run() {
     let written = "Hm. <tool_call>\\n{\\\"name\\\": \\\"search\\\", \\\"arguments\\\": {\\\"query\\\": \\\"x\\\"}}\\n</tool_call>";
@@ -196,7 +197,7 @@ async fn calls_written_as_text_are_run() {
         assert!(!body.contains("tool_call") && !body.contains("search"), "{body}");
         assert!(body.contains("Done."), "{body}");
         let asked = asked.lock().unwrap();
-        // The call and its result are repeated as the model was taught.
+        // The call and its result are repeated in the form that the model was taught.
         let messages = asked[1]["messages"].as_array().unwrap();
         let last = messages.iter().map(|message| message["content"].as_str().unwrap()).collect::<Vec<_>>();
         assert!(
@@ -207,7 +208,7 @@ async fn calls_written_as_text_are_run() {
     }
 }
 
-/// Lumo sends the call over the channel of its own tools.
+/// Lumo sends the call on the channel of its own tools.
 #[tokio::test]
 async fn calls_on_lumo_s_channel_are_run() {
     let call = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"search\",\

@@ -1,4 +1,4 @@
-//! `details` of a tool's answer: people see them wherever they look, a model never does.
+//! `details` in a tool's answer: people see them in every view, a model never does.
 
 use bytes::Bytes;
 use http::Request;
@@ -15,7 +15,7 @@ use crate::support::{
 
 const KEY: &str = "admin-key-of-tests";
 
-/// What the details contain, and nothing else.
+/// A text that only the details contain.
 const MARK: &str = "\"tabId\":777";
 
 /// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its responses.
@@ -47,7 +47,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// A run by hand, a chat of the Playground and a request of a client, in this order.
+/// A run by hand, a chat in the Playground and a client's request, in this order.
 async fn calls(proxy: &Proxy) -> [String; 3] {
     let messages = json!([{"role": "user", "content": "Open it."}]);
     let by_hand = post(proxy, "/admin/tools/tab/run", &json!({"input": {}})).await;
@@ -58,7 +58,7 @@ async fn calls(proxy: &Proxy) -> [String; 3] {
     [by_hand, chat, client]
 }
 
-/// The audit file, when it has the results of `count` calls.
+/// The audit file, once it contains the results of `count` calls.
 async fn audited(folder: &tempfile::TempDir, count: usize) -> String {
     soon("the audit file", async {
         loop {

@@ -25,10 +25,12 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// `\x89PNG\r\n\x1a\n` and three bytes more, in base64.
+/// `\x89PNG\r
+/// \x1a
+/// ` and three more bytes, in base64.
 const PNG: &str = "iVBORw0KGgphYmM=";
 
-/// The same.
+/// The same bytes.
 const PNG_BYTES: &[u8] = b"\x89PNG\r\n\x1a\nabc";
 
 async fn json_reply(mut exchange: Exchange, status: &str, body: Value) -> Exchange {
@@ -36,7 +38,7 @@ async fn json_reply(mut exchange: Exchange, status: &str, body: Value) -> Exchan
     exchange
 }
 
-/// A service of Gemini's form that makes an image of every description, except forbidden ones.
+/// A service with Gemini's API that makes an image of every description, except forbidden ones.
 async fn service() -> Upstream {
     Upstream::start(|exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -88,7 +90,7 @@ fn path_of(url: &str, proxy: &Proxy) -> String {
     url.strip_prefix(&proxy.url("")).unwrap().to_owned()
 }
 
-/// An upstream that must not be asked.
+/// An upstream that must not receive a request.
 async fn unasked() -> (Upstream, Asked) {
     upstream([]).await
 }
@@ -132,7 +134,7 @@ async fn model_generates_images_and_clients_get_them_by_their_urls() {
     }
 }
 
-/// A model that wants two images, and then shows them.
+/// A model that asks for two images, and then shows them.
 fn drawing() -> [String; 2] {
     let first = call(0, "call_0", "generate_images", r#"{"prompt":"a red fox"}"#) + &end("tool_calls");
     [first, text("Here they are.") + &end("stop")]
@@ -186,7 +188,7 @@ async fn refused_images_are_failed_items() {
     assert_eq!((&item["result"], &response["status"]), (&Value::Null, &json!("completed")));
 }
 
-/// By default the limit is ten in a minute.
+/// By default, the limit is ten per minute.
 #[tokio::test]
 async fn more_images_than_the_limit_of_a_client_are_refused() {
     let (service, state) = (service().await, tempfile::tempdir().unwrap());
@@ -214,7 +216,7 @@ async fn more_images_than_the_limit_of_a_client_are_refused() {
     assert!(said.contains("rate_limited"), "{said}");
 }
 
-/// Their dialects have no items for images: what they show is what the model writes.
+/// Their dialects have no items for images: they only show the images that the model's text contains.
 #[tokio::test]
 async fn other_clients_do_not_get_the_data_of_images() {
     let (service, state) = (service().await, tempfile::tempdir().unwrap());
@@ -229,7 +231,7 @@ async fn other_clients_do_not_get_the_data_of_images() {
     }
 }
 
-/// The service says that all are PNG images.
+/// The service claims that all images are PNG.
 #[tokio::test]
 async fn images_are_served_as_what_they_are() {
     for (bytes, served) in [
@@ -267,7 +269,7 @@ async fn images_are_served_as_what_they_are() {
     }
 }
 
-/// At the limit of the size, through every place that the image passes.
+/// At the maximum size, through every part that the image passes.
 #[tokio::test]
 async fn image_of_the_largest_size_is_an_item_and_a_larger_one_is_refused() {
     const LIMIT: usize = 2 << 20;
@@ -284,7 +286,7 @@ async fn image_of_the_largest_size_is_an_item_and_a_larger_one_is_refused() {
         let proxy = setup(&upstream, &service, state.path(), "visibility = \"items\"").start().await;
         let body = json!({"model": "m", "stream": true, "input": "draw a red fox"});
         let stream = post_text(&proxy, "/v1/responses", &body).await;
-        // Each of the two images is in its item and in the whole response at the end.
+        // Each of the two images is in its item and in the complete response at the end.
         assert_eq!(stream.matches(&data).count(), if is_kept { 4 } else { 0 });
         assert!(stream.contains("event: response.completed"), "{}", stream.len());
         let said = added(&asked.lock().unwrap()[1], 1)[1]["content"].to_string();
@@ -421,7 +423,8 @@ async fn command_is_answered_without_the_model_in_every_dialect() {
     assert!(asked.lock().unwrap().is_empty(), "the model was asked");
 }
 
-/// A service that makes the first image at once, and others when `go` exists. Reports when it is left alone.
+/// A service that makes the first image immediately, and further ones once `go` exists. Notifies `left` when
+/// it is cancelled.
 async fn slow_service(go: PathBuf, left: Arc<Notify>) -> (Upstream, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let shared = (go, left, Arc::clone(&asked));
@@ -471,7 +474,7 @@ async fn client_that_leaves_while_images_are_generated_leaves_no_file_behind() {
         assert_eq!(counted.matches("toolwire_hosted_calls_total{").count(), 1, "{counted}");
         assert!(counted.contains("toolwire_client_disconnects_total 1\n"), "{counted}");
         assert_eq!(asked.load(Ordering::SeqCst), 2);
-        // The same request is a new one.
+        // Sending the same request again starts a new one.
         std::fs::write(&go, "").unwrap();
         post(&proxy, "/v1/chat/completions", &body).await;
         assert_eq!(asked.load(Ordering::SeqCst), 4);

@@ -1,4 +1,4 @@
-//! Where the stage stops: rounds, turns that were cut off, failures, clients that leave.
+//! Limits of the stage: rounds, truncated turns, failures, clients that disconnect.
 
 use std::{path::Path, time::Duration};
 
@@ -40,7 +40,7 @@ async fn model_that_calls_without_end_ends_with_a_warning() {
     assert_eq!(asked.lock().unwrap().len(), 2);
 }
 
-/// SDKs repeat a failed request by themselves, unless a header tells them not to.
+/// SDKs repeat a failed request automatically, unless a header tells them not to.
 #[tokio::test]
 async fn failure_after_tools_have_run_is_not_to_be_repeated() {
     for (body, is_hosted) in [(WHOLE, true), (STREAM, true), (WHOLE, false)] {
@@ -74,7 +74,7 @@ async fn turn_that_ends_early_runs_nothing() {
     }
 }
 
-/// Some servers refuse a history with arguments that are no object.
+/// Some servers refuse a history with arguments that are not an object.
 #[tokio::test]
 async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_request() {
     let objects = ["", " ", "null", " null "];
@@ -208,7 +208,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     soon(what, waiting).await;
 }
 
-/// A tool that notes its process and then takes long.
+/// A tool that writes its process id to `file` and then takes long.
 fn noting(file: &Path) -> String {
     let file = file.display();
     format!(

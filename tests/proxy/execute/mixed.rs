@@ -1,4 +1,4 @@
-//! Hops with calls of hosted tools and of the client's.
+//! Hops that call both hosted tools and the client's.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const DEFER: &str = "mixed_turns = \"defer\"";
 
-/// A call of a tool, by its letter: `s` is hosted, and others are the client's.
+/// A call of the tool with this letter: `s` is hosted, the other letters are the client's.
 fn called(index: usize, letter: char) -> String {
     let name = if letter == 's' { "search" } else { "weather" };
     call(index, &format!("call_{index}"), name, &format!(r#"{{"city":"{index}"}}"#))
@@ -24,14 +24,14 @@ fn hop(letters: &str) -> String {
     text("Hm.") + &calls.collect::<String>() + &end("tool_calls")
 }
 
-/// The message of a whole response.
+/// The message of an unstreamed response.
 async fn response(proxy: &Proxy, request: &Value) -> (Value, String) {
     let response = Client::new().chat(proxy, request.to_string()).await.json().await;
     let finish = response["choices"][0]["finish_reason"].as_str().unwrap_or_default().to_owned();
     (response["choices"][0]["message"].clone(), finish)
 }
 
-/// The client's next request: the response, and the result of each of its calls, the last one first.
+/// The client's next request: the response, and the results of its calls in reverse order.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -43,7 +43,7 @@ fn next(message: &Value) -> Value {
     request
 }
 
-/// The turn and the results that the last request has beside the question.
+/// The turn and the results that the last request contains in addition to the question.
 fn completed(asked: &[Value]) -> (Vec<String>, Vec<String>) {
     let added = added(asked.last().unwrap(), 1);
     let calls = added[0]["tool_calls"].as_array().unwrap();
@@ -91,7 +91,7 @@ async fn guessable_ids_are_replaced_where_results_are_kept() {
     assert!(ids.iter().all(|id| id.len() > 20) && ids[0] != ids[1], "{ids:?}");
 }
 
-/// The client's history lacks the hops before the one with its call, too, whatever is done with mixed turns.
+/// The client's history also lacks the hops before the one with its call, in every mode of mixed turns.
 #[tokio::test]
 async fn earlier_hops_are_completed_with_the_call_of_a_later_one() {
     for (mode, last) in [("defer", "w"), ("server_first", "w"), ("client_only", "w"), ("client_only", "sw")] {
@@ -124,7 +124,7 @@ async fn results_outlive_a_restart_between_the_requests() {
     let (upstream, asked) = upstream([hop("sw"), text("Done.") + &end("stop"), hop("w")]).await;
     let mut first = server(&upstream, state.path()).await;
     let (message, _) = response(&first, &weather(json!({}))).await;
-    // Nothing is asked of the upstream before the result is there.
+    // The upstream gets no request before the result is there.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     first.stop();
     first.ended().await;
@@ -136,7 +136,7 @@ async fn results_outlive_a_restart_between_the_requests() {
     assert_eq!(results[0], r#"found {"city":"0"}"#);
 }
 
-/// Without its record, what the client sent is a valid history as well.
+/// Without its record, the history that the client sent is also valid.
 #[tokio::test]
 async fn history_without_a_record_goes_on_as_it_is() {
     let (upstream, asked) =
@@ -182,7 +182,8 @@ async fn hosted_calls_beside_those_of_the_client_can_be_dropped() {
     }
 }
 
-/// The next hop replaces one with a wrong call: none of its calls runs, so the model must be told of all.
+/// The next hop replaces the one with a faulty call: none of its calls is run, so the model must be told
+/// about all of them.
 #[tokio::test]
 async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() {
     let first = call(0, "call_0", "search", r#"{"query":"x"}"#)
@@ -199,7 +200,7 @@ async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() 
     assert!(message.contains("Your calls to `search` were not run either."), "{message}");
 }
 
-/// Clients of the form from before November 2023 give no ids back, by which results could be found.
+/// Clients that use the form from before November 2023 send no ids back, by which results could be found.
 #[tokio::test]
 async fn clients_without_ids_of_calls_get_hosted_calls_first() {
     let (upstream, asked) = upstream([hop("sw"), hop("w")]).await;

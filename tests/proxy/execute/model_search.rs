@@ -1,4 +1,4 @@
-//! Searches that a model answers, with the search of its own upstream, in each dialect that has one.
+//! Searches that a model answers with its upstream's own search, in each dialect that has one.
 
 use serde_json::{Value, json};
 use toolwire::dialect::{Dialect, UpstreamDialect, lumo};
@@ -19,7 +19,7 @@ use crate::{
 const SEARCHING: [Speech; 5] =
     [Speech::Chat, Speech::Gemini, Speech::Responses, Speech::Messages, Speech::LumoV2];
 
-/// The model's call, then its answer; between them comes the search.
+/// The model's call, then its answer; the search happens between them.
 fn hops(speech: Speech) -> [Scripted; 2] {
     let query = json!({"query": "rain Lyon", "recency": "oneWeek"});
     let call = match speech {
@@ -36,7 +36,8 @@ fn hops(speech: Speech) -> [Scripted; 2] {
     [Scripted::stream(first), Scripted::stream(speech.says(&["Take an umbrella."], "stop"))]
 }
 
-/// The answer of the upstream's search: a text that cites one page, and another page that was found.
+/// The answer of the upstream's search: a text that cites one page, and a second page that was
+/// found.
 fn answer(speech: Speech) -> Scripted {
     let body = match speech {
         Speech::Chat => {
@@ -96,7 +97,7 @@ fn answer(speech: Speech) -> Scripted {
     Scripted::whole("200 OK", &body.to_string())
 }
 
-/// A proxy whose search is a model's.
+/// A proxy whose search is answered by a model.
 fn setup(speech: Speech, upstream: &Upstream, rules: &str) -> Setup {
     let mut setup = Setup::new(upstream.address);
     let of = |dialect| UpstreamDialect::try_from(dialect).unwrap();
@@ -116,7 +117,7 @@ fn setup(speech: Speech, upstream: &Upstream, rules: &str) -> Setup {
     setup
 }
 
-/// What the model was told of its search.
+/// The result that the model got of its search.
 async fn told(speech: Speech, answer: Scripted, rules: &str) -> (Value, Asked) {
     let [first, last] = hops(speech);
     let (upstream, asked) = scripted(vec![first, answer, last]).await;
@@ -171,7 +172,7 @@ async fn upstreams_of_each_dialect_search_for_the_model() {
             json!({"title": "Lyon", "url": "https://lyon.example/"}),
         ];
         if speech == Speech::Responses {
-            // The API gives no title of a page that the text does not cite.
+            // The API has no title for a page that the text does not cite.
             pages[1]["title"] = json!("https://lyon.example/");
         }
         assert_eq!(told["results"], json!(pages), "{speech:?}: {told}");
@@ -188,7 +189,7 @@ async fn answer_without_sources_is_a_summary() {
     }
 }
 
-/// The error that the model gets; it never has the upstream's words.
+/// The error that the model gets. It never contains the upstream's message.
 async fn error(speech: Speech, answer: Scripted, rules: &str) -> String {
     let (told, _) = told(speech, answer, rules).await;
     assert_eq!((&told["ok"], &told["tool"]), (&json!(false), &json!("web_search")), "{speech:?}: {told}");

@@ -1,8 +1,8 @@
-//! A plan: what a model does, hop by hop, and how a client plays it to its end over every pair of dialects.
+//! A plan: the actions of a model, hop by hop, and a client that plays it to its end, for every pair of dialects.
 //!
-//! A hop is a text and calls of hosted tools (`hosted`) and of the client's (`own`). The number of a call is its argument, so all
-//! calls differ. A response ends with the first hop that has a call of the client's, or no call. The client then sends the results
-//! of its calls, and the next response goes on with the plan.
+//! A hop is a text and calls of hosted tools (`hosted`) and of the client's tools (`own`). A call's number is its argument,
+//! so all calls differ. A response ends with the first hop that has a client call or no call. The client then sends the
+//! results of its calls, and the next response continues the plan.
 
 use std::{
     fs,
@@ -38,24 +38,24 @@ pub(super) struct Hop {
     pub(super) calls: Vec<bool>,
 }
 
-/// `Hop { text, .. }` whose calls are letters: `s` (server) is hosted, `c` is the client's.
+/// `Hop { text, .. }` with calls given as letters: `s` (server) is hosted, `c` is the client's.
 pub(super) fn hop(text: &str, calls: &str) -> Hop {
     Hop { text: text.to_owned(), calls: calls.chars().map(|letter| letter == 's').collect() }
 }
 
-/// How the client speaks.
+/// The client's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     Chat,
     Messages,
-    /// Responses with the whole history in each request.
+    /// Responses with the complete history in each request.
     Responses,
     /// Responses with `previous_response_id`.
     Continuing,
 }
 
 impl Speaker {
-    /// The path and the body of a request with this history and a tool `own`. `previous`: the response that it continues.
+    /// The path and the body of a request with this history and a tool `own`. `previous` is the response that it continues.
     pub(super) fn request(
         self,
         items: &[Value],
@@ -92,22 +92,22 @@ impl Speaker {
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Continuing];
 }
 
-/// A plan and how it is carried.
+/// A plan, and the way it is played.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) hops: Vec<Hop>,
     pub(super) speech: Speech,
     pub(super) speaker: Speaker,
     pub(super) stream: bool,
-    /// Bytes of a piece of the upstream's response.
+    /// Number of bytes in a piece of the upstream's response.
     pub(super) size: usize,
-    /// The client sends its results in the order of the calls.
+    /// Whether the client sends its results in the order of the calls.
     pub(super) in_order: bool,
-    /// toolwire is restarted before each of the client's later requests.
+    /// Whether toolwire is restarted before each of the client's later requests.
     pub(super) restarts: bool,
-    /// The model's turns have state that the upstream wants back.
+    /// Whether the model's turns have state that the upstream needs back.
     pub(super) states: bool,
-    /// `mixed_turns`.
+    /// The value of `mixed_turns`.
     pub(super) mode: &'static str,
     /// A shell command that the hosted tool runs before it answers.
     pub(super) work: String,
@@ -119,7 +119,7 @@ pub(super) struct Plan {
 pub(super) const WITH_STATE: [Speech; 4] =
     [Speech::Chat, Speech::Messages, Speech::Gemini, Speech::Responses];
 
-/// All upstreams. Lumo and completions write their calls as text.
+/// All upstreams. Lumo and text completions write their calls as text.
 pub(super) const SPEECHES: [Speech; 8] = [
     Speech::Chat,
     Speech::Messages,
@@ -142,7 +142,7 @@ fn name(is_hosted: bool) -> &'static str {
     if is_hosted { "hosted" } else { "own" }
 }
 
-/// A hop as the upstream's history has it: state, text, calls, results.
+/// A hop in the upstream's history: state, text, calls, results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Past {
     pub(super) state: Option<String>,
@@ -172,7 +172,7 @@ impl Plan {
         matches!(self.speech, Speech::LumoV1 | Speech::LumoV2 | Speech::Completions)
     }
 
-    /// The numbers of the calls in each hop begin with these.
+    /// The number of the first call in each hop.
     fn firsts(&self) -> Vec<usize> {
         let counts = self.hops.iter().scan(0, |count, hop| {
             *count += hop.calls.len();
@@ -188,7 +188,7 @@ impl Plan {
 
     fn response(&self, place: usize, hop: &Hop, first: usize) -> Vec<u8> {
         let mut events = self.state_events(place);
-        // A text in two pieces.
+        // The text in two pieces.
         let (half, rest) = hop.text.split_at(hop.text.len() / 2);
         events.extend([half, rest].iter().filter(|text| !text.is_empty()).map(|text| json!(["m", text])));
         for (index, is_hosted) in hop.calls.iter().enumerate() {
@@ -243,7 +243,7 @@ impl Plan {
                 let call = json!({"function": {"name": name, "arguments": object}});
                 json!(["d", {"role": "assistant", "content": "", "tool_calls": [call]}])
             }
-            // Servers that count their calls from 0 repeat their ids.
+            // Servers that number their calls from 0 repeat ids.
             _ => {
                 json!(["d", {"tool_calls": [{"index": index, "id": format!("call_{index}"), "type": "function",
                 "function": {"name": name, "arguments": arguments}}]}])
@@ -251,7 +251,7 @@ impl Plan {
         }
     }
 
-    /// What the upstream's history must have of the first `count` hops.
+    /// The first `count` hops as the upstream's history must contain them.
     fn past(&self, count: usize) -> Vec<Past> {
         let hops = self.hops.iter().zip(self.firsts()).take(count).enumerate();
         let past = |(place, (hop, first)): (usize, (&Hop, usize))| {
@@ -282,7 +282,8 @@ impl Plan {
         matches!(self.speech, Speech::Chat | Speech::Messages | Speech::Responses)
     }
 
-    /// Whether the response with the hop has hosted calls, so that toolwire completes the turn. Others are the client's alone.
+    /// Whether the response that contains the hop has hosted calls, so that toolwire completes the turn. Other responses
+    /// only concern the client.
     fn is_completed(&self, place: usize) -> bool {
         let is_own = |hop: &&Hop| hop.calls.contains(&false);
         let before = self.hops.iter().take(place).rev().take_while(|hop| !is_own(hop));
@@ -326,7 +327,7 @@ impl Plan {
         setup
     }
 
-    /// Plays the plan, and checks what the client and the upstream get, and that each hosted call ran once.
+    /// Plays the plan, and checks the client's answers and the upstream's requests, and that each hosted call ran once.
     pub(super) async fn play(&self) {
         let folder = tempfile::tempdir().unwrap();
         let (upstream, asked) = speaking(self.responses(), self.size).await;
@@ -353,7 +354,7 @@ impl Plan {
             }
             history.add(&answer, id, self.in_order);
             if self.restarts {
-                // What runs when toolwire is stopped has no result.
+                // Calls that are running when toolwire is stopped have no result.
                 ran(folder.path(), self.hosted(done)).await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 proxy.stop();
@@ -371,12 +372,12 @@ impl Plan {
         assert_eq!(notes, expected, "every hosted call ran once: {self:?}");
     }
 
-    /// How many hosted calls the first `count` hops have.
+    /// Number of hosted calls in the first `count` hops.
     fn hosted(&self, count: usize) -> usize {
         self.hops.iter().take(count).flat_map(|hop| &hop.calls).filter(|is_hosted| **is_hosted).count()
     }
 
-    /// What the client gets after `done` hops: the text, the arguments of its calls, and how many hops they take.
+    /// The client's answer after `done` hops: the text, the arguments of its calls, and the number of hops in the answer.
     fn expected(&self, done: usize) -> (String, Vec<String>, usize) {
         let (mut texts, mut count) = (Vec::new(), 0);
         for (hop, first) in self.hops.iter().zip(self.firsts()).skip(done) {
@@ -416,7 +417,7 @@ impl Plan {
         (answer, format!("resp_{id}"))
     }
 
-    /// All requests to the upstream have the plan so far as their history.
+    /// Checks that all requests to the upstream have the plan so far as their history.
     fn check(&self, asked: &Asked, done: usize) {
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), done, "{self:?}");
@@ -428,14 +429,14 @@ impl Plan {
             }
             let mut history = history(self.speech, request);
             if self.restarts {
-                // State of turns without a hosted call is only in memory.
+                // State of turns without a hosted call is only in memory, so a restart loses it.
                 history.iter_mut().for_each(|past| past.state = None);
             }
             assert_eq!(history, expected, "{self:?}: {request}");
         }
     }
 
-    /// In a history of text, the results are in order, and each is there once.
+    /// Checks that the results in a history of text are in order and complete, without duplicates.
     fn check_text(&self, request: &Value, expected: &[Past]) {
         let text = request.to_string().replace('\\', "").replace(": ", ":");
         let mut at = 0;
@@ -451,7 +452,7 @@ impl Plan {
     }
 }
 
-/// The file in which the tool notes its calls.
+/// The file in which the tool records its calls.
 pub(super) fn notes(folder: &Path) -> PathBuf {
     folder.join("notes")
 }
@@ -579,7 +580,7 @@ struct Reading {
     turns: Vec<Past>,
     /// Ids of the calls that have no result yet, in order.
     open: Vec<String>,
-    /// State whose turn has not begun.
+    /// State of a turn that has not begun.
     state: Option<String>,
 }
 
@@ -592,7 +593,7 @@ fn string(value: &Value) -> String {
 }
 
 impl Reading {
-    /// The turn that is being read: a new one, if the last one has its results.
+    /// The turn that is being read. Begins a new one if the last one has results.
     fn turn(&mut self) -> &mut Past {
         if self.turns.last().is_none_or(|turn| !turn.results.is_empty()) {
             let state = self.state.take();
@@ -626,7 +627,7 @@ impl Reading {
                             Value::String(text) => serde_json::from_str(text).unwrap(),
                             object => object.clone(),
                         };
-                        // Ollama has no ids.
+                        // Ollama's calls have no ids.
                         let id = call.get("id").cloned().unwrap_or_else(|| json!(format!("{place} {index}")));
                         self.call(&id, &function["name"], arguments);
                     }
@@ -704,7 +705,7 @@ impl Reading {
                 let response = &part["functionResponse"];
                 if response.is_object() {
                     let id = response.get("id").cloned().unwrap_or_else(|| self.open[0].clone().into());
-                    // A text and an error are the only member of an object. A result that is an object stays as it is.
+                    // A text or an error is the only member of an object. A result that is an object stays unchanged.
                     let said = &response["response"];
                     let members = said.as_object().unwrap();
                     let said = members.values().next().filter(|_| members.len() == 1).unwrap_or(said);

@@ -1,5 +1,5 @@
-//! Plans of hops and calls over every pair of dialects: the client's answer is the plan's, every hosted call runs once, and each
-//! request to the upstream has the plan so far as its history.
+//! Plans of hops and calls for every pair of dialects: the client gets the planned answer, every hosted call runs once, and
+//! each request to the upstream has the plan so far as its history.
 
 use proptest::{prelude::*, test_runner::Config};
 
@@ -31,7 +31,7 @@ async fn mixed_turns_are_completed_between_every_pair_of_dialects() {
     }
 }
 
-/// Where calls and results have no ids, results in another order would belong to other calls.
+/// Without ids of calls and results, results in another order would belong to other calls.
 #[tokio::test]
 async fn results_of_the_client_alone_are_in_the_order_of_the_calls_where_there_are_no_ids() {
     let hops = [hop("Both.", "cc"), hop("Hm.", "sccs"), hop("Done.", "")];

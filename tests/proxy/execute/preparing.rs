@@ -1,5 +1,5 @@
-//! A request that other requests prepare: images are described, or hosted tools of the turn before still run. The client waits as
-//! for an upstream: with keep-alives, and with a status that is open until then.
+//! A request that needs preparation: images are described, or hosted tools of the previous turn are still running. The
+//! client waits as it does for an upstream: with keep-alives, and with a status that is open until then.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,12 +22,12 @@ use crate::support::{
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgphYmM=";
 
-/// What a request waits for.
+/// The reason why a request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// A model that describes an image.
     Vision,
-    /// A hosted call of the turn before.
+    /// A hosted call of the previous turn.
     Deferred,
 }
 
@@ -39,15 +39,15 @@ struct Waiting {
     upstream: Upstream,
     client: Client,
     request: Value,
-    /// Requests that the upstream has got before.
+    /// Number of requests that the upstream has received before.
     before: usize,
-    /// The describing model was left alone.
+    /// Notified when the request to the describing model is cancelled.
     left: Arc<Notify>,
     go: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// Waits until the test says so.
+/// Waits for the test's signal.
 async fn gone_on(go: &Path) {
     while !go.exists() {
         sleep(Duration::from_millis(5)).await;
@@ -115,7 +115,7 @@ async fn waiting(cause: Cause, client: Client, change: impl FnOnce(&mut Setup)) 
 }
 
 impl Waiting {
-    /// The request waits no longer.
+    /// Lets the request continue.
     fn go_on(&self) {
         std::fs::write(&self.go, "").unwrap();
     }
@@ -124,7 +124,7 @@ impl Waiting {
         self.client.chat(&self.proxy, self.request.to_string()).await
     }
 
-    /// Waits until the request has arrived, of which the client sees nothing.
+    /// Waits until the request has arrived, which the client cannot see.
     async fn arrived(&self) {
         let arrived = async {
             while !self.metrics().await.contains("toolwire_streams_in_flight 1\n") {
@@ -235,7 +235,7 @@ async fn client_that_leaves_ends_the_preparation() {
                 soon("the response to end", left).await;
                 assert!(waiting.metrics().await.contains("toolwire_client_disconnects_total 1\n"));
                 waiting.go_on();
-                // The next request gets the result all the same, and no other has reached the model.
+                // The next request still gets the result, and no other request has reached the model.
                 let described = 2 * usize::from(cause == Cause::Vision);
                 let rest = waiting.ask().await.rest().await;
                 assert!(rest.contains("A fox."), "{rest}");
@@ -245,7 +245,7 @@ async fn client_that_leaves_ends_the_preparation() {
     }
 }
 
-/// The choice is checked when the hosted tools are known.
+/// The choice is checked once the hosted tools are known.
 #[tokio::test]
 async fn request_that_cannot_be_prepared_is_refused() {
     for cause in CAUSES {

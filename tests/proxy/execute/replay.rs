@@ -1,4 +1,5 @@
-//! Clients send back the items of hosted calls that they were shown. Upstreams get them as calls with results, or not at all.
+//! Clients send back the items of hosted calls that they were shown. Upstreams get them as calls with results, or not at
+//! all.
 
 use std::path::Path;
 
@@ -27,7 +28,7 @@ fn setup(plan: &Plan, upstream: &Upstream, folder: &Path) -> Setup {
     setup
 }
 
-/// The conversation as a client keeps it: everything that it gets goes back.
+/// The conversation as a client keeps it: it sends back everything that it receives.
 struct Kept {
     speaker: Speaker,
     items: Vec<Value>,
@@ -39,7 +40,7 @@ impl Kept {
         Self { speaker, items: vec![json!({"role": "user", "content": "hi"})], previous: None }
     }
 
-    /// Asks, and keeps the answer. Returns the ids of the client's calls.
+    /// Sends a request and keeps the answer. Returns the ids of the client's calls.
     async fn ask(&mut self, proxy: &Proxy) -> Vec<Value> {
         let previous = self.previous.as_ref().and_then(Value::as_str);
         let (path, body) = self.speaker.request(&self.items, previous, false);
@@ -101,7 +102,7 @@ fn has_structure(speech: Speech) -> bool {
     !matches!(speech, Speech::LumoV1 | Speech::LumoV2 | Speech::Completions)
 }
 
-/// No upstream knows these.
+/// Checks that the request contains none of these items, which no upstream supports.
 fn check_foreign(request: &Value, case: &str) {
     let text = request.to_string();
     for own in
@@ -132,7 +133,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if has_structure(speech) {
                 let call = [("hosted", 0)];
                 let expected = match speaker {
-                    // The place in the text is not known.
+                    // The position in the text is not known.
                     Speaker::Chat => [past("", &call, &[found]), past("Look.\n\nIt rains.", &[], &[])],
                     _ => [past("Look.", &call, &[found]), past("It rains.", &[], &[])],
                 };
@@ -148,7 +149,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if speaker == Speaker::Continuing {
                 continue;
             }
-            // A server without this tool.
+            // A toolwire without this tool.
             kept.items.truncate(kept.items.len() - 1);
             let (upstream, asked) = speaking(plan.responses().split_off(2), 1 << 20).await;
             let mut setup = setup(&plan, &upstream, folder.path());
@@ -189,7 +190,7 @@ async fn shown_calls_of_a_mixed_response_are_in_the_history_once() {
     }
 }
 
-/// A response of the Messages API: thinking with a signature, then a call or a text.
+/// A response of the Messages API: thinking with a signature, then a call or text.
 fn thinking(thought: &str, signature: &str, call: bool) -> Vec<u8> {
     let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "up",
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1}}});

@@ -1,4 +1,4 @@
-//! An upstream that answers its requests one after the other, as chat completions, and hosted tools that are programs.
+//! An upstream that answers its requests with a series of chat completions, and hosted tools that are programs.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The requests that an upstream got.
+/// The requests that an upstream received.
 pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
 
 /// One event of a chat completion's stream.
@@ -43,7 +43,7 @@ pub(super) fn end(finish: &str) -> String {
     chunk(json!({}), finish.into()) + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// An upstream that gives each request the next of these streams, and what it was asked.
+/// An upstream that answers each request with the next of these streams, and its requests.
 pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upstream, Asked) {
     let (asked, streams) = (Asked::default(), Arc::new(streams.into_iter().collect::<Vec<_>>()));
     let shared = (Arc::clone(&asked), streams);
@@ -66,11 +66,11 @@ pub(super) enum Scripted {
     Whole(String, String, Vec<u8>),
     /// A stream of events.
     Stream(Vec<u8>),
-    /// The beginning of a stream, and then nothing.
+    /// The beginning of a stream, then silence.
     Stalls(Vec<u8>),
     /// The bytes of a response, complete or not; the connection stays open.
     Raw(String),
-    /// Nothing.
+    /// Silence.
     Silent,
     /// The connection is closed without a response.
     Close,
@@ -81,7 +81,7 @@ impl Scripted {
         Self::Stream(events)
     }
 
-    /// A complete response of JSON, or of what should be.
+    /// A complete response with a JSON body, possibly invalid.
     pub(super) fn whole(status: &str, body: &str) -> Self {
         Self::Whole(status.to_owned(), "content-type: application/json\r\n".to_owned(), body.into())
     }
@@ -125,7 +125,7 @@ pub(super) async fn scripted(responses: Vec<Scripted>) -> (Upstream, Asked) {
     (upstream.await, asked)
 }
 
-/// An upstream of any dialect that gives each request the next of these responses, in pieces of `size` bytes.
+/// An upstream of any dialect that answers each request with the next of these responses, in pieces of `size` bytes.
 pub(super) async fn speaking(responses: Vec<Vec<u8>>, size: usize) -> (Upstream, Asked) {
     let (asked, responses) = (Asked::default(), Arc::new(responses));
     let shared = (Arc::clone(&asked), responses);
@@ -146,7 +146,7 @@ pub(super) async fn speaking(responses: Vec<Vec<u8>>, size: usize) -> (Upstream,
     (upstream.await, asked)
 }
 
-/// Hosted tools: `search` repeats its arguments behind `found `, `slow` ends after some seconds, `broken` fails.
+/// Hosted tools: `search` repeats its arguments after `found `, `slow` takes some seconds, `broken` fails.
 pub(super) const TOOLS: &str = r#"
 [[providers]]
 name = "search"
@@ -173,7 +173,7 @@ pub(super) fn setup(upstream: &Upstream, settings: &str) -> Setup {
     setup
 }
 
-/// The messages of a request behind the client's own.
+/// The messages of a request after the client's own.
 pub(super) fn added(request: &Value, own: usize) -> Vec<Value> {
     request["messages"].as_array().unwrap().iter().skip(own).cloned().collect()
 }

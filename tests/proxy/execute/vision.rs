@@ -1,4 +1,4 @@
-//! Images for models that cannot see: another model describes them before the first hop.
+//! Images for models without vision: another model describes them before the first hop.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,15 +16,15 @@ use crate::support::{
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgphYmM=";
 
-/// What each of the two models was asked.
+/// The requests to each of the two models.
 #[derive(Debug, Default)]
 struct Asked {
     describer: Vec<Value>,
     model: Vec<Value>,
 }
 
-/// An upstream of both models. The blind one answers with `streams`, one after the other; the other describes images, unless it
-/// `fails`.
+/// An upstream of both models. The model without vision answers with `streams`, one after the other; the other one describes
+/// images, unless it `fails`.
 async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
     let asked = Arc::<Mutex<Asked>>::default();
     let shared = (Arc::clone(&asked), streams.to_vec());

@@ -1,4 +1,5 @@
-//! What an operator sees of the requests to models and the calls of tools within one response: spans, lines, events, metrics.
+//! An operator's view of the requests to models and the calls of tools within one response: spans, log lines, events,
+//! metrics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -38,18 +39,18 @@ type Fields = BTreeMap<String, String>;
 struct Seen {
     name: &'static str,
     fields: Fields,
-    /// The place of the span in which it began.
+    /// The index of the span in which it began.
     parent: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct All {
     seen: Vec<Seen>,
-    /// The places of the open spans.
+    /// The indices of the open spans.
     open: HashMap<u64, usize>,
 }
 
-/// Records the spans and the access log of the whole process, since tools run on a thread of their own.
+/// Records the spans and the access log of the whole process, since tools run on a separate thread.
 #[derive(Debug, Clone, Default)]
 struct Recorder(Arc<Mutex<All>>);
 
@@ -113,7 +114,7 @@ fn recorder() -> &'static Recorder {
 }
 
 impl Recorder {
-    /// The spans of the request and what is in them, and its lines.
+    /// The request's span with everything in it, and its log lines.
     fn of(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let all = self.0.lock().unwrap();
         let is_own = |seen: &&Seen| {
@@ -123,7 +124,7 @@ impl Recorder {
                 .any(|own| own.split(':').next() == Some(id))
         };
         let first = all.seen.iter().position(|seen| is_own(&seen)).unwrap_or_default();
-        // Places are counted from the request.
+        // Indices are relative to the request's span.
         let mut places = HashMap::new();
         let (mut spans, mut lines) = (Vec::new(), Vec::new());
         for (place, seen) in all.seen.iter().enumerate().skip(first).filter(|(_, seen)| is_own(seen)) {
@@ -138,7 +139,7 @@ impl Recorder {
         (spans, lines)
     }
 
-    /// The same when the request's line is written.
+    /// The same, once the request's log line is written.
     async fn ended(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let ended = async {
             loop {
@@ -153,7 +154,7 @@ impl Recorder {
     }
 }
 
-/// A request with an image for a model that cannot see, and hosted tools.
+/// A request with an image for a model without vision, and hosted tools.
 async fn asked(proxy: &Proxy, id: &str) -> Value {
     let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgphYmM="}});
     let content = json!([{"type": "text", "text": "What is it?"}, image]);
@@ -276,7 +277,7 @@ async fn events_and_metrics_count_questions_to_models_too() {
     );
 }
 
-/// What a model writes in place of a tool's name is no label.
+/// Metric labels do not contain tool names that a model makes up.
 #[tokio::test]
 async fn spellings_of_a_model_are_no_series() {
     let spelled = |name: &str| call(0, "c", name, r#"{"query":1}"#) + &end("tool_calls");

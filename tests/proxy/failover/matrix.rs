@@ -1,6 +1,6 @@
-//! Every fault of an upstream, at every place among the targets of a model, for every upstream's dialect and every client's API, streamed
-//! and whole: the upstream breaks off, sends an error or ends without a word, before content and after it; the client leaves; a
-//! character is cut in two.
+//! Every fault of an upstream, at every position among the targets of a model, for every upstream's dialect and every
+//! client's API, streamed and not: the upstream breaks off, sends an error or ends without a word, before content and after
+//! it; the client disconnects; a character is cut in two.
 
 use std::{
     collections::HashMap,
@@ -23,12 +23,12 @@ use crate::{
     },
 };
 
-/// A place among the targets of a model.
+/// A position among the targets of a model.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// How many targets are down before it.
+    /// Number of targets before it, all of which are down.
     down: usize,
-    /// None comes after it.
+    /// Whether it is the last target.
     is_last: bool,
 }
 
@@ -39,26 +39,26 @@ const PLACES: [Place; 4] = [
     Place { down: 2, is_last: true },
 ];
 
-/// What the last target says.
+/// The text of the last target.
 const OTHER: &str = "from the other";
 
-/// What a target says first. Its characters are of every length in bytes.
+/// The first text of a target. It has characters of every length in bytes.
 const FIRST: &str = "first é→🙂";
 
-/// What a target does. Its name is that of the upstream's model.
+/// The behaviour of a target. Its name is that of the upstream's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// It breaks off after the head.
     DiesSilent,
     /// It breaks off after the events that begin a response.
     DiesOpened,
-    /// It sends an error first.
+    /// It immediately sends an error.
     Error,
     /// It begins a response, then sends an error and ends it.
     ErrorOpened,
     /// It begins a response and ends it without content.
     Ends,
-    /// It begins a response and says nothing more; the client leaves.
+    /// It begins a response and then stays silent; the client disconnects.
     Left,
     /// It breaks off after content.
     DiesLate,
@@ -66,22 +66,22 @@ enum Fault {
     ErrorLate,
     /// It ends the body after content, without an end mark.
     EndsLate,
-    /// It says nothing more after content; the client leaves.
+    /// After content it stays silent; the client disconnects.
     LeftLate,
-    /// None: it sends characters in parts.
+    /// No fault: it sends characters in parts.
     Cut,
 }
 
-/// What is to come of it.
+/// The expected outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The next target answers.
     Next,
-    /// The response fails, as the client's API says that.
+    /// The response fails, in the form of the client's API.
     Fails,
-    /// It fails without any text, and asking again is of no use.
+    /// It fails without any text, and is not retryable.
     FailsEmpty,
-    /// The client leaves, and no other target is asked.
+    /// The client disconnects, and no other target is asked.
     Left,
     /// This target answers.
     Answers,
@@ -117,7 +117,7 @@ impl Fault {
 const SPEECHES: [Speech; 6] =
     [Speech::LumoV2, Speech::Chat, Speech::Messages, Speech::Responses, Speech::Gemini, Speech::OllamaChat];
 
-/// The dialect's name, with settings that make it stream always.
+/// The dialect's name, with settings that make it always stream.
 fn dialect(speech: Speech) -> (&'static str, &'static str) {
     match speech {
         Speech::LumoV2 => ("lumo", ""),
@@ -130,7 +130,7 @@ fn dialect(speech: Speech) -> (&'static str, &'static str) {
     }
 }
 
-/// The requests of one cell of the matrix, in the order in which they came, and how many are being answered.
+/// The requests of one cell of the matrix in the order of arrival, and the number of those in progress.
 #[derive(Debug, Default)]
 struct Seen {
     asked: Vec<String>,
@@ -140,8 +140,8 @@ struct Seen {
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// Waits until no request is being answered. An upstream notices only after the next request was sent that the connection
-/// of the one before was closed before that; one that is left open stays so.
+/// Waits until no request is in progress. An upstream only notices after the next request was sent that the previous
+/// connection was closed before; a connection that is left open stays open.
 async fn settled(seen: &Shared) {
     for _ in 0..1000 {
         if seen.lock().unwrap().open == 0 {
@@ -151,7 +151,7 @@ async fn settled(seen: &Shared) {
     }
 }
 
-/// Says what `speech` says, as the request asks for.
+/// Sends the content that `speech` stands for, streamed or not as the request asks.
 async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exchange {
     settled(&seen).await;
     let name = asked_model(&exchange);
@@ -162,7 +162,7 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
         seen.open += 1;
         seen.most_open = seen.most_open.max(seen.open);
     }
-    // A complete response frees the proxy before its last byte has returned here.
+    // A complete response frees the proxy before its last write has returned here.
     let is_complete =
         matches!(fault, None | Some(Fault::Cut | Fault::Error | Fault::ErrorOpened | Fault::Ends));
     if is_complete {
@@ -186,7 +186,8 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
     exchange
 }
 
-/// The upstream's name of the model, which is in the path of Gemini's requests. Lumo has none; its target is named by a header.
+/// The upstream's name of the model, which is in the path of Gemini's requests. Lumo has no model names; a header names its
+/// target.
 fn asked_model(exchange: &Exchange) -> String {
     exchange.header("x-target").map_or_else(
         || {
@@ -217,7 +218,7 @@ async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
     exchange.begin().await;
     match fault {
         Fault::Cut => {
-            // Before each byte that continues a character, and not before others.
+            // Only before bytes that continue a character.
             for piece in events.chunk_by(|_, next| next & 0xc0 != 0x80) {
                 exchange.piece(piece).await;
             }
@@ -232,7 +233,7 @@ async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
     }
 }
 
-/// The event of an error, without those that begin a response.
+/// The event of an error, without the events that begin a response.
 fn error_alone(speech: Speech) -> Vec<u8> {
     let error = json!(["err", {"message": "busy", "type": "overloaded_error"}]);
     let (opening, whole) = (speech.stream(&[]), speech.stream(&[error]));
@@ -279,17 +280,17 @@ impl Api {
     }
 }
 
-/// The name of the model that has a target with this fault in this place.
+/// The name of the model that has a target with this fault at this position.
 fn model(speech: Speech, fault: Fault, Place { down, is_last }: Place) -> String {
     format!("{speech:?}-{fault:?}-{down}-{is_last}")
 }
 
-/// The names of the targets that are down before it.
+/// The names of the targets before it that are down.
 fn down(place: Place) -> impl Iterator<Item = String> {
     (0..place.down).map(|at| format!("down-{at}"))
 }
 
-/// All models of the matrix, in front of one upstream for each dialect.
+/// All models of the matrix, with one upstream for each dialect.
 async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
     let (mut upstreams, mut config) = (Vec::new(), "[failover]\neject_after = 1000000\n".to_owned());
     let mut models = HashMap::new();
@@ -327,7 +328,8 @@ async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
     (upstreams, Proxy::of(&config))
 }
 
-/// Sends the request and leaves when the target has been asked and, in a stream with content, has written that.
+/// Sends the request, and disconnects once the target has been asked and, if its fault comes after content, has written the
+/// content.
 async fn leave(
     request: Request<Full<bytes::Bytes>>,
     (stream, fault): (bool, Fault),
@@ -353,7 +355,7 @@ async fn leave(
     };
     tokio::select! { () = asked => {}, () = soon("the target is asked", is_asked) => {} }
     drop(client);
-    // The upstream notices that nobody is there any more.
+    // The upstream notices that the connection is closed.
     soon("the upstream's request is cancelled", async {
         while seen.lock().unwrap().open > 0 {
             sleep(Duration::from_millis(2)).await;

@@ -1,5 +1,5 @@
-//! Models behind one name: which is asked when another one fails, what the client sees of it, and that no two generate for one
-//! request.
+//! Several models that share one name: which is asked when another one fails, how the client sees it, and that no two
+//! generate for one request at the same time.
 
 mod matrix;
 
@@ -21,10 +21,10 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, text},
 };
 
-/// What an upstream does instead of answering.
+/// The behaviour of an upstream instead of answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Nothing listens.
+    /// Nothing listens at the address.
     Closed,
     /// It answers with this status.
     Status(&'static str),
@@ -36,11 +36,11 @@ enum Fault {
     Complete(&'static str),
     /// It answers with a web page.
     Page,
-    /// It says nothing at all.
+    /// It never answers.
     Silent,
-    /// It says nothing after the head.
+    /// It stays silent after the head.
     SilentBody,
-    /// It begins a response, and says nothing after that.
+    /// It begins a response, and then stays silent.
     SilentOpened,
 }
 
@@ -50,7 +50,7 @@ const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"
 const OVERLOADED: &str =
     "data: {\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\",\"code\":\"overloaded\"}}\n\n";
 
-/// Everything after which another model is asked.
+/// All faults after which another model is asked.
 fn faults() -> Vec<Fault> {
     let mut faults = vec![Fault::Closed, Fault::Page, Fault::Silent, Fault::SilentBody];
     let statuses = [
@@ -76,7 +76,7 @@ fn faults() -> Vec<Fault> {
     faults
 }
 
-/// Answers with `fault`. `open` counts the requests that are being answered.
+/// Responds with `fault`. `open` counts the requests in progress.
 async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     match fault {
         Fault::Closed => {}
@@ -107,24 +107,24 @@ async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     exchange
 }
 
-/// Several upstreams, each with its script, and a proxy with the model `m`, whose targets they are in this order.
+/// Several upstreams, each with its script, and a proxy with the model `m`, whose targets are the upstreams in this order.
 struct Stand {
     upstreams: Vec<Upstream>,
     proxy: Proxy,
-    /// Requests at all upstreams that are being answered, and the most at once.
+    /// Number of requests in progress at all upstreams, and its maximum.
     open: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
 impl Stand {
-    /// An upstream answers if it has no fault. `more` is the rest of the configuration, after the keys of the model `m`.
+    /// An upstream without a fault answers. `more` is the rest of the configuration, after the keys of the model `m`.
     async fn new(faults: &[Option<Fault>], keys: &str, more: &str) -> Self {
         let open: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
         let (mut upstreams, mut config, mut targets) = (Vec::new(), String::new(), Vec::new());
         for (at, fault) in faults.iter().enumerate() {
             let shared = (*fault, Arc::clone(&open));
             let upstream = Upstream::start_sharing(shared, |exchange, (fault, open)| async move {
-                // The upstream before notices only later that its connection was closed before this one was opened. One that is
-                // left open stays so.
+                // The previous upstream only notices later that its connection was closed before this one was opened. A
+                // connection that is left open stays open.
                 for _ in 0..1000 {
                     if open.0.load(Ordering::SeqCst) == 0 {
                         break;
@@ -133,7 +133,7 @@ impl Stand {
                 }
                 let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
                 open.1.fetch_max(now, Ordering::SeqCst);
-                // A complete response frees the proxy before its last byte has returned here.
+                // A complete response frees the proxy before its last write has returned here.
                 let is_left_open = matches!(
                     fault,
                     Some(Fault::Silent | Fault::SilentBody | Fault::SilentOpened | Fault::Events(_))
@@ -183,13 +183,13 @@ impl Stand {
         self.upstreams.iter().map(Upstream::requests).collect()
     }
 
-    /// The most requests that were answered at once.
+    /// Maximum number of requests in progress.
     fn most_open(&self) -> usize {
         self.open.1.load(Ordering::SeqCst)
     }
 }
 
-/// The text of a response that is whole, streamed or not.
+/// The text of a complete response, streamed or not.
 fn text_of(body: &str) -> String {
     if let Ok(whole) = serde_json::from_str::<Value>(body) {
         return whole["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
@@ -207,7 +207,7 @@ async fn after_every_fault_at_every_place_the_next_target_answers() {
             let mut targets = vec![Some(fault); place + 1];
             targets.push(None);
             for body in [STREAM, WHOLE] {
-                // Before its head a response that is not streamed may take as long as the whole of it.
+                // The head of an unstreamed response may take as long as the complete response.
                 if fault == Fault::Silent && body == WHOLE {
                     continue;
                 }
@@ -265,7 +265,7 @@ async fn after_the_first_content_a_failure_is_the_end() {
         assert!(body.contains("first"), "{body}");
         assert!(stream_error(&body)["message"].is_string());
         assert_eq!(stand.requests(), [1, 0], "{fault:?}");
-        // Nothing of a whole response has reached the client, but the model has written it.
+        // No part of an unstreamed response has reached the client, but the model has written it.
         let reply = stand.ask(WHOLE).await;
         assert!(reply.status().is_server_error());
         assert_eq!(stand.requests(), [2, 0], "{fault:?}");
@@ -351,7 +351,7 @@ async fn a_target_that_keeps_failing_is_left_out_and_shown() {
         "toolwire_attempts_total{target=\"t1\",outcome=\"ok\"} 5",
         "toolwire_ejected_targets 1",
     ];
-    // A response is counted when its connection has been put back, which the client does not wait for.
+    // A response is counted once its connection has been returned to the pool, which the client does not wait for.
     loop {
         let metrics = Client::new().get(&stand.proxy, "/metrics").await.rest().await;
         if lines.iter().all(|line| metrics.contains(line)) {
@@ -461,7 +461,7 @@ async fn a_conversation_stays_with_its_target_and_others_are_divided() {
         assert_eq!(ask(&question, 2).await, target);
         second += usize::from(target == "t1");
     }
-    // Three of four; the questions are always the same.
+    // Three of four conversations; the questions are always the same.
     assert!((30..60).contains(&second), "{second}");
 }
 
@@ -489,7 +489,7 @@ async fn a_response_without_a_model_has_the_name_that_was_asked_for() {
     assert!(body.contains("\"model\":\"m\"") && !body.contains("\"model\":\"t\""), "{body}");
 }
 
-/// A request that makes its upstream fail does not keep others from that.
+/// A request that makes its upstream fail does not block the upstream for other clients.
 #[tokio::test]
 async fn errors_that_one_client_gets_eject_no_target_for_others() {
     for status in [

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{proxy::Proxy, soon};
 
-/// Sends requests; each test has its own.
+/// Sends requests. Each test has its own client.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -25,7 +25,7 @@ pub(crate) struct Client {
 /// A streaming request to model `m`.
 pub(crate) const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
 
-/// The same without streaming.
+/// The same request without streaming.
 pub(crate) const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
 /// A request to model `m` that declares the tool `weather`, whose argument `city` is required, with further `fields`.
@@ -48,7 +48,7 @@ impl Client {
         Self::tls(super::tls::trusting(nothing).with_no_client_auth())
     }
 
-    /// Speaks TLS as `config` says, and the version of HTTP that is negotiated.
+    /// A client that uses TLS with `config`, and the negotiated version of HTTP.
     pub(crate) fn tls(config: ClientConfig) -> Self {
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(config)
@@ -58,12 +58,12 @@ impl Client {
         Self { http: legacy::Client::builder(TokioExecutor::new()).build(https) }
     }
 
-    /// Speaks HTTP/2 from the first byte.
+    /// A client that uses HTTP/2 from the first byte.
     pub(crate) fn http2() -> Self {
         Self::http2_built(&mut legacy::Client::builder(TokioExecutor::new()))
     }
 
-    /// One that accepts heads, and nothing of any body.
+    /// A client that accepts heads, but no bytes of a body.
     pub(crate) fn http2_with_closed_windows() -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         Self::http2_built(builder.http2_initial_stream_window_size(0))
@@ -86,7 +86,7 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    /// The metrics, as soon as they contain `text`. A response is counted when it has ended, which its client does not wait for.
+    /// The metrics, once they contain `text`. A response is counted when it has ended, which its client does not wait for.
     pub(crate) async fn metrics_with(&self, proxy: &Proxy, text: &str) -> String {
         let shown = async {
             loop {
@@ -138,7 +138,7 @@ impl Reply {
         values.map(|value| value.to_str().unwrap()).collect()
     }
 
-    /// Reads until `text` has arrived. Panics if the body ends before it.
+    /// Reads until `text` has arrived. Panics if the body ends before that.
     pub(crate) async fn until(&mut self, text: &str) -> String {
         while !contains(&self.unread, text) {
             let frame = soon(text, self.response.body_mut().frame()).await;
@@ -158,7 +158,7 @@ impl Reply {
         self.unread()
     }
 
-    /// The rest of the body, of any bytes.
+    /// The rest of the body, which need not be text.
     pub(crate) async fn bytes(mut self) -> Vec<u8> {
         while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -185,7 +185,7 @@ impl Reply {
         }
     }
 
-    /// The whole body as JSON.
+    /// The complete body as JSON.
     pub(crate) async fn json(self) -> Value {
         let text = self.rest().await;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
@@ -200,7 +200,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The error of a stream that failed after it had begun: its last event before the end mark.
+/// The error of a stream that failed after it began: its last event before the end mark.
 pub(crate) fn stream_error(body: &str) -> Value {
     let events = body.strip_suffix("\n\ndata: [DONE]\n\n").unwrap_or_else(|| panic!("no end mark: {body}"));
     let last = events.rsplit("\n\n").next().unwrap();

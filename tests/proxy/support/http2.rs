@@ -1,4 +1,4 @@
-//! A client that writes HTTP/2 frames by hand and does not parse what it receives.
+//! A client that writes HTTP/2 frames by hand and barely parses what it receives.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -46,7 +46,7 @@ impl Http2 {
         self.send(&[&head, payload].concat()).await;
     }
 
-    /// The head of a request, with more fields. `flags`: 4 ends the head, 1 the request.
+    /// Sends the head of a request, with additional fields. In `flags`, 4 ends the head and 1 the request.
     pub(crate) async fn request(
         &mut self,
         stream: u32,
@@ -68,12 +68,12 @@ impl Http2 {
         self.frame(HEADERS, flags, stream, &block).await;
     }
 
-    /// A piece of a request's body.
+    /// Sends a piece of a request's body.
     pub(crate) async fn data(&mut self, stream: u32, data: &[u8], flags: u8) {
         self.frame(0, flags, stream, data).await;
     }
 
-    /// Sends a ping. `false`: the connection is closed.
+    /// Sends a ping. Returns `false` if the connection is closed.
     pub(crate) async fn ping(&mut self) -> bool {
         let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         soon("a ping to be read", self.stream.write_all(&ping)).await.is_ok()
@@ -92,7 +92,7 @@ impl Http2 {
         }
     }
 
-    /// Reads all until the connection is closed.
+    /// Reads everything until the connection is closed.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let _ = soon("the end of the connection", self.stream.read_to_end(&mut rest)).await;
@@ -100,7 +100,7 @@ impl Http2 {
     }
 }
 
-/// The status that a head begins with (RFC 7541, section 6): an entry of the static table, or a literal in Huffman's code.
+/// The status at the beginning of a head (RFC 7541, section 6): an entry of the static table, or a Huffman-coded literal.
 fn status(head: &[u8]) -> u16 {
     let table = [200, 204, 206, 304, 400, 404, 500];
     if (0x88..=0x8e).contains(&head[0]) {

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Fails a test that hangs. Nothing is asserted about time: a passing test never comes near the timeout.
+/// Fails a test that hangs. Tests assert nothing about time: a passing test never comes near the
+/// timeout.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
     output

@@ -1,4 +1,4 @@
-//! An upstream with accounts, as Proton's: it issues tokens, rotates them, refuses old ones, and counts.
+//! An upstream with accounts like Proton's: it issues tokens, rotates them, refuses old ones, and counts.
 
 use std::{
     net::SocketAddr,
@@ -15,45 +15,46 @@ use super::{
     upstream::{Exchange, Upstream},
 };
 
-/// What the upstream knows. Tokens are named by their number: `access-1`, `refresh-1`.
+/// The state of the upstream. Tokens are named by their number: `access-1`, `refresh-1`.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// The number of the valid tokens. 0: the session has ended.
+    /// The number of the valid tokens. 0 if the session has ended.
     pub(crate) valid: usize,
-    /// Refreshes that were asked for, and those of them with an old token.
+    /// Number of refreshes requested, and of those with an old token.
     pub(crate) refreshes: usize,
     pub(crate) refused: usize,
-    /// Responses that were asked for, and those of them with an old token.
+    /// Number of responses requested, and of those with an old token.
     pub(crate) asked: usize,
     pub(crate) unauthorized: usize,
-    /// What a refresh is answered with, in place of new tokens.
+    /// The answer to a refresh, instead of new tokens.
     pub(crate) trouble: Option<(&'static str, &'static str)>,
-    /// What a request for a response is answered with, in place of one.
+    /// The answer to a request for a response, instead of one.
     pub(crate) error: Option<(&'static str, String)>,
-    /// What the next response ends with inside its stream, in place of the text.
+    /// The event at the end of the next response's stream, instead of the text.
     pub(crate) event: Option<&'static str>,
-    /// Seconds that tokens live.
+    /// Lifetime of tokens in seconds.
     pub(crate) lifetime: Value,
     /// The heads of requests, in lower case.
     pub(crate) heads: Vec<String>,
-    /// The sessions in the client's file whenever a response was asked for with a valid token.
+    /// The sessions in the client's file at each request for a response with a valid token.
     pub(crate) files: Vec<Option<Value>>,
 }
 
-/// See the module.
+/// The upstream with accounts.
 #[derive(Clone)]
 pub(crate) struct Proton {
     upstream: Arc<Upstream>,
     accounts: Arc<Mutex<Accounts>>,
-    /// A refresh is answered when it has a permit.
+    /// Permits for answering refreshes.
     pub(crate) refreshable: Arc<Semaphore>,
 }
 
-/// More than any test takes.
+/// More permits than any test uses.
 const ALWAYS: usize = 1 << 20;
 
 impl Proton {
-    /// One whose valid tokens have the number `valid`. `file`: where its client keeps the session.
+    /// Starts an upstream whose valid tokens have the number `valid`. `file` is where its client keeps
+    /// the session.
     pub(crate) async fn start(valid: usize, file: &Path) -> Self {
         let accounts = Accounts {
             valid,
@@ -77,23 +78,23 @@ impl Proton {
         Self { upstream: Arc::new(upstream.await), accounts, refreshable }
     }
 
-    /// Where it is.
+    /// The upstream's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.upstream.address
     }
 
-    /// What it knows.
+    /// Locks the upstream's state.
     pub(crate) fn accounts(&self) -> MutexGuard<'_, Accounts> {
         locked(&self.accounts)
     }
 
-    /// How often tokens were refreshed, how often with an old one, and how many responses were asked for.
+    /// Number of refreshes, of those with an old token, and of responses requested.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let accounts = self.accounts();
         (accounts.refreshes, accounts.refused, accounts.asked)
     }
 
-    /// A proxy in front of it, to be changed. `change` sets its account.
+    /// Settings of a proxy in front of it. `change` changes its account.
     pub(crate) fn setup(&self, change: impl FnOnce(&mut lumo::AccountSettings)) -> Setup {
         let mut setup = Setup::new(self.upstream.address);
         let mut options = lumo::Options::default();
@@ -104,7 +105,7 @@ impl Proton {
     }
 }
 
-/// A file with the session of these tokens, and the further `members`.
+/// The content of a session file with the tokens of this number and the additional `members`.
 pub(crate) fn session(number: usize, members: &Value) -> String {
     let mut session = json!({
         "uid": "u1",

@@ -26,13 +26,13 @@ use toolwire::{
 /// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
 pub(crate) struct Setup {
     pub(crate) upstream: Upstream,
-    /// Another model takes every other name.
+    /// Whether another model serves all other names.
     pub(crate) wildcard: bool,
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Rules,
     pub(crate) tools: ToolStyle,
     pub(crate) instructions: Option<String>,
-    /// The text of a chat template. With one, the prompt says whether responses start inside reasoning.
+    /// The text of a chat template. With a template, the prompt tells whether responses start inside reasoning.
     pub(crate) chat_template: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) cors_origins: Origins,
@@ -48,7 +48,8 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, `[[keys]]`, `[admin]`, `[tls]` and `[telemetry]`, as a configuration file has them. What is not there is off.
+    /// `[execution]` with its tables, `[[keys]]`, `[admin]`, `[tls]` and `[telemetry]`, in the form of a configuration file.
+    /// Tables that are left out are off.
     pub(crate) execution: String,
 }
 
@@ -154,7 +155,7 @@ impl Setup {
 }
 
 impl Proxy {
-    /// With the configuration that a file with this text has, on a free port.
+    /// Serves on a free port with the configuration in `text`.
     pub(crate) fn of(text: &str) -> Self {
         Self::with_store("off", text)
     }
@@ -184,7 +185,7 @@ impl Proxy {
     }
 }
 
-/// What the tables say in `text`.
+/// Parses the tables in `text`.
 fn tables(text: &str) -> Config {
     configured(&format!("{text}\n{UPSTREAM}base_url = \"http://127.0.0.1:1/v1\"\n{MODEL}"))
 }
@@ -197,7 +198,7 @@ pub(crate) fn upstream_with(keys: &str) -> Upstream {
     Upstream::clone(&configured(&format!("{UPSTREAM}{keys}\n{MODEL}")).upstreams[0])
 }
 
-/// What a file with this text says.
+/// Parses the text of a configuration file.
 fn configured(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -205,13 +206,13 @@ fn configured(text: &str) -> Config {
     load(&overrides, &|_| None).unwrap().config
 }
 
-/// A running proxy. Dropping it ends it at once.
+/// A running proxy. Dropping it ends it immediately.
 pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
     scheme: &'static str,
-    /// Signs in to the admin API once, if it needs keys.
+    /// Code for signing in to the admin API once, if the API needs keys.
     pub(crate) code: Option<String>,
-    /// Loads its configuration again.
+    /// Reloads the configuration.
     pub(crate) reloads: Reloads,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,

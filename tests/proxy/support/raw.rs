@@ -61,7 +61,7 @@ impl Raw {
         Self { stream: socket.connect(proxy.addresses[0]).await.unwrap(), unread: Vec::new() }
     }
 
-    /// Whether there is something to read.
+    /// Whether there are bytes to read.
     pub(crate) fn has_data(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
     }
@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         soon("a response", self.stream.read_buf(&mut self.unread)).await.unwrap_or(0) > 0
     }
 
-    /// Reads up to and with `mark`.
+    /// Reads up to and including `mark`.
     pub(crate) async fn until(&mut self, mark: &str) -> String {
         loop {
             let at = self.unread.windows(mark.len()).position(|window| window == mark.as_bytes());
@@ -189,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         self.take(self.unread.len())
     }
 
-    /// Everything until the connection is closed, also if what arrives is no text, or it is closed with an error.
+    /// Everything until the connection is closed, even if it is not text or ends with an error.
     pub(crate) async fn rest_lossy(&mut self) -> String {
         while self.more().await && !self.unread.ends_with(b"\n") {}
         self.unread.escape_ascii().to_string()

@@ -1,4 +1,4 @@
-//! A model that is taught a tool and answers by what it is asked, and a proxy in front of it.
+//! A model that is taught a tool and answers according to the request, and a proxy in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ use super::{
 pub(crate) enum Said {
     /// A text in pieces, and the finish reason.
     Text(Vec<String>, &'static str),
-    /// A refusal, as OpenAI's models give it.
+    /// A refusal in the form of OpenAI's models.
     Refusal(&'static str),
     /// A status, and the message of an error.
     Refused(&'static str, &'static str),
@@ -34,15 +34,15 @@ impl Said {
     }
 }
 
-/// The requests that an upstream got, without the time of their arrival.
+/// The requests that an upstream received.
 pub(crate) type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// An upstream of the dialect `chat`, and what it was asked. Requests other than those for a completion are refused.
+/// An upstream of the dialect `chat`, and its requests. Requests other than those for a completion are refused.
 pub(crate) async fn model(answer: impl Fn(&Value) -> Said + Send + Sync + 'static) -> (Upstream, Asked) {
     describing_model(answer, |_| Some(("404 Not Found", String::new()))).await
 }
 
-/// The same for an upstream that answers `GET` requests by their paths; `None`: never.
+/// The same for an upstream that answers `GET` requests by their paths. `None` for never.
 pub(crate) async fn describing_model(
     answer: impl Fn(&Value) -> Said + Send + Sync + 'static,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
@@ -106,7 +106,7 @@ pub(crate) fn setup(upstream: &Upstream, server: chat::Server, enforce: Enforce)
     setup
 }
 
-/// A request that requires a call, with further `fields`.
+/// A request that requires a call, with additional `fields`.
 pub(crate) fn required(fields: Value) -> Value {
     let mut request = weather(fields);
     let choice = request.as_object_mut().unwrap().entry("tool_choice");
@@ -114,7 +114,7 @@ pub(crate) fn required(fields: Value) -> Value {
     request
 }
 
-/// The response to `request`, which does not ask for a stream.
+/// The response to `request`, which is not for a stream.
 pub(crate) async fn response(proxy: &Proxy, request: &Value) -> Value {
     Client::new().send(chat_request(proxy, request.to_string())).await.unwrap().json().await
 }

@@ -1,4 +1,4 @@
-//! Certificates that are made for a test, and clients that show and trust them.
+//! Certificates generated for a test, and clients that present and trust them.
 
 use std::{
     fs, io,
@@ -59,7 +59,8 @@ impl Authority {
         Certificate { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// A server that this authority vouches for. With `clients`, it wants a certificate of theirs.
+    /// A server configuration with a certificate of this authority. With `clients`, it requires a
+    /// client certificate of that authority.
     pub(crate) fn server(&self, clients: Option<&Self>) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let own = self.sign();
@@ -77,18 +78,18 @@ impl Authority {
         builder.with_single_cert(chain, key).unwrap()
     }
 
-    /// A client's configuration that trusts this authority and speaks HTTP/2 and HTTP/1.1.
+    /// A client configuration that trusts this authority and supports HTTP/2 and HTTP/1.1.
     pub(crate) fn client(&self) -> ClientConfig {
         trusting(self.roots()).with_no_client_auth()
     }
 
-    /// The same for a client that shows `certificate`.
+    /// The same, for a client that presents `certificate`.
     pub(crate) fn client_with(&self, certificate: &Certificate) -> ClientConfig {
         let (chain, key) = certificate.der();
         trusting(self.roots()).with_client_auth_cert(chain, key).unwrap()
     }
 
-    /// The same for a client that is older than TLS 1.3.
+    /// The same, for a client without TLS 1.3.
     pub(crate) fn client_of_version_1_2(&self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&[&TLS12]).unwrap();
@@ -143,7 +144,7 @@ impl Files {
     }
 }
 
-/// Connects to the proxy's first address with TLS, over what `wrap` makes of the socket.
+/// Connects to the proxy's first address with TLS, on the socket as wrapped by `wrap`.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     proxy: &Proxy,
     config: ClientConfig,
@@ -163,7 +164,7 @@ pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     soon("a handshake", TlsConnector::from(config).connect(name, stream)).await
 }
 
-/// A socket that writes byte by byte, and notes what it reads.
+/// A socket that writes byte by byte, and records what it reads.
 pub(crate) struct Bytewise {
     socket: TcpStream,
     read: Arc<Mutex<Vec<u8>>>,

@@ -32,7 +32,7 @@ pub(crate) fn answer() -> String {
     text("hello") + END
 }
 
-/// Sends a short response at once, with its length, and keeps the connection.
+/// Sends a short response immediately, with its length, and keeps the connection.
 pub(crate) async fn at_once(mut exchange: Exchange) -> Exchange {
     exchange.whole("200 OK", "content-type: text/event-stream\r\n", &answer()).await;
     exchange
@@ -84,7 +84,7 @@ impl Upstream {
         Self::start_at("127.0.0.1:0", script).await
     }
 
-    /// The same with what the script shares with the test: each run gets a clone of it.
+    /// The same with state that the script shares with the test: each run gets a clone of it.
     pub(crate) async fn start_sharing<T, F, S>(shared: T, script: S) -> Self
     where
         T: Clone + Send + 'static,
@@ -94,7 +94,7 @@ impl Upstream {
         Self::start(move |exchange| script(exchange, shared.clone())).await
     }
 
-    /// The same on an address.
+    /// The same on a given address.
     pub(crate) async fn start_at<F, S>(address: &str, script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
@@ -214,7 +214,7 @@ impl Exchange {
         self
     }
 
-    /// Ends the response: its finish reason, the end mark, the end of the body.
+    /// Ends the response with the finish reason, the end mark, and the end of the body.
     pub(crate) async fn finished(mut self) -> Self {
         self.piece(END).await;
         self.end().await;
@@ -233,7 +233,7 @@ impl Exchange {
         self.ended = true;
     }
 
-    /// The script has written a complete response itself, so the connection can be reused.
+    /// Marks the connection as reusable: the script has written a complete response itself.
     pub(crate) fn keep(&mut self) {
         self.ended = true;
     }

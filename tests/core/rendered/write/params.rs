@@ -11,8 +11,8 @@ use crate::rendered::{
 /// Values of the types in the schemas, and keys that fit in a tag.
 pub(super) const TYPED: Carries = Carries { keys: Keys::Words, values: Values::Declared, ..Carries::ALL };
 
-/// A string cannot contain its own closer or the next parameter's opener, because they cannot be
-/// distinguished from those that end it.
+/// A string cannot contain its own closer or the next parameter's opener, because these cannot be
+/// distinguished from the markers that end it.
 const fn but(never: &'static [&'static str]) -> Carries {
     Carries { never, ..TYPED }
 }

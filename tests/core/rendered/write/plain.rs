@@ -1,4 +1,4 @@
-//! JSON without markers of its own, and lines of text (docs/protocols/text-formats.md#free-text).
+//! JSON without its own markers, and lines of text (docs/protocols/text-formats.md#free-text).
 
 use super::{
     Renderer, Write,
@@ -10,10 +10,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Names are declared, since nothing else identifies a call.
+/// Names must be declared, since nothing else identifies a call.
 const DECLARED: Carries = Carries { unknown: false, ..Carries::ALL };
 
-/// As above, and calls have lines of their own.
+/// As above, and calls are on separate lines.
 const LINED: Carries = Carries { gaps: LINES, ..DECLARED };
 
 fn escaped(text: &str) -> String {
@@ -107,14 +107,14 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Slips after the JSON are framing, as without a closer.
+    // Mistakes after the JSON are framing, as without a closer.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",
         carries: Carries { word_after: true, ..LINED },
         write: Write::Group(echo),
     },
-    // The model stops at the call, or invents the rest.
+    // The model stops after the call, or invents the result.
     Renderer {
         name: "react",
         carries: Carries { groups: 1, most: 1, after: false, ..LINED },

@@ -108,7 +108,8 @@ fn tool_code(group: &Group, page: &mut Page) {
 
 fn sarashina(group: &Group, page: &mut Page) {
     let list = json::array(group, |call| {
-        // In double quotes, an escape that only Python has cannot be distinguished from a slip in JSON.
+        // In double quotes, an escape that only Python has cannot be distinguished from a mistake in
+        // JSON.
         let arguments = dict(&call.arguments, 2 * call.way);
         format!("{{'name': '{}', 'arguments': {arguments}}}", call.name)
     });
@@ -141,7 +142,7 @@ fn gemma(group: &Group, page: &mut Page, (open, close): (&str, &str), quote: &st
 }
 
 pub(super) const FORMATS: &[Renderer] = &[
-    // Half of these have no marker: names are declared.
+    // Half of the calls have no marker: names must be declared.
     Renderer {
         name: "pythonic",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
@@ -149,7 +150,7 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer { name: "lfm2", carries: WORDS, write: Write::Group(lfm2) },
     Renderer { name: "olmo3", carries: WORDS, write: Write::Group(olmo3) },
-    // A fence has lines of its own, and ordinary code in it may contain any call.
+    // A fence has separate lines, and ordinary code in it may contain any call.
     Renderer {
         name: "gemma3_toolcode",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
