@@ -343,8 +343,7 @@ impl Metrics {
         self.store_failures.clone()
     }
 
-    /// The gauge that shows whether the server with the shared state is unavailable.
-    #[cfg(feature = "redis")]
+    /// The gauge that says whether the server with the shared state cannot be used.
     pub(crate) fn store_away(&self) -> Gauge {
         self.store_away.clone()
     }

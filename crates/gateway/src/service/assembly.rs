@@ -34,9 +34,12 @@ use crate::{
 };
 use toolwire_config::{Changes, Config, Limits, StoreKind};
 use toolwire_execution::{Audit, Execution, Observer, Started, Surroundings, ask::Ask};
-#[cfg(feature = "redis")]
-use toolwire_net::store::redis::{Reach, RedisServer};
-use toolwire_net::{redact::Redactor, store::Stores, telemetry::Tracer, tls::Certificates};
+use toolwire_net::{
+    redact::Redactor,
+    store::{Reach, Stores},
+    telemetry::Tracer,
+    tls::Certificates,
+};
 
 /// The tables that define the execution stage. If one of them changes, a new stage replaces it and takes over the
 /// unchanged providers.
@@ -244,17 +247,15 @@ impl Service {
     }
 }
 
-/// The place where state is kept.
-#[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server is watched"))]
+/// Where state is kept.
 fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
     match &config.store {
-        #[cfg(feature = "redis")]
         StoreKind::Redis(address) => {
             let away = metrics.store_away();
             let on_change = move |reach| _ = away.set((reach == Reach::Away).into());
-            Ok(Stores::Redis(Arc::new(RedisServer::new(address.clone(), Box::new(on_change))?)))
+            Stores::on_server(address.clone(), Box::new(on_change))
         }
-        _ => Ok(Stores::Embedded(config.state_dir.clone())),
+        StoreKind::Embedded | StoreKind::Off => Ok(Stores::Embedded(config.state_dir.clone())),
     }
 }
 

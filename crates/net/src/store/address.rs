@@ -13,12 +13,9 @@ use url::Url;
 pub struct StoreAddress {
     /// The URL as it was written.
     written: SecretString,
-    /// The URL of the server. With sentinels or a cluster, its host is one of them.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks one"))]
+    /// That of the server. With sentinels or a cluster, its host is one of them.
     url: SecretString,
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
     sentinels: Option<Sentinels>,
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a build with servers asks them"))]
     cluster: Option<Vec<Node>>,
     shown: String,
     password: Option<SecretString>,
@@ -26,19 +23,20 @@ pub struct StoreAddress {
 
 /// Programs that watch servers and say which server is the primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sentinels {
-    /// URLs of the sentinels.
-    pub(crate) urls: Vec<String>,
-    /// Name by which the sentinels know the servers.
-    pub(crate) name: String,
+pub struct Sentinels {
+    /// Their URLs.
+    pub urls: Vec<String>,
+    /// How they call the servers.
+    pub name: String,
 }
 
 /// A server of a cluster, or a sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
+pub struct Node {
     /// A name or an address, without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
 }
 
 impl fmt::Display for Node {
@@ -152,28 +150,23 @@ impl StoreAddress {
         Ok(Self { written: whole.clone(), url: whole, sentinels: None, cluster: None, shown, password })
     }
 
-    /// The complete URL of the server, which must not be shown. With sentinels, its host and port are not the
-    /// server's.
-    #[cfg(feature = "redis")]
-    pub(crate) fn url(&self) -> &str {
+    /// The whole URL of the server. It must not be shown. With sentinels, its host and port are not the server's.
+    pub fn url(&self) -> &str {
         self.url.expose_secret()
     }
 
-    /// The sentinels that know the server, if there are any.
-    #[cfg(feature = "redis")]
-    pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
+    /// Who says which server it is.
+    pub fn sentinels(&self) -> Option<&Sentinels> {
         self.sentinels.as_ref()
     }
 
-    /// Some servers of the cluster, which know the other servers.
-    #[cfg(feature = "redis")]
-    pub(crate) fn cluster(&self) -> Option<&[Node]> {
+    /// Servers of a cluster, which know the others.
+    pub fn cluster(&self) -> Option<&[Node]> {
         self.cluster.as_deref()
     }
 
     /// Whether connections use TLS.
-    #[cfg(feature = "redis")]
-    pub(crate) fn uses_tls(&self) -> bool {
+    pub fn uses_tls(&self) -> bool {
         self.shown.starts_with("rediss")
     }
 

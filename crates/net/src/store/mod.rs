@@ -21,11 +21,9 @@ mod address;
 mod checked;
 mod disk;
 mod memory;
-#[cfg(feature = "redis")]
-pub mod redis;
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
+#[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
+mod redis;
 mod shared_limits;
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "without servers, nobody makes or reads these"))]
 mod shared_text;
 mod spaces;
 mod writing;
@@ -40,13 +38,12 @@ use std::{
 
 use bytes::Bytes;
 
-#[cfg(feature = "redis")]
-pub(crate) use self::address::{Node, Sentinels};
 pub use self::{
-    address::StoreAddress,
+    address::{Node, Sentinels, StoreAddress},
+    redis::RedisServer,
     shared_limits::{Admission, Asked, Demand, Lease, Refusal, SharedLimits, Spent, Verdict},
     shared_text::{Revised, Revision, SharedText},
-    spaces::{Space, Stores},
+    spaces::{OnChange, Reach, Space, Stores},
 };
 use self::{disk::Disk, memory::Memory};
 

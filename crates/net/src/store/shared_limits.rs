@@ -87,9 +87,8 @@ pub struct Lease(Option<Settle>);
 type Settle = Box<dyn FnOnce(Option<Spent>) + Send + Sync>;
 
 impl Lease {
-    /// Creates a lease that calls `settle` when it ends. `settle` must not block.
-    #[cfg(feature = "redis")]
-    pub(crate) fn new(settle: impl FnOnce(Option<Spent>) + Send + Sync + 'static) -> Self {
+    /// A lease at whose end `settle` is called. It must not block.
+    pub fn new(settle: impl FnOnce(Option<Spent>) + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(settle)))
     }
 

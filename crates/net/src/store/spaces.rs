@@ -1,8 +1,11 @@
 //! [`Stores`]: where each kind of state is kept.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use super::{EmbeddedStore, OnFailure, SharedLimits, SharedText, Store, StoreSettings};
+use super::{
+    EmbeddedStore, OnFailure, SharedLimits, SharedText, Store, StoreAddress, StoreSettings,
+    redis::RedisServer,
+};
 
 /// A kind of state. It has its own file, or its own name space on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,33 +36,40 @@ impl Space {
             Self::Results => "results.redb",
         }
     }
-
-    /// The prefix of the keys on a server.
-    #[cfg(feature = "redis")]
-    pub(super) fn prefix(self) -> &'static str {
-        match self {
-            Self::Responses => "toolwire:response:",
-            Self::Deferred => "toolwire:deferred:",
-            Self::TurnStates => "toolwire:turn:",
-            Self::Usage | Self::UsageCopy => "toolwire:usage:",
-            Self::Results => "toolwire:result:",
-        }
-    }
 }
 
-/// The place where state that outlives a request is kept.
+/// Whether a server can be used, or all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It answers.
+    There,
+    /// It does not.
+    Away,
+}
+
+/// Told of what happens to the servers, for metrics.
+pub type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
+
+/// Where state is kept that outlives a request.
 #[derive(Debug, Clone)]
 pub enum Stores {
     /// On this machine: in this folder, or in memory only.
     Embedded(Option<PathBuf>),
     /// On a server that several instances share.
-    #[cfg(feature = "redis")]
-    Redis(Arc<super::redis::RedisServer>),
+    Redis(Arc<RedisServer>),
 }
 
 impl Stores {
-    /// Opens the store for a kind of state, whose values are kept for `ttl`. On this machine they take at most
-    /// `max_bytes`; beyond that, the oldest are removed.
+    /// On the server or the cluster at `address`, which need not answer yet.
+    ///
+    /// # Errors
+    /// There can be no thread for it, or this build cannot use a server.
+    pub fn on_server(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
+        Ok(Self::Redis(Arc::new(RedisServer::new(address, on_change)?)))
+    }
+
+    /// The store of a kind of state, whose values are kept for `ttl`. On this machine they take at most `max_bytes`; beyond, the oldest
+    /// are removed.
     pub fn open(
         &self,
         space: Space,
@@ -71,8 +81,7 @@ impl Stores {
                 let settings = StoreSettings { folder: folder.clone(), max_bytes, ttl };
                 Arc::new(EmbeddedStore::in_file(settings, space.file(), on_failure))
             }
-            #[cfg(feature = "redis")]
-            Self::Redis(server) => Arc::new(server.space(space, ttl, on_failure)),
+            Self::Redis(server) => server.store(space, ttl, on_failure),
         }
     }
 
@@ -85,18 +94,15 @@ impl Stores {
     pub fn limits(&self) -> Option<Arc<dyn SharedLimits>> {
         match self {
             Self::Embedded(_) => None,
-            #[cfg(feature = "redis")]
-            Self::Redis(server) => Some(Arc::clone(server) as _),
+            Self::Redis(server) => Some(server.limits()),
         }
     }
 
-    /// The text `name` that all instances share. `None` if the state is not shared.
-    #[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only a server has names"))]
+    /// The text `name` that all instances share. `None`: there is only this one.
     pub fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
         match self {
             Self::Embedded(_) => None,
-            #[cfg(feature = "redis")]
-            Self::Redis(server) => Some(Arc::new(super::redis::Text::new(Arc::clone(server), name))),
+            Self::Redis(server) => Some(server.text(name)),
         }
     }
 }

@@ -38,16 +38,16 @@ use tokio::{
     time::timeout,
 };
 
-pub(crate) use self::reach::OnChange;
-pub use self::reach::Reach;
-pub(super) use self::text::Text;
 use self::{
     limits::Settlements,
     reach::Outage,
     servers::Servers,
+    text::Text,
     values::{Pending, Values},
 };
-use super::{OnFailure, Space, StoreAddress, StoreError, shared_limits::Asked};
+use super::{
+    Asked, OnChange, OnFailure, Reach, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
+};
 
 /// Maximum time for which the end of the process waits for unwritten values and settlements.
 const LAST_WRITES: Duration = Duration::from_secs(3);
@@ -78,8 +78,8 @@ impl RedisServer {
     /// Connects to a server or a cluster, which need not answer yet.
     ///
     /// # Errors
-    /// If the thread cannot be created.
-    pub fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
+    /// If there can be no thread.
+    pub(super) fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         if address.uses_tls() {
             // redis-rs uses the process's default provider. An error means that one is already installed.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
@@ -99,9 +99,24 @@ impl RedisServer {
         Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
     }
 
-    /// The store for the values of one kind of state.
-    pub(super) fn space(self: &Arc<Self>, space: Space, ttl: Duration, on_failure: OnFailure) -> Values {
-        Values::new(Arc::clone(self), space, ttl, on_failure)
+    /// The values of a kind of state.
+    pub(super) fn store(
+        self: &Arc<Self>,
+        space: Space,
+        ttl: Duration,
+        on_failure: OnFailure,
+    ) -> Arc<dyn Store> {
+        Arc::new(Values::new(Arc::clone(self), space, ttl, on_failure))
+    }
+
+    /// The limits of clients.
+    pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {
+        Arc::clone(self) as _
+    }
+
+    /// The text of this name.
+    pub(super) fn text(self: &Arc<Self>, name: &str) -> Arc<dyn SharedText> {
+        Arc::new(Text::new(Arc::clone(self), name))
     }
 
     /// Runs `work` on the server's thread and returns its result. The work also ends if its result is no longer

@@ -7,17 +7,7 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
-/// Called when servers become usable or unusable, for metrics.
-pub(crate) type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
-
-/// Whether a server, or all servers, can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// The server answers.
-    There,
-    /// The server does not answer.
-    Away,
-}
+use super::{OnChange, Reach};
 
 /// State of all servers together: whether one of them is away.
 pub(super) struct Outage {

@@ -22,15 +22,15 @@ use super::{
 static NEWEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("newest.lua")));
 static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("replace.lua")));
 
-/// A text that all instances share.
-pub(in crate::store) struct Text {
+/// See the module.
+pub(super) struct Text {
     server: Arc<RedisServer>,
     key: String,
 }
 
 impl Text {
     /// The text with this name.
-    pub(in crate::store) fn new(server: Arc<RedisServer>, name: &str) -> Self {
+    pub(super) fn new(server: Arc<RedisServer>, name: &str) -> Self {
         Self { server, key: format!("toolwire:{name}") }
     }
 }

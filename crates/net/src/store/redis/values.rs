@@ -58,12 +58,25 @@ impl Pending {
     }
 }
 
-/// The values of one kind of state.
-pub(in crate::store) struct Values {
+/// See the module.
+pub(super) struct Values {
     server: Arc<RedisServer>,
     space: Space,
     ttl: Duration,
     on_failure: OnFailure,
+}
+
+impl Space {
+    /// How its keys begin on a server.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Self::Responses => "toolwire:response:",
+            Self::Deferred => "toolwire:deferred:",
+            Self::TurnStates => "toolwire:turn:",
+            Self::Usage | Self::UsageCopy => "toolwire:usage:",
+            Self::Results => "toolwire:result:",
+        }
+    }
 }
 
 impl Values {

@@ -1,0 +1,46 @@
+//! [`RedisServer`] in a build without the feature `redis`: there is no such server.
+
+use std::{io, sync::Arc, time::Duration};
+
+use super::{OnChange, OnFailure, SharedLimits, SharedText, Space, Store, StoreAddress};
+
+/// A server that keeps values and limits. Without the feature `redis` there is none.
+#[derive(Debug)]
+pub enum RedisServer {}
+
+impl RedisServer {
+    /// # Errors
+    /// Always: this build has no client of such servers.
+    pub(super) fn new(_address: StoreAddress, _on_change: OnChange) -> io::Result<Self> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this build cannot use a server"))
+    }
+
+    pub(super) fn store(
+        self: &Arc<Self>,
+        _space: Space,
+        _ttl: Duration,
+        _on_failure: OnFailure,
+    ) -> Arc<dyn Store> {
+        match **self {}
+    }
+
+    pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {
+        match **self {}
+    }
+
+    pub(super) fn text(self: &Arc<Self>, _name: &str) -> Arc<dyn SharedText> {
+        match **self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{StoreAddress, Stores};
+
+    #[test]
+    fn server_that_this_build_cannot_use_is_refused() {
+        let address = StoreAddress::parse("redis://127.0.0.1:1/0").unwrap();
+        let refused = Stores::on_server(address, Box::new(|_| ())).unwrap_err();
+        assert_eq!(refused.to_string(), "this build cannot use a server");
+    }
+}
