@@ -229,13 +229,11 @@ mod tests {
 
     /// Logs `hostile` in every way in which a value can get into a line, as three lines.
     fn log_everywhere(hostile: &str) {
-        #[derive(Debug)]
-        struct Wrapped<'h>(#[expect(dead_code, reason = "shown by Debug")] &'h str);
         let error = io::Error::other(hostile.to_owned());
         let error: &(dyn Error + 'static) = &error;
         let list = List(vec![hostile.to_owned(), "b".to_owned()]);
         let list: &(dyn Error + 'static) = &list;
-        tracing::info!(text = hostile, display = %hostile, debug = ?Wrapped(hostile), error, list);
+        tracing::info!(text = hostile, display = %hostile, debug = ?Some(hostile), error, list);
         tracing::info!("{hostile}");
         tracing::info_span!("s", text = hostile, display = %hostile).in_scope(|| tracing::info!(hostile));
     }

@@ -318,8 +318,8 @@ impl Metrics {
         self.models.add(measured);
     }
 
-    /// Counters about telemetry itself.
-    pub(crate) fn traces(&self) -> TraceMetrics {
+    /// What is counted of telemetry itself.
+    pub fn traces(&self) -> TraceMetrics {
         self.traces.clone()
     }
 

@@ -5,7 +5,7 @@
 //! over, however it ended: the line is written and everything is counted. No code here sees a body or a secret.
 
 mod access;
-#[cfg(feature = "otel")]
+#[cfg_attr(not(feature = "otel"), path = "no_export.rs")]
 mod export;
 mod figures;
 pub(crate) mod gen_ai;
@@ -20,7 +20,6 @@ pub mod terminal;
 
 pub(crate) use access::tools_left_out;
 pub use access::{Access, Outcome, failure_name, finish_name};
-#[cfg(feature = "otel")]
 pub(crate) use export::start as start_export;
 pub use figures::{By, MAX_WINDOW};
 pub(crate) use hop::{Attempt, HopEnd, HopName, HopRecord};

@@ -276,20 +276,12 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     }
 }
 
-/// The tracer, with its exporter, if there is a collector.
-#[cfg(feature = "otel")]
+/// What begins traces, with its exporter, if there is a collector.
 fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
 
-/// This build has no exporter.
-#[cfg(not(feature = "otel"))]
-#[expect(clippy::unnecessary_wraps, reason = "the exporter can fail to start")]
-fn tracer(_: &Config, _: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
-    Ok(None)
-}
-
-/// TLS configuration and certificate of the listeners, if they use TLS.
+/// How the listeners speak TLS, if they do, and the certificate for it.
 fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
     let Some(settings) = &config.tls else { return Ok((None, None)) };
     let certificates = Certificates::new(settings, metrics.certificates());
