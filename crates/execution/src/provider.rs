@@ -214,8 +214,8 @@ impl Host {
         Self::new(name, HttpClient::direct(), Arc::new(Audit::new(redactor, None)), Arc::default())
     }
 
-    /// Reports that the provider's state has changed: `starting`, `ready`, `failed`, `restarting`, ….
-    pub(crate) fn state_changed(&self, state: &'static str, tools: usize) {
+    /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    pub fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());
         self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
     }

@@ -173,8 +173,8 @@ impl From<rustix::io::Errno> for SaveError {
 #[derive(Debug)]
 pub(crate) struct UnclaimedImage {
     files: Arc<ImageFiles>,
-    /// `None` once the image belongs to a result.
-    name: Option<String>,
+    /// `None`: it belongs to a result.
+    pub(crate) name: Option<String>,
 }
 
 impl UnclaimedImage {
@@ -187,12 +187,7 @@ impl UnclaimedImage {
         Ok(Self { files: Arc::clone(files), name: Some(name) })
     }
 
-    /// URL of the image.
-    pub(crate) fn url(&self) -> Option<String> {
-        self.name.as_ref().map(|name| self.files.url(name))
-    }
-
-    /// Returns the image's name, and keeps the image from now on.
+    /// The image's name. It is in a result now.
     pub(crate) fn claim(mut self) -> Option<String> {
         self.name.take()
     }

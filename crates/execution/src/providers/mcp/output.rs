@@ -53,13 +53,13 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
 
 /// The stored image and its URL. `None` if it is not an image of a known format, or cannot be stored.
 async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
-    let files = Arc::clone(files);
+    let keeper = Arc::clone(files);
     let keeping = spawn_blocking(move || {
         let bytes = BASE64_STANDARD.decode(base64).ok()?;
-        UnclaimedImage::save(&files, &bytes, SystemTime::now()).ok()
+        UnclaimedImage::save(&keeper, &bytes, SystemTime::now()).ok()
     });
     let image = keeping.await.ok()??;
-    let url = image.url()?;
+    let url = files.url(image.name.as_ref()?);
     Some((image, url))
 }
 
