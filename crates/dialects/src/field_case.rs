@@ -2,6 +2,7 @@
 //!
 //! Servers in Go ignore the case of keys, and the last one wins. A value that was checked under one key is
 //! then not the value that such a server uses, so a request with `model` and `Model` is rejected.
+//! A field that toolwire checks, limits or writes must be listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 120] = [

@@ -5,6 +5,7 @@
 //! response. The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The
 //! rest of the program holds a [`ClientDialect`], which a request's route determines, and an
 //! [`UpstreamDialect`], which the configuration determines, and never asks which dialect it is.
+//! No dialect imports another; what they share is next to them.
 //!
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`crates/gateway/src/routes.rs`).

@@ -1,4 +1,7 @@
 //! Responses: streams, and responses that are sent in one piece.
+//!
+//! Each head is written anew, so there is no list of headers to strip. Of an upstream's headers, clients get `Retry-After`, and
+//! for requests that are passed through those that `passthrough` lists.
 
 use std::{
     convert::Infallible,

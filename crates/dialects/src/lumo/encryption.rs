@@ -1,5 +1,4 @@
-//! [`Encryption`]: whether requests are encrypted, and for which recipient
-//! (docs/protocols/lumo.md#encryption).
+//! [`Encryption`]: whether requests are encrypted, and for whom (docs/protocols/lumo.md#encryption).
 
 use std::{
     io,
@@ -14,19 +13,17 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// Time before the key's expiry at which warnings start, in seconds: 90 days.
-#[cfg(feature = "lumo-u2l")]
-const WARNED_BEFORE: u64 = 90 * 86_400;
+/// How long before the key's end there is a warning, in seconds: 90 days.
+pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// The encryption of requests and their responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
-    /// Whether requests are encrypted.
+    /// Requests are encrypted.
     pub is_on: bool,
-    /// The certificate of the server, instead of Lumo's.
+    /// The certificate of the server, in place of Lumo's.
     pub key_file: Option<PathBuf>,
-    /// The recipient that can decrypt requests.
-    #[cfg(feature = "lumo-u2l")]
+    /// Who can decrypt requests.
     pub recipient: Option<Arc<Recipient>>,
 }
 
@@ -49,11 +46,10 @@ impl Encryption {
         );
     }
 
-    /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
-    /// Unix time.
+    /// Reads the server's key with `read`. Gives a warning if it expires soon after `now`, in seconds of Unix time.
     ///
     /// # Errors
-    /// There is no such key, or this program was built without encryption.
+    /// There is no such key, or no encryption in this program.
     pub(super) fn prepare(
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<String>,
@@ -79,8 +75,7 @@ impl Encryption {
     /// Encrypts a request, if requests are encrypted.
     ///
     /// # Errors
-    /// The request cannot be encrypted. It is never sent as plain text instead.
-    #[cfg_attr(not(feature = "lumo-u2l"), expect(unused_variables, reason = "as with the feature"))]
+    /// It cannot be encrypted. It is never sent as plain text instead.
     pub(super) fn encrypt(
         &self,
         request: UpstreamRequest,

@@ -1,10 +1,10 @@
 //! [`Reader`]: Lumo's stream, v1 and v2 mixed, in pieces cut anywhere.
 //!
 //! Lumo deviates from the event stream standard, so frames are found here and not by the decoder of `wire`
-//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only a line that is not
-//! complete JSON is joined with the lines after it. JSON without `data:` before it is accepted too. JSON of
-//! an unknown kind is counted and left out, and so is a frame that is not JSON before or after a response.
-//! Inside a response such a frame fails the response, because a part of the response would be lost.
+//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete
+//! JSON is joined with the lines after it. JSON without `data:` before it is accepted too. JSON of an unknown
+//! kind is counted and left out, and so is a frame that is not JSON before or after a response. Inside a
+//! response such a frame fails the response, because a part of it would be lost.
 
 use std::{ops::ControlFlow, str};
 
@@ -31,16 +31,16 @@ use crate::{
     },
 };
 
-/// The facts about the request that a [`Reader`] needs. The client's tools are not among them: a later stage
+/// What a [`Reader`] needs to know about the request. It does not know the client's tools: a later stage
 /// decides which calls are the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one upstream frame, and of one tool payload put together from several. Beyond it the
-    /// response fails.
+    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response
+    /// fails.
     pub max_frame: usize,
-    /// The target that the request asked for, which is also that of content without a target.
+    /// The target that the request asked for: content without a target is for it.
     pub target: String,
-    /// Whether a response that ends without an end mark counts as complete, if it has any content.
+    /// A response that ends without an end mark is complete, if it has any content.
     pub tolerate_truncation: bool,
 }
 
@@ -81,8 +81,8 @@ impl Reader {
     /// Reads the next bytes of the body, cut anywhere.
     ///
     /// # Errors
-    /// The upstream's error, or the way in which its bytes violate the protocol. Everything that was certain
-    /// before has gone to `out`; further input is ignored.
+    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has
+    /// gone to `out`; whatever follows is ignored.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -94,11 +94,11 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// Ends the body.
+    /// The body has ended.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if
-    /// nothing in the body could be understood.
+    /// nothing of the body could be understood.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// Whether the end mark has been read, or the response has failed; further input is ignored.
+    /// The end mark has been read, or the response has failed; whatever follows is ignored.
     pub fn is_done(&self) -> bool {
         self.failed || self.body.answer.is_done()
     }
@@ -125,39 +125,32 @@ impl Reader {
         self.body.answer.expect(asked.limits, asked.repair);
     }
 
-    /// Sets the key of the request, with which the response is encrypted. Call it before the first bytes.
-    #[cfg(feature = "lumo-u2l")]
-    pub(crate) fn decrypt(&mut self, key: RequestKey) {
-        self.body.unsealer = Some(Unsealer::new(key, self.body.max_frame));
+    /// The key of the request, with which the response is encrypted, if there is one. Call it before the first bytes.
+    pub(crate) fn decrypt(&mut self, key: Option<RequestKey>) {
+        self.body.unsealer = key.map(|key| Unsealer::new(key, self.body.max_frame));
     }
 
-    #[cfg(not(feature = "lumo-u2l"))]
-    pub(crate) fn decrypt(&mut self, key: RequestKey) {
-        match key {}
-    }
-
-    /// True, because Lumo runs tools itself.
+    /// Lumo runs tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         true
     }
 
-    /// Whether the finish reason arrived without the end mark. The end mark of this dialect is complete in
-    /// itself.
+    /// The finish reason came without the end mark. The end mark of this dialect is complete in itself.
     pub(crate) fn awaits_end(&self) -> bool {
         self.body.answer.is_finished() && !self.is_done()
     }
 
-    /// Whether the response has content.
+    /// The response has content.
     pub(crate) fn has_content(&self) -> bool {
         self.body.answer.has_content()
     }
 
-    /// The same as [`Reader::awaits_end`].
+    /// See [`Reader::awaits_end`].
     pub(crate) fn lacks_only_mark(&self) -> bool {
         self.awaits_end()
     }
 
-    /// The parts that were received and left out, by reason.
+    /// What was received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.body.answer.skipped()
     }
@@ -177,7 +170,7 @@ struct Body {
     answer: AnswerState,
     unfinished: Unfinished,
     shapes: Shapes,
-    /// Whether the line being read has no line end: if it is not JSON, the body was cut there.
+    /// The line that is read has no line end: if it is not JSON, the body was cut there.
     is_last: bool,
     unsealer: Option<Unsealer>,
     max_frame: usize,
@@ -185,7 +178,7 @@ struct Body {
 }
 
 impl Body {
-    /// Reads a line; returns whether to continue.
+    /// Reads a line; returns whether to go on.
     fn take(
         &mut self,
         line: &[u8],
@@ -280,7 +273,7 @@ impl Body {
         Ok(())
     }
 
-    /// Reads a frame; returns the position of its token if it contains nothing else.
+    /// Reads a frame; returns the place of its token if it contains nothing else.
     fn value<'a>(
         &mut self,
         json: Json<'a>,
@@ -305,15 +298,14 @@ impl Body {
         Ok(())
     }
 
-    /// Reads the frames that are left when the response has ended.
-    #[cfg(feature = "lumo-u2l")]
+    /// Reads what is left when the response has ended.
     fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
         let frames = unsealer.finish()?;
         self.plain(&frames, out)
     }
 
-    /// Dispatches a frame by its version; returns the position of its token if it contains nothing else.
+    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
     fn dispatch<'a>(
         &mut self,
         json: Json<'a>,
@@ -346,7 +338,7 @@ impl Body {
         Ok(None)
     }
 
-    /// Drops the lines so far, which will not become a frame.
+    /// The lines so far will not become a frame.
     fn drop_unfinished(&mut self) -> Result<(), Failure> {
         if self.unfinished.is_empty() {
             return Ok(());
@@ -355,8 +347,8 @@ impl Body {
         self.unreadable("")
     }
 
-    /// Handles a frame that is not JSON. Inside a response that is an error, because a part of the response
-    /// is lost; so is a frame that is nested too deeply, anywhere.
+    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is
+    /// a frame that is nested too deep, anywhere.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
@@ -371,7 +363,7 @@ impl Body {
         Ok(())
     }
 
-    /// Decides how the response ends when the body ends.
+    /// Decides what the end of the body means.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let understood = self.answer.skipped().malformed() == 0;
         if !self.unfinished.is_empty() {
