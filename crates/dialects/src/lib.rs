@@ -207,7 +207,7 @@ impl Reader {
     }
 
     /// Sets the key of the request, with which the response is encrypted. Call it before the first bytes.
-    pub fn decrypt(&mut self, key: RequestKey) {
+    pub fn decrypt(&mut self, key: Option<RequestKey>) {
         if let Self::Lumo(reader) = self {
             reader.decrypt(key);
         }
