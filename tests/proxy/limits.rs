@@ -39,8 +39,7 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     first.until("first").await;
     let second = client.chat(&proxy, WHOLE);
     let mut second = std::pin::pin!(second);
-    // The request comes on another connection, so it is only certain to be queued once the metrics
-    // show it.
+    // The second request is certain to be queued only once the metrics show it.
     let line = async {
         while !client
             .get(&proxy, "/metrics")

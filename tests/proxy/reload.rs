@@ -303,7 +303,7 @@ fn tools(folder: &TempDir) -> String {
     )
 }
 
-/// A stream with calls of these tools: `search` is hosted, the other one is the client's.
+/// A stream with calls of these tools.
 fn calls(names: &[&str]) -> String {
     let calls = names.iter().enumerate().map(|(index, name)| {
         let call = json!({"index": index, "id": format!("call_{index}_0123456789abcdef"), "type": "function",

@@ -200,7 +200,7 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }
 
-/// The JSON of a frame with another id, and with another index of its part.
+/// The JSON of a frame with another id, and with other indices and numbers.
 fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     match value {
         Value::Object(members) => {

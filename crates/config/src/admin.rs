@@ -59,7 +59,6 @@ impl Capture {
     }
 }
 
-/// The keys.
 pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
     keys.key(
         Key::new(

@@ -40,7 +40,6 @@ impl Changes {
         self.touch(&below(array, name))
     }
 
-    /// The paths.
     pub fn paths(&self) -> &[String] {
         &self.0
     }

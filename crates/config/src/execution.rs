@@ -241,7 +241,7 @@ pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
         |name| name.as_deref().map(string),
     );
     keys.special(
-        Key::new("kind", format!("what it is: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
+        Key::new("kind", format!("the kind of provider: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
         &mut draft.options,
         |cell| choice(KINDS)(cell).map(|default| Some(default())),
         |options| options.as_ref().map(|options| string(options.kind())),

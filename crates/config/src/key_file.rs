@@ -41,7 +41,6 @@ impl KeyFile {
         Self { path: folder.join(FILE), seen: None, unsettled: None }
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -198,7 +198,6 @@ pub(super) fn size_value(size: usize) -> Value {
 /// A key in the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The key.
     pub key: &'static str,
     /// Its default, in Markdown.
     pub default: String,

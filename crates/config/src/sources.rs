@@ -65,9 +65,7 @@ pub struct ValueSource {
 /// A setting with its resolved value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// Its path.
     pub path: String,
-    /// Its value.
     pub value: SettingValue,
     /// The value if the setting is not set. `None` if it has no default, or one that depends on other settings.
     pub default: Option<Value>,

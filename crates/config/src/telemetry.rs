@@ -31,7 +31,6 @@ pub(super) struct Draft {
     metrics_interval: Option<Option<Duration>>,
 }
 
-/// The keys.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.key(
         Key::new(

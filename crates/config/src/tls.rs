@@ -33,7 +33,6 @@ pub(super) struct Draft {
     min_version: MinVersion,
 }
 
-/// The keys.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new(

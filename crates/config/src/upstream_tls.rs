@@ -23,7 +23,6 @@ pub(super) struct Draft {
     client_key: Option<KeySource>,
 }
 
-/// The keys.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     keys.special(
         Key::new("ca", "the PEM file of the trusted authorities").or("the system's, else Mozilla's"),

@@ -245,10 +245,10 @@ pub(super) fn text_table(
     let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
         (text, Origin::Here) if !names_secret(name) => match is_passable(&text) {
             true => Some(TableText::plain(text)),
-            false => cell.wrong("the value holds a NUL character, which no program can get"),
+            false => cell.wrong("the value contains a NUL character, which cannot be passed to a program"),
         },
         _ => {
-            let problem = "the secret holds a NUL character, which no program can get";
+            let problem = "the secret contains a NUL character, which cannot be passed to a program";
             secret_that(cell, is_passable, problem).map(TableText::secret)
         }
     };

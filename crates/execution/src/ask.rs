@@ -31,7 +31,6 @@ pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> 
 
 /// A client whose tokens are limited.
 pub trait Payer: fmt::Debug + Send + Sync {
-    /// Its name.
     fn name(&self) -> &str;
 
     /// Deducts tokens of `model` from the client's allowance: those of a question, and those of the answer. Never fails,
@@ -87,7 +86,6 @@ impl Question {
 /// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
-    /// The text.
     pub text: String,
     /// The pages that the text cites, then those that the upstream's searches found, each once.
     pub citations: Vec<Citation>,

@@ -71,7 +71,6 @@ pub(crate) struct Record {
 /// The value that is kept under the id of a client's call.
 #[derive(Debug)]
 enum Kept {
-    /// The record.
     Record(Record),
     /// Only the id under which the record is kept: a turn may have many calls, and the record may be large.
     Under(String),

@@ -1,7 +1,7 @@
 //! The execution stage: toolwire runs *hosted tools* itself, and the client sees one response.
 //!
 //! ```text
-//! request ─▶ Execution::offer ─▶ the model gets the hosted tools beside the client's
+//! request ─▶ Execution::offer ─▶ the model gets the hosted tools and the client's
 //! hop ends with hosted calls ─▶ HostedTurn::run ─▶ results ─▶ the next hop
 //!                                  │ arguments, permission, rate, cache, run with timeout, retry, size
 //!                                  ▼

@@ -4,7 +4,7 @@
 //! configured rules ─▶ allow, deny
 //!        │ ask
 //!        ▼
-//! auto-approve ─▶ remembered rules ─▶ is somebody there? ─▶ question ─▶ the first answer, or denied when it expires
+//! auto-approve ─▶ remembered rules ─▶ is a person there? ─▶ question ─▶ the first answer, or denied when it expires
 //! ```
 //!
 //! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions;

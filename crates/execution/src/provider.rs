@@ -134,7 +134,6 @@ pub struct Invocation {
     pub(crate) id: String,
     /// The provider's own name for the tool: [`ToolSpec::name`].
     pub(crate) tool: String,
-    /// The arguments.
     pub(crate) arguments: Map<String, Value>,
     /// The client whose request it is.
     pub(crate) client: Owner,

@@ -137,7 +137,6 @@ pub enum AnswerError {
 /// What settled a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
-    /// A person.
     Person {
         /// Whether the answer is remembered.
         remember: bool,

@@ -44,9 +44,7 @@ pub struct Hosted {
     pub spec: Arc<ToolSpec>,
     /// The provider's name.
     pub provider_name: Arc<str>,
-    /// The provider.
     pub(crate) provider: Arc<dyn Provider>,
-    /// Its rules.
     pub rules: ToolRules,
     /// Whether models get it. A person may disable it.
     pub is_enabled: bool,
@@ -74,7 +72,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// All tools.
     pub fn tools(&self) -> &[Hosted] {
         &self.tools
     }

@@ -56,7 +56,6 @@ pub struct ExecutionSettings {
     pub permissions: PermissionSettings,
     /// The file to which all events of the stage are written, as JSON lines.
     pub audit: Option<PathBuf>,
-    /// The providers.
     pub providers: Vec<ProviderEntry>,
     /// The rules, by tool names, which may end with `*`.
     pub tools: HashMap<String, ToolRules>,
@@ -153,7 +152,6 @@ pub enum Visibility {
 /// One entry of `[[providers]]`.
 #[derive(Debug, Clone)]
 pub struct ProviderEntry {
-    /// Its name.
     pub name: String,
     /// The settings of the provider's kind.
     pub options: ProviderOptions,
@@ -282,7 +280,6 @@ pub enum Clash {
 /// Permissions of hosted calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionSettings {
-    /// The rules.
     pub rules: Vec<PermissionRule>,
     /// The permission of calls that no rule matches.
     pub default: Permission,

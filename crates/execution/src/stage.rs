@@ -286,7 +286,6 @@ impl Execution {
         self.marks.get(name).copied().unwrap_or_default()
     }
 
-    /// The settings.
     pub fn settings(&self) -> &ExecutionSettings {
         &self.settings
     }

@@ -165,7 +165,7 @@ pub(super) struct PromptFlags {
     pub(super) replay: Vec<PathBuf>,
 }
 
-/// The mocks: the one behind the toolwire that the bench starts, and the baseline.
+/// The mocks: the upstream of the toolwire that the bench starts, and the baseline.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mock (used for the baseline, and started if no target is given)")]
 pub(super) struct MockFlags {

@@ -118,7 +118,7 @@ impl PromptFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunFlags {
-    /// Requests that are open at once
+    /// Concurrent requests
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) concurrency: NonZeroUsize,
     /// Time limit of a response

@@ -94,7 +94,7 @@ pub(super) struct CaseFlags {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunFlags {
-    /// Requests that are open at once
+    /// Concurrent requests
     #[arg(long, value_name = "N", default_value = "8")]
     pub(super) concurrency: NonZeroUsize,
     /// Time limit of a response

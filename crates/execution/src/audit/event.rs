@@ -30,7 +30,6 @@ impl From<&str> for ExchangeId {
 /// The exchange and hop that an event belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// The exchange.
     pub exchange: ExchangeId,
     /// The hop, counted from 1.
     pub hop: usize,
@@ -59,7 +58,6 @@ pub struct Record {
 /// A hosted call in an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRecord {
-    /// Its id.
     pub id: String,
     /// The tool's name.
     pub name: String,
@@ -117,7 +115,6 @@ pub enum AuditEvent {
     },
     /// A hosted call begins.
     ToolUse {
-        /// The call.
         call: CallRecord,
         /// The name of its provider.
         provider: Arc<str>,
@@ -126,7 +123,6 @@ pub enum AuditEvent {
     },
     /// A hosted call has a result.
     ToolResult {
-        /// The call.
         call: CallRecord,
         /// The name of its provider; `None` if there is no such tool.
         provider: Option<Arc<str>>,
@@ -189,12 +185,10 @@ pub enum AuditEvent {
     PermissionResult(Settled),
     /// The result of an earlier equal call is used.
     CacheHit {
-        /// The call.
         call: CallRecord,
     },
     /// A call is tried again.
     Retry {
-        /// The call.
         call: CallRecord,
         /// The number of the next attempt; the first retry is 2.
         attempt: usize,
@@ -212,12 +206,10 @@ pub enum AuditEvent {
     ConfigLoaded {
         /// Whether it is valid.
         ok: bool,
-        /// Its errors.
         errors: Vec<String>,
     },
     /// A provider's state has changed.
     ProviderStatus {
-        /// Its name.
         name: Arc<str>,
         /// `starting`, `ready`, `failed`, `restarting`, …
         state: &'static str,

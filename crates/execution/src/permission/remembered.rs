@@ -17,7 +17,6 @@ const MAX_RULES: usize = 10_000;
 /// A remembered answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedRule {
-    /// Its id.
     pub id: String,
     /// The tool's name.
     pub tool: String,

@@ -11,7 +11,6 @@ const MAX_KIND: usize = 32;
 /// A program's answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// A result.
     Result(Output),
     /// An error, in the words of the program, and the details.
     Error(String, Value),

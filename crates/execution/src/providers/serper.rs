@@ -91,7 +91,7 @@ impl Options {
             Field::Address(&mut self.base_url),
         );
         keys.key(
-            Key::new("scrape_url", "where pages are asked for").or("`\"https://scrape.serper.dev\"`"),
+            Key::new("scrape_url", "where pages are requested").or("`\"https://scrape.serper.dev\"`"),
             Field::Address(&mut self.scrape_url),
         );
         keys.key(

@@ -26,7 +26,6 @@ enum Kind {
 /// The settings that all requests share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
-    /// The dialect.
     pub dialect: Dialect,
     /// The model's name. `None` uses that of the prompt, or [`MODEL`].
     pub model: Option<String>,

@@ -46,11 +46,8 @@ pub(crate) struct Reply {
 pub enum AskError {
     /// An error response.
     Refused {
-        /// Its status.
         status: u16,
-        /// Its code.
         code: Option<String>,
-        /// Its message.
         message: String,
         /// Its `Retry-After`.
         retry_after: Option<Duration>,

@@ -5,9 +5,7 @@ use serde_json::{Map, Value, json};
 /// A declared tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CaseTool {
-    /// Its name.
     pub name: String,
-    /// Its description.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub parameters: Value,

@@ -9,7 +9,6 @@ const Z: f64 = 1.959_963_984_540_054;
 /// for small totals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// The count.
     pub count: u64,
     /// The total.
     pub of: u64,

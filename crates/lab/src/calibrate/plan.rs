@@ -31,7 +31,6 @@ pub struct Plan {
     pub config: Arc<Config>,
     /// The upstream's URL and the model's name there. Answers of another model have other keys.
     pub measured: String,
-    /// The variants.
     pub variants: Vec<Variant>,
     /// The prompts.
     pub cases: Vec<Case>,

@@ -73,7 +73,6 @@ pub struct Measured {
 /// Why a run ended before all questions were asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// A signal.
     Signal,
     /// Failures of the upstream, with its message.
     Upstream(String),

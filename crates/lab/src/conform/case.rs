@@ -12,7 +12,6 @@ use super::{
 };
 use toolwire_pipeline::{event::Finish, format::Format};
 
-/// A case.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// Its name, such as `chat/native/two-calls@cut=17`.
@@ -47,7 +46,6 @@ pub(crate) struct Recorded {
     pub(crate) status: u16,
     /// Headers.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
@@ -121,7 +119,6 @@ pub(crate) enum Expected {
 /// A response as the client must assemble it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
-    /// The text.
     pub(crate) text: String,
     /// The reasoning. `None` if it is not compared.
     pub(crate) reasoning: Option<String>,

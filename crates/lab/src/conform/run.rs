@@ -15,7 +15,6 @@ use crate::bench::Dialect;
 /// The outcome of a case for a client of one dialect.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// The case.
     pub(crate) case: Arc<Case>,
     /// The client's dialect.
     pub(crate) client: Dialect,

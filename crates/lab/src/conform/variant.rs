@@ -11,7 +11,7 @@ use super::upstream::{Api, Frames};
 pub(crate) enum Variant {
     /// Frame by frame.
     Frames,
-    /// The whole body at once.
+    /// The complete body in one piece.
     Whole,
     /// In two pieces, the first of this many bytes.
     Cut(usize),

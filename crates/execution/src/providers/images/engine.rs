@@ -24,7 +24,6 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// The default model.
     pub(super) fn default_model(self) -> Option<&'static str> {
         match self {
             Self::Gemini => Some("gemini-3.1-flash-image"),

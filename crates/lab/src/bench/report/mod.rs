@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{csv::csv, json::json, page::page, table::table};
 
-/// A whole run.
+/// All results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// toolwire's version.
@@ -30,13 +30,11 @@ pub struct Report {
     pub seconds: f64,
     /// The command line.
     pub command: String,
-    /// The dialect.
     pub dialect: String,
     /// The load in words: `open loop, 20 streams/s, Poisson`.
     pub load: String,
     /// Number of rounds; each had one trial of every target.
     pub rounds: usize,
-    /// The machine.
     pub machine: Machine,
     /// The tool's own cost.
     pub overhead: Overhead,
@@ -51,7 +49,6 @@ pub struct Report {
     pub ramps: Vec<Ramp>,
 }
 
-/// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Cores that the tool may use.
@@ -78,7 +75,6 @@ pub struct Overhead {
 /// The results of one target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its name.
     pub name: String,
     /// Its address.
     pub url: String,
@@ -160,7 +156,6 @@ pub struct Distribution {
     pub count: u64,
     /// The minimum.
     pub min: f64,
-    /// The mean.
     pub mean: f64,
     /// The median.
     pub p50: f64,
@@ -196,7 +191,6 @@ pub struct Timeline {
 /// spread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The target.
     pub target: String,
     /// The first target that has the measure.
     pub to: String,
@@ -230,7 +224,6 @@ pub struct Process {
 /// The result of a ramp.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ramp {
-    /// The target.
     pub target: String,
     /// The service level, as given.
     pub slo: String,

@@ -10,7 +10,6 @@ pub(crate) const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str =
     concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
 
-/// The page.
 pub fn page(report: &Report) -> String {
     let title = format!("toolwire bench: {}", names(report));
     let caveats =

@@ -14,7 +14,7 @@ use crate::bench::report::json::in_lines;
 
 pub use self::{page::page, table::table, tally::report};
 
-/// A whole run.
+/// All results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// toolwire's version.
@@ -23,7 +23,7 @@ pub struct Report {
     pub upstream: String,
     /// The model's name there.
     pub model: String,
-    /// The prompts.
+    /// Number of prompts.
     pub prompts: usize,
     /// Number of times that each prompt was asked.
     pub runs: u32,
@@ -66,7 +66,6 @@ pub struct VariantReport {
     pub name: String,
     /// The format, or `native`.
     pub format: String,
-    /// The wording.
     pub wording: String,
     /// `enforce`.
     pub enforce: String,

@@ -17,7 +17,6 @@ use toolwire_gateway::observe::untrusted;
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
 
-/// The page.
 pub fn page(report: &Report) -> String {
     let lines = |lines: Vec<String>| {
         lines.iter().map(|line| format!("<li>{}</li>", visible(line))).collect::<String>()

@@ -22,11 +22,8 @@ use toolwire_pipeline::event::Finish;
 pub(crate) struct Received {
     /// HTTP status; 0 without a response.
     pub(crate) status: u16,
-    /// The text.
     pub(crate) text: String,
-    /// The reasoning.
     pub(crate) reasoning: String,
-    /// The refusal.
     pub(crate) refusal: String,
     /// The calls, in the order in which they began.
     pub(crate) calls: Vec<ReceivedCall>,
@@ -49,7 +46,6 @@ pub(crate) struct Received {
 /// A call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedCall {
-    /// Its id.
     pub(crate) id: String,
     /// The tool's name.
     pub(crate) name: String,

@@ -19,7 +19,6 @@ pub struct Report {
     pub version: String,
     /// The gateway: its URL, or a remark that it was started for the run.
     pub gateway: String,
-    /// The seed.
     pub seed: u64,
     /// The dialects of clients, in the order of the table's columns.
     pub clients: Vec<String>,
@@ -38,7 +37,6 @@ pub struct Report {
 pub struct Row {
     /// The dialect of the upstream.
     pub upstream: String,
-    /// The category.
     pub category: String,
     /// For each client, the number of cases and of those that passed.
     pub counts: Vec<Count>,
@@ -56,7 +54,6 @@ pub struct Count {
 /// A rule that was violated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The rule.
     pub rule: String,
     /// Number of cases that violate it, over all clients.
     pub cases: u64,
@@ -71,7 +68,6 @@ pub struct Rule {
 /// A case that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The case.
     pub case: String,
     /// The client's dialect.
     pub client: String,

@@ -13,7 +13,6 @@ const FRAME: &str = include_str!("page.html");
 /// Maximum number of failed cases that are listed; the JSON in the page contains all of them.
 const LISTED: usize = 500;
 
-/// The page.
 pub fn page(report: &Report) -> String {
     let Count { cases, held } = report.total();
     let lead = format!(
