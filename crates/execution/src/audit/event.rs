@@ -184,9 +184,7 @@ pub enum AuditEvent {
     /// The question is answered.
     PermissionResult(Settled),
     /// The result of an earlier equal call is used.
-    CacheHit {
-        call: CallRecord,
-    },
+    CacheHit { call: CallRecord },
     /// A call is tried again.
     Retry {
         call: CallRecord,
