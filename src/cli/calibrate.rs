@@ -94,7 +94,7 @@ async fn calibrate(args: &Args) -> ExitCode {
     };
     let repeated = plan.drop_repeated();
     if !repeated.is_empty() {
-        eprintln!("left out, as they would ask the same as others: {}", repeated.join(", "));
+        eprintln!("left out as duplicates of others: {}", repeated.join(", "));
     }
     if plan.size() > MAX_QUESTIONS {
         let message = format_args!("{} requests are too many: at most {MAX_QUESTIONS}", plan.size());

@@ -167,7 +167,7 @@ fn log_out(account: &Managed) -> ExitCode {
             writeln!(out, "{}: the session has ended", escaped(account.upstream()))
         }),
         Ok(Some(refusal)) => {
-            let next = "the session may live on at Proton: end it in the account's settings there";
+            let next = "the session may still be valid at Proton: end it in the account's settings there";
             warn(format_args!("the file is removed, but the session was not ended: {refusal}"), Some(next));
             ExitCode::FAILURE
         }

@@ -121,7 +121,7 @@ async fn show(args: &Args, source: &Source) -> Result<ExitCode, TopError> {
 fn read(json: &Value) -> Result<Snapshot, SourceError> {
     Snapshot::deserialize(json).map_err(|error| {
         SourceError::Refused(
-            format!("the server's events have another form than expected: {error}"),
+            format!("the server's events do not have the expected form: {error}"),
             source::NOT_ADMIN,
         )
     })

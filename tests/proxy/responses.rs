@@ -207,7 +207,7 @@ async fn history_survives_a_restart() {
     assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &said(&first)), ("user", "two")]));
 }
 
-/// It cannot know whether the response exists.
+/// The second server cannot know whether the response exists.
 #[tokio::test]
 async fn second_server_on_one_state_dir_says_that_another_process_has_the_responses() {
     let (upstream, _) = upstream().await;

@@ -221,7 +221,7 @@ pub struct Config {
     pub store: StoreKind,
     /// Paths whose requests are passed to the upstream unread.
     pub passthrough: Passthrough,
-    /// What `/metrics` reveals.
+    /// Content of `/metrics`.
     pub metrics: Metrics,
     /// Limits of requests and responses.
     pub limits: Limits,
@@ -377,7 +377,7 @@ pub enum UncheckedBudgets {
     Refuse,
 }
 
-/// What `/metrics`, which requires no key, reveals.
+/// Content of `/metrics`, which requires no key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
     /// The names of called tools.

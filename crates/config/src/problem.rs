@@ -46,9 +46,9 @@ impl Problem {
 /// Whether a configuration with the problem can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// It can, but should be reviewed.
+    /// The configuration can be used, but should be reviewed.
     Warning,
-    /// It cannot.
+    /// The configuration cannot be used.
     Error,
 }
 

@@ -11,7 +11,7 @@ use toolwire_pipeline::{dialect::is_like, tools::arguments_fault, wire::json::Ra
 /// Reads the arguments that a model wrote. Empty text and `null` count as an empty object.
 ///
 /// # Errors
-/// They are not a JSON object, or do not fit the schema.
+/// The arguments are not a JSON object, or do not fit the schema.
 pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, ToolError> {
     let invalid = |fault: &str| {
         ToolError::new(ErrorCode::InvalidArguments, format!("The arguments are not valid: {fault}."))

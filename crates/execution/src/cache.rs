@@ -106,7 +106,7 @@ impl Cache {
     /// all get its result; if that one is cancelled, the next one runs.
     ///
     /// # Errors
-    /// That of `run`.
+    /// The error of `run`.
     pub(super) async fn get_or_run(
         &self,
         (key, ttl): (CacheKey, Duration),

@@ -29,7 +29,7 @@ pub fn call(id: String, tool: &str, description: &str) -> Call {
     Call::new(id, tool, json!({"prompt": description}).to_string())
 }
 
-/// How the command is used.
+/// Explains how to use the command.
 pub fn usage(command: &str) -> String {
     format!("Describe the image after the command: `{command} a red fox in the snow, at dawn`.")
 }

@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// One that fails for good, one that may work later, and one that reports a failure.
+    /// The first engine fails for good, the second may work later, and the third reports a failure.
     #[tokio::test]
     async fn only_engines_whose_own_error_is_retryable_are_asked_again() {
         use Behaviour::{Fails, Reports};

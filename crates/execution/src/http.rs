@@ -45,7 +45,7 @@ pub struct HttpClient {
 /// A page or file to download.
 #[derive(Debug, Clone)]
 pub(crate) struct Download<'a> {
-    /// Where it is.
+    /// Its URL.
     pub(crate) url: &'a str,
     /// Sent to this server only, not to another one after a redirect.
     pub(crate) headers: HeaderMap,

@@ -134,7 +134,7 @@ pub enum AnswerError {
     NoDomain,
 }
 
-/// What settled a question.
+/// The cause that settled a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Person {
@@ -172,7 +172,7 @@ pub struct Settled {
     pub(crate) tool: Arc<str>,
     /// Whether the call may run.
     pub(crate) granted: bool,
-    /// Who or what decided.
+    /// The person or rule that decided, or the reason why the question closed.
     pub(crate) by: By,
     /// The exchange and hop.
     pub(crate) subject: Option<Subject>,

@@ -66,7 +66,7 @@ impl Rate {
     }
 }
 
-/// What a call returned.
+/// The output of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
     /// For the model: JSON or plain text.
@@ -148,7 +148,7 @@ impl fmt::Display for ToolError {
     }
 }
 
-/// What went wrong with a call.
+/// The kinds of failures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// The arguments do not fit the schema.

@@ -53,7 +53,7 @@ pub(super) struct UpstreamArgs {
     pub(super) model: Option<String>,
 }
 
-/// What is compared.
+/// The variants to compare.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Variants")]
 pub(super) struct VariantFlags {
@@ -84,7 +84,7 @@ impl VariantFlags {
     }
 }
 
-/// What is asked.
+/// The prompts to ask.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompts")]
 pub(super) struct PromptFlags {
@@ -114,7 +114,7 @@ impl PromptFlags {
     }
 }
 
-/// How it is asked.
+/// The settings of the requests.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunFlags {

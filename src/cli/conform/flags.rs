@@ -56,7 +56,7 @@ pub(super) struct GatewayFlags {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What is played.
+/// The cases to play.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Cases")]
 pub(super) struct CaseFlags {
@@ -90,7 +90,7 @@ pub(super) struct CaseFlags {
     pub(super) seed: u64,
 }
 
-/// How it is played.
+/// The settings of the run.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct RunFlags {

@@ -1,4 +1,4 @@
-//! How little is held back: the text that has reached the client after each piece.
+//! The text that has reached the client after each piece: as little as possible is held back.
 
 use bytes::BytesMut;
 use serde_json::Value;

@@ -146,7 +146,7 @@ fn repeated_tool_list_is_not_a_call() {
     }
 }
 
-/// It cannot be distinguished from a call that the model intends.
+/// A repeated example cannot be distinguished from a call that the model intends.
 #[test]
 fn repeated_example_is_a_call() {
     for format in taught() {

@@ -51,7 +51,7 @@ pub struct Record {
     pub t: u64,
     /// `None` if the event belongs to no exchange.
     pub subject: Option<Subject>,
-    /// What happened.
+    /// The event itself.
     pub event: AuditEvent,
 }
 
@@ -128,7 +128,7 @@ pub enum AuditEvent {
         provider: Option<Arc<str>>,
         /// The result for the model.
         result: Option<String>,
-        /// What user interfaces show next to the result.
+        /// Content that user interfaces show next to the result.
         details: Option<Value>,
         /// Kind of the failure. `None` if the call succeeded.
         code: Option<ErrorCode>,

@@ -280,7 +280,7 @@ impl Server {
 
 /// The error when a tool has run but its response is not a result, so the call must not be repeated.
 fn not_a_result() -> ToolError {
-    ToolError { is_retryable: false, ..failed("The server of the tool sent what is not a result.") }
+    ToolError { is_retryable: false, ..failed("The server of the tool sent an invalid result.") }
 }
 
 fn failed(message: &str) -> ToolError {

@@ -146,7 +146,7 @@ impl Options {
         let unknown = self.extra_tools.iter().find(|name| Vertical::of(name).is_none());
         if let Some(name) = unknown {
             let known = "`image_search`, `news_search` and `places_search`";
-            let message = format!("`extra_tools` has an unknown tool: `{name}`; there are {known}");
+            let message = format!("`extra_tools` has an unknown tool: `{name}`; known are {known}");
             return Err(Fault::new("extra_tools", message));
         }
         for (key, list) in

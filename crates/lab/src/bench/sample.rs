@@ -70,7 +70,7 @@ pub(crate) enum Outcome {
     /// The stream has no proper end: no connection, an interrupted body, an end without the end mark, a
     /// time limit.
     Broken(String),
-    /// It has not ended yet.
+    /// The stream has not ended yet.
     #[default]
     Open,
 }

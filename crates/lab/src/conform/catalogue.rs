@@ -377,7 +377,7 @@ const NESTED: &str = r#"{"list":[1,[2,{"three":[]}],null,true],"object":{"":{"a 
 /// Characters of one to four bytes, joined ones, and line separators.
 const CHARACTERS: &str = "naïve café — 日本語 😀 👩\u{200d}👩\u{200d}👧 e\u{301} \u{2028} \u{202e}rtl\u{202c} ﷽ 🏳\u{fe0f}\u{200d}🌈 𝔘 \u{feff}end";
 
-/// What JSON and event streams have to escape.
+/// Text that JSON and event streams have to escape.
 const ESCAPES: &str = "a \"quoted\" \\ backslash\r\nline\n\ndata: [DONE]\n\nevent: error\n: comment\n\ttab \u{1} \u{7f} </script> &amp; {\"x\":1}";
 
 /// The tools that clients declare.

@@ -16,7 +16,7 @@ const RATIOS: [&str; 10] = ["1:1", "2:3", "3:2", "3:4", "4:3", "4:5", "5:4", "9:
 /// The arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// What the images show, as the model wrote it.
+    /// Description of the images, as the model wrote it.
     pub(super) prompt: String,
     /// Number of images.
     pub(super) count: usize,

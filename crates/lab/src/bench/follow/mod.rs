@@ -208,7 +208,7 @@ impl Reader {
         }
     }
 
-    /// What an unfinished stream lacks.
+    /// The missing end mark of an unfinished stream.
     fn missing_end(&self) -> &'static str {
         match self {
             Self::Chat(_) => "the stream ends without [DONE]",

@@ -67,11 +67,11 @@ pub(super) struct Text<'a> {
 /// The way in which a text mentions a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mention {
-    /// It is called.
+    /// As a call.
     Call,
-    /// It is described, as in the list of tools.
+    /// As a description, such as in the list of tools.
     Declaration,
-    /// It is part of a sentence.
+    /// As a part of a sentence.
     Prose,
 }
 

@@ -125,7 +125,7 @@ fn markup_of_a_call_in_the_text_is_a_leak() {
         assert_eq!(verdict("one-weather", &text(leaking)), Verdict::Leak, "{leaking}");
         assert_eq!(verdict("none-sum", &text(leaking)), Verdict::Leak, "{leaking}");
     }
-    // What the conversation itself contains is not markup.
+    // Text that the conversation itself contains does not count as markup.
     let quoted = "I sent: </tool_call> closes what <tool_call> opens";
     assert_eq!(verdict("awkward-markup", &text(quoted)), Verdict::NoCall);
     // It is reported even if there is a proper call.
