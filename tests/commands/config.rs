@@ -134,7 +134,7 @@ maxcalls = 3
 10:1: error: unknown key `conect_timeout`; did you mean `connect_timeout`? also known: `idle_timeout`, `total_timeout`; `toolwire check --keys` lists all
 11:18: error: expected a duration such as \"90s\": unknown time unit \"parsecs\", supported units: ns, us/µs, ms, sec, \
 min, hours, days, weeks, months, years (and few variations)
-12:18: error: expected a whole number from 1 on
+12:18: error: expected a whole number of at least 1
 14:11: error: unknown value `v3`; known here: `v1`, `v2`
 15:32: error: expected a string, found an integer
 17:1: error: missing key `base_url`
@@ -234,7 +234,7 @@ detect = "pre"
 6:11: warning: the key goes over `http://` to another machine and can be read on its way
 7:18: warning: Lumo may send its headers only after 60 s; a shorter limit hides the error that it gives then
 10:1: warning: no model uses the upstream `idle`
-16:8: warning: Lumo v1 has no field for a client's tools; without a text format in `tools` it learns of none
+16:8: warning: Lumo v1 has no field for a client's tools; without a text format in `tools`, the model does not learn of them
 18:16: warning: `instructions` are used only where `tools` is a text format
 23:10: warning: the model is taught `hermes`, but its calls in this format are not looked for";
     assert_eq!(desk.told(), expected);
@@ -498,7 +498,7 @@ fn missing_secrets_are_errors_with_their_location() {
         ("env:EMPTY", "`EMPTY` is empty"),
         ("env:TWO_LINES", "no HTTP header can carry"),
         ("file:nowhere", "cannot read"),
-        ("", "expected some text"),
+        ("", "expected text, found an empty string"),
     ] {
         let told = Desk::with(&GOOD.replace("env:KEY", reference)).told();
         assert!(told.starts_with("6:11: error: ") && told.contains(said), "{reference}: {told}");

@@ -220,7 +220,7 @@ fn keys_of_the_configuration_are_checked_and_masked() {
         ("[[keys]]\nname = \"a\"\nkey = \"k\"\nhash = \"HASH\"", "both `key` and `hash`"),
         ("[[keys]]\nhash = \"HASH\"", "missing key `name`"),
         ("[[keys]]\nname = \"a\"\nhash = \"HASH\"\nmodels = []", "could use no model"),
-        ("[[keys]]\nname = \"a\"\nhash = \"HASH\"\nstreams = 0", "from 1 on"),
+        ("[[keys]]\nname = \"a\"\nhash = \"HASH\"\nstreams = 0", "at least 1"),
         ("[[keys]]\nname = \"a\"\nhash = \"HASH\"\nexpires = \"soon\"", "expected a date"),
         ("[[keys]]\nname = \"a\"\nhash = \"HASH\"\nexpires = 2027-01-31T12:00:00", "expected a date"),
         ("[[keys]]\nname = \"a\\r\\nb\"\nhash = \"HASH\"", "letters, digits"),

@@ -531,7 +531,7 @@ fn check(model: &Model, table: &mut Table<'_>) {
         && let Some(name) = table.cell("name")
     {
         name.warn(
-            "Lumo v1 has no field for a client's tools; without a text format in `tools` it learns of none",
+            "Lumo v1 has no field for a client's tools; without a text format in `tools`, the model does not learn of them",
         );
     }
 }

@@ -13,7 +13,7 @@ use toolwire_pipeline::{settings::TableText, wire::suggest::suggest};
 /// Reads a string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     match cell.value {
-        DeValue::String(text) if text.is_empty() => cell.wrong("expected some text, found none"),
+        DeValue::String(text) if text.is_empty() => cell.wrong("expected text, found an empty string"),
         DeValue::String(text) => Some(text.as_ref().to_owned()),
         _ => cell.expected("a string"),
     }
@@ -33,7 +33,7 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
         match usize::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) if number >= least => Some(number),
-            _ => cell.wrong(format!("expected a whole number from {least} on")),
+            _ => cell.wrong(format!("expected a whole number of at least {least}")),
         }
     }
 }

@@ -177,7 +177,7 @@ impl Permissions {
                         self.publish(settled);
                         return Err(ToolError::new(
                             ErrorCode::PermissionTimeout,
-                            "Nobody has allowed this call in time.",
+                            "The call was not allowed in time.",
                         ));
                     }
                 }

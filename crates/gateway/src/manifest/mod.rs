@@ -306,7 +306,7 @@ mod tests {
             .with("repair", Some("yes"));
         let error = rules.settings(KnownFormats::built_in()).unwrap_err();
         for part in [
-            "`max_calls`: expected a whole number from 1 on",
+            "`max_calls`: expected a whole number of at least 1",
             "unknown key `maxdepth`; did you mean `max_depth`?",
             "`repair`: expected `true` or `false`, found a string",
         ] {

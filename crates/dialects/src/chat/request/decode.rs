@@ -76,7 +76,7 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
         Some(choices @ 1..) => Ok(Some(choices)),
         _ => {
             let n = n.to_value();
-            let message = format!("`n` must be a whole number from 1 on, but it is {n}");
+            let message = format!("`n` must be a whole number of at least 1, but it is {n}");
             Err(Failure::new(Kind::Request, message).with_param("n"))
         }
     }

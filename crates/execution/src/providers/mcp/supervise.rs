@@ -198,7 +198,7 @@ impl Server {
             let expiry = self.state(|state| state.expiry);
             tokio::select! {
                 _ = &mut waiting => return "it has ended".to_owned(),
-                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
+                () = self.restarted.notified() => break "a restart was requested".to_owned(),
                 () = &mut subscribed => {}
                 () = self.changed.notified() => {}
                 () = self.suspected.notified() => {}
@@ -206,7 +206,7 @@ impl Server {
             }
             tokio::select! {
                 _ = &mut waiting => return "it has ended".to_owned(),
-                () = self.restarted.notified() => break "a restart was asked for".to_owned(),
+                () = self.restarted.notified() => break "a restart was requested".to_owned(),
                 () = sleep_until(listed + REFRESH.0) => {}
             }
             if let Err(reason) = self.refresh(host, &peer).await {

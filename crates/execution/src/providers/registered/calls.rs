@@ -49,7 +49,7 @@ impl Callback {
         let failed = |message: &str| ToolError::new(ErrorCode::ProviderError, message);
         let request = self.request(key, call).ok_or_else(|| failed("The program's address cannot be used."))?;
         let response = http.send(request, max_result).await.map_err(|error| {
-            tracing::warn!(tool = call.tool, %error, "a program could not be asked");
+            tracing::warn!(tool = call.tool, %error, "a program could not be called");
             ToolError::from(error)
         })?;
         let status = response.status();
