@@ -20,9 +20,9 @@ const MAX_URL: usize = 2048;
 /// The ports that may be reached if the rules name no others.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones (RFC 2606, section
-/// 2; RFC 6761, section 6; RFC 8375, section 3). The list covers names below them too. `.box` is a public suffix, but far
-/// more often the name of a router.
+/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones
+/// (RFC 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). The list covers names below them too.
+/// `.box` is a public suffix, but far more often the name of a router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",
