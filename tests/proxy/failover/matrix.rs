@@ -1,5 +1,5 @@
 //! Every fault of an upstream, at every position among the targets of a model, for every upstream's dialect and every
-//! client's API, streamed and not: the upstream breaks off, sends an error or ends without a word, before content and after
+//! client's API, streamed and not: the upstream breaks off, sends an error or ends silently, before content and after
 //! it; the client disconnects; a character is cut in two.
 
 use std::{
