@@ -79,7 +79,7 @@ impl Server {
         extension: Option<Arc<dyn Extension>>,
     ) -> Result<Self, ServeError> {
         let (reloads, requests) = reloads(Arc::clone(&config));
-        let first = Service::new(Arc::clone(&config), (tap, extension), reloads.clone())?;
+        let first = Service::new(Arc::clone(&config), tap, extension, reloads.clone())?;
         let others: Vec<_> = (1..config.threads).map(|_| first.sibling(None)).collect();
         let services = std::iter::once(first).chain(others);
         let services: Vec<_> = services.map(|service| Arc::new(CurrentService::new(service))).collect();

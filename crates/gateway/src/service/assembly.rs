@@ -80,7 +80,8 @@ impl Service {
     /// If the request to an upstream cannot be built, or the thread for hosted tools cannot be created.
     pub(crate) fn new(
         config: Arc<Config>,
-        (tap, extension): (Option<Arc<dyn Tap>>, Option<Arc<dyn Extension>>),
+        tap: Option<Arc<dyn Tap>>,
+        extension: Option<Arc<dyn Extension>>,
         reloads: Reloads,
     ) -> Result<Self, ServeError> {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
