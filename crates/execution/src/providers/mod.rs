@@ -21,7 +21,6 @@ impl Fault {
 /// `settings`, which declares their keys; `check`, which finds faults that no single key shows; `offers`, which returns the
 /// names of the tools that a provider of this name may offer (`*` at the end matches any rest); and `build`, which makes the
 /// provider.
-/// name may offer, where `*` at the end matches any rest, and `build`, which makes the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
         $($(#[$on])* pub mod $module;)*
