@@ -154,7 +154,7 @@ async fn unreadable_result_fails_its_call() {
         let error = server.call("echo", json!({})).await.expect_err("an error");
         // The tool has run, so the call must not be repeated.
         assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, false), "{mode}");
-        assert!(error.message.contains("not a result"), "{mode}: {error}");
+        assert!(error.message.contains("an invalid result"), "{mode}: {error}");
     }
 }
 
