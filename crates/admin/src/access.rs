@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use super::{
-    AdminError, Said,
+    AdminError, AdminResponse,
     code::OneTimeCode,
     object,
     sessions::{Digest, Session, Sessions, digest_of, hex, random},
@@ -239,7 +239,7 @@ impl Access {
     ///
     /// # Errors
     /// 400 or 401.
-    pub(super) fn sign_in(&self, body: &[u8], peer: IpAddr) -> Result<Said, AdminError> {
+    pub(super) fn sign_in(&self, body: &[u8], peer: IpAddr) -> Result<AdminResponse, AdminError> {
         let object = object(body)?;
         let is_secure = switch_of(&object, "secure")?.unwrap_or(false);
         let base = match object.get("base") {
@@ -266,12 +266,12 @@ impl Access {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "there are no random numbers")
         })?;
         tracing::info!(%peer, "signed in to the admin API");
-        let mut said =
-            Said::json(self.session_json(&session.csrf, Some(self.sessions().left(&session, now))));
+        let mut response =
+            AdminResponse::json(self.session_json(&session.csrf, Some(self.sessions().left(&session, now))));
         for cookie in self.cookies(&session, &token, "") {
-            said = said.with(header::SET_COOKIE, cookie);
+            response = response.with(header::SET_COOKIE, cookie);
         }
-        Ok(said)
+        Ok(response)
     }
 
     /// The key in a request to sign in, or the key for which its one-time code stands.
@@ -300,16 +300,18 @@ impl Access {
     }
 
     /// Ends the session.
-    pub(super) fn sign_out(&self, visitor: &Visitor) -> Said {
-        let Visitor::Session(token, session) = visitor else { return Said::nothing() };
+    pub(super) fn sign_out(&self, visitor: &Visitor) -> AdminResponse {
+        let Visitor::Session(token, session) = visitor else { return AdminResponse::nothing() };
         self.sessions().end(token);
         let cookies = self.cookies(session, "", "; Max-Age=0");
-        cookies.into_iter().fold(Said::nothing(), |said, cookie| said.with(header::SET_COOKIE, cookie))
+        cookies
+            .into_iter()
+            .fold(AdminResponse::nothing(), |response, cookie| response.with(header::SET_COOKIE, cookie))
     }
 
     /// Whether the visitor has signed in, and the facts that the page needs.
-    pub(super) fn state(&self, visitor: &Visitor) -> Said {
-        Said::json(match visitor {
+    pub(super) fn state(&self, visitor: &Visitor) -> AdminResponse {
+        AdminResponse::json(match visitor {
             Visitor::Session(_, session) => {
                 let left = self.sessions().left(session, Instant::now());
                 self.session_json(&session.csrf, Some(left))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{AdminError, Said};
+use super::{AdminError, AdminResponse};
 use toolwire_config::{Config, Upstream, WILDCARD};
 use toolwire_gateway::{Bench, BenchRun, BenchWish};
 
@@ -33,9 +33,9 @@ impl BenchPlace {
     ///
     /// # Errors
     /// 404 without a bench.
-    pub(super) fn state(&self) -> Result<Said, AdminError> {
+    pub(super) fn state(&self) -> Result<AdminResponse, AdminError> {
         self.bench()?;
-        Ok(Said::json(shown(self.run().as_deref())))
+        Ok(AdminResponse::json(shown(self.run().as_deref())))
     }
 
     /// Starts a run: `{"upstream", "streams", "tokens", "model"?}`.
@@ -43,7 +43,11 @@ impl BenchPlace {
     /// # Errors
     /// 404 without a bench, 409 while a run is in progress, 400 and 422 for wrong fields, and 422 for an upstream that
     /// cannot be measured.
-    pub(super) fn begin(&self, config: &Config, object: &Map<String, Value>) -> Result<Said, AdminError> {
+    pub(super) fn begin(
+        &self,
+        config: &Config,
+        object: &Map<String, Value>,
+    ) -> Result<AdminResponse, AdminError> {
         let bench = self.bench()?;
         let streams = number(object, "streams", MAX_STREAMS)?;
         let tokens = number(object, "tokens", MAX_TOKENS)?;
@@ -57,17 +61,17 @@ impl BenchPlace {
         let begun = bench.begin(BenchWish { upstream, model, streams, tokens });
         *run = Some(begun.map_err(|why| unprocessable(why, "upstream"))?);
         tracing::info!(upstream = %name, streams, tokens, "a bench was begun over the admin API");
-        Ok(Said::json(shown(run.as_deref())))
+        Ok(AdminResponse::json(shown(run.as_deref())))
     }
 
     /// Stops the run, or forgets its report.
     ///
     /// # Errors
     /// 404 without a bench.
-    pub(super) fn stop(&self) -> Result<Said, AdminError> {
+    pub(super) fn stop(&self) -> Result<AdminResponse, AdminError> {
         self.bench()?;
         *self.run() = None;
-        Ok(Said::json(shown(None)))
+        Ok(AdminResponse::json(shown(None)))
     }
 
     fn bench(&self) -> Result<&Arc<dyn Bench>, AdminError> {

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    AdminError, Said,
+    AdminError, AdminResponse,
     exchange_log::{ExchangeLog, ExchangeRecord, NoFixture, Query, TraceFeed, Traced},
     tar,
 };
@@ -29,7 +29,7 @@ struct Wanted {
 }
 
 /// Lists the exchanges that match the query string, newest first.
-pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<Said, AdminError> {
+pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<AdminResponse, AdminError> {
     let wanted = wanted(query.unwrap_or_default())?;
     let log = Arc::clone(log);
     // Thousands of rows take longer than other streams on this thread should wait.
@@ -37,7 +37,7 @@ pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<
     let list = searching.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the list could not be made")
     })?;
-    Ok(Said::json(list))
+    Ok(AdminResponse::json(list))
 }
 
 fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
@@ -49,8 +49,8 @@ fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
 }
 
 /// Returns everything known about one exchange.
-pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
-    Ok(Said::json(find(log, id)?.json()))
+pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
+    Ok(AdminResponse::json(find(log, id)?.json()))
 }
 
 /// Follows the rows of an exchange as they appear. `None` if it is over, or its contents are not kept.
@@ -59,23 +59,23 @@ pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
 }
 
 /// Returns the rows of an exchange.
-pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     let record = find(log, id)?;
     if !record.is_captured() {
-        return Ok(Said::json(json!({"exchange": id, "captured": "off", "rows": record.outline()})));
+        return Ok(AdminResponse::json(json!({"exchange": id, "captured": "off", "rows": record.outline()})));
     }
     let reading = tokio::task::spawn_blocking(move || record.traced());
     let Traced { rows, calls, is_cut } = reading.await.ok().flatten().ok_or_else(|| {
         let message = "the contents of this exchange are not kept any more: newer ones took their place";
         AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
     })?;
-    Ok(Said::json(json!({
+    Ok(AdminResponse::json(json!({
         "exchange": id, "captured": "redacted", "rows": rows, "calls": calls, "cut": is_cut,
     })))
 }
 
 /// Returns the exchange as a fixture, which `toolwire replay` plays once it is unpacked.
-pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminError> {
+pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     let record = find(log, id)?;
     let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
     if !record.is_captured() {
@@ -87,7 +87,9 @@ pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<Said, AdminEr
         record.fixture().map(|files| tar::archive(record.id(), &files, unix_time()))
     });
     match packing.await {
-        Ok(Ok(archive)) => Ok(Said::file(&format!("{folder}.tar"), "application/x-tar", archive.into())),
+        Ok(Ok(archive)) => {
+            Ok(AdminResponse::file(&format!("{folder}.tar"), "application/x-tar", archive.into()))
+        }
         Ok(Err(NoFixture::Running)) => conflict("running", "this exchange is not over yet"),
         Ok(Err(NoFixture::TooLong)) => {
             conflict("too_long", "only the beginning of this exchange is kept: it is too long")

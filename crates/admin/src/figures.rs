@@ -12,7 +12,7 @@ use http::{HeaderMap, header, request};
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{AdminError, Said};
+use super::{AdminError, AdminResponse};
 use toolwire_execution::audit::unix_millis;
 use toolwire_gateway::{
     feed_body::FeedSource,
@@ -28,7 +28,7 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// 400 for an unknown group or a window that is too short or too long.
-pub(super) fn window(metrics: &Metrics, head: &request::Parts) -> Result<Said, AdminError> {
+pub(super) fn window(metrics: &Metrics, head: &request::Parts) -> Result<AdminResponse, AdminError> {
     let (mut by, mut minutes) = (By::Model, MAX_WINDOW);
     for (name, value) in url::form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes()) {
         match &*name {
@@ -57,7 +57,7 @@ pub(super) fn window(metrics: &Metrics, head: &request::Parts) -> Result<Said, A
         json.insert("t".to_owned(), unix_millis().into());
         json.insert("now".to_owned(), metrics.figures_of_now(now));
     }
-    Ok(Said::json(json))
+    Ok(AdminResponse::json(json))
 }
 
 /// The responses in progress, and the current figures.

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AdminError, Said,
+    AdminError, AdminResponse,
     analysis::{self, Analysis, EventKind, Part, Rejected, TimedEvent},
     object,
 };
@@ -51,14 +51,14 @@ pub(super) fn list(known: &KnownFormats) -> Value {
 }
 
 /// Analyses a text: see the module `analysis`.
-pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<Said, AdminError> {
+pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<AdminResponse, AdminError> {
     let known = Arc::clone(known);
     // A long text takes longer than other streams on this thread should wait.
     let analyzing = tokio::task::spawn_blocking(move || analyzed(&known, &body));
     let analyzed = analyzing.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the text could not be analysed")
     })?;
-    Ok(Said::json(analyzed?))
+    Ok(AdminResponse::json(analyzed?))
 }
 
 fn analyzed(known: &KnownFormats, body: &[u8]) -> Result<Value, AdminError> {
@@ -173,7 +173,7 @@ fn got_by(
 }
 
 /// Returns the text that teaches a format with these tools.
-pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let object = object(body)?;
     let conversation = conversation(&object)?;
     let format = format_of(&object, known)?
@@ -194,7 +194,9 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<Said, AdminErro
         .filter(|(role, _)| *role != Role::System)
         .map(|(role, text)| json!({"role": if *role == Role::User { "user" } else { "assistant" }, "text": text}))
         .collect();
-    Ok(Said::json(json!({"format": format.name, "prompt": prompt, "examples": examples, "tokens": tokens})))
+    Ok(AdminResponse::json(
+        json!({"format": format.name, "prompt": prompt, "examples": examples, "tokens": tokens}),
+    ))
 }
 
 /// The format that a request names. `None` means `auto`.

@@ -147,7 +147,7 @@ impl Admitted {
 
 /// A response before it is serialized.
 #[derive(Debug)]
-struct Said {
+struct AdminResponse {
     status: StatusCode,
     body: Option<Value>,
     /// Bytes that are not JSON.
@@ -155,7 +155,7 @@ struct Said {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Said {
+impl AdminResponse {
     /// 200 with this JSON.
     fn json(body: Value) -> Self {
         Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
@@ -334,7 +334,7 @@ impl Admin {
         admitted: Admitted,
         head: &request::Parts,
         (body, peer): (Bytes, IpAddr),
-    ) -> Result<Said, AdminError> {
+    ) -> Result<AdminResponse, AdminError> {
         let Admitted { path, visitor } = admitted;
         let method = &head.method;
         match path {
@@ -344,27 +344,33 @@ impl Admin {
                 _ => Ok(self.door.state(&visitor)),
             },
             // HEAD.
-            AdminPath::Events => Ok(Said::event_stream()),
+            AdminPath::Events => Ok(AdminResponse::event_stream()),
             AdminPath::OneChat(id) if *method == Method::DELETE => {
-                self.chats.stop(&id, visitor.mark()).map(|()| Said::nothing())
+                self.chats.stop(&id, visitor.mark()).map(|()| AdminResponse::nothing())
             }
-            AdminPath::OneChat(id) => self.chats.find(&id, visitor.mark()).map(|_| Said::event_stream()),
+            AdminPath::OneChat(id) => {
+                self.chats.find(&id, visitor.mark()).map(|_| AdminResponse::event_stream())
+            }
             // Answered with the state that all requests share.
             AdminPath::Chat | AdminPath::Sample => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
             AdminPath::ExchangeEvents(id) => exchanges::events(&self.exchanges, &id).await,
             AdminPath::ExchangeFixture(id) => exchanges::fixture(&self.exchanges, &id).await,
-            AdminPath::Formats => Ok(Said::json(formats::list(&self.formats))),
+            AdminPath::Formats => Ok(AdminResponse::json(formats::list(&self.formats))),
             AdminPath::Analyze => formats::analyze(&self.formats, body).await,
             AdminPath::Teach => formats::teach(&self.formats, &body),
-            AdminPath::Tools => Ok(Said::json(tools::list(self.execution.as_deref(), &self.metrics))),
+            AdminPath::Tools => {
+                Ok(AdminResponse::json(tools::list(self.execution.as_deref(), &self.metrics)))
+            }
             AdminPath::Tool(name) => tools::switch(self.execution()?, &name, &body),
             AdminPath::RunTool(name) => tools::run(self.execution()?, &name, &body).await,
             AdminPath::TestProvider(name) => tools::test(self.execution()?, &name, &body).await,
             AdminPath::RestartProvider(name) => tools::restart(self.execution()?, &name),
             AdminPath::ProviderLog(name) => tools::log(self.execution()?, &name),
-            AdminPath::Permissions => Ok(Said::json(permissions::list(self.execution.as_deref()).await)),
+            AdminPath::Permissions => {
+                Ok(AdminResponse::json(permissions::list(self.execution.as_deref()).await))
+            }
             AdminPath::AutoApprove => permissions::auto_approve(self.execution()?, &body).await,
             AdminPath::AllowAll => permissions::allow_all(self.execution()?).await,
             AdminPath::Rule(id) => permissions::revoke(self.execution()?, &id).await,
@@ -378,8 +384,8 @@ impl Admin {
                 Method::DELETE => self.lasting.bench.stop(),
                 _ => self.lasting.bench.state(),
             },
-            AdminPath::Streams => Ok(Said::json(figures::streams(&self.metrics))),
-            AdminPath::Keys => Ok(Said::json(keys::list(&self.keys, unix_time()))),
+            AdminPath::Streams => Ok(AdminResponse::json(figures::streams(&self.metrics))),
+            AdminPath::Keys => Ok(AdminResponse::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
                 self.change_settings(patch, (&head.headers, peer)).await
@@ -399,7 +405,7 @@ impl Admin {
         &self,
         change: settings::Change,
         (headers, peer): (&HeaderMap, IpAddr),
-    ) -> Result<Said, AdminError> {
+    ) -> Result<AdminResponse, AdminError> {
         let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
         let changing = tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));
         let changed = changing.await.map_err(|_| {
@@ -429,10 +435,10 @@ fn log_saved(peer: IpAddr, paths: &[String]) {
     tracing::info!(%peer, count = paths.len(), paths = listed, "settings were saved over the admin API");
 }
 
-/// Builds the response for `said`.
-fn response(said: Result<Said, AdminError>, access: Access) -> Response<ReplyBody> {
-    let mut response = match said {
-        Ok(Said { status, body, file, headers }) => {
+/// Builds the response for `result`.
+fn response(result: Result<AdminResponse, AdminError>, access: Access) -> Response<ReplyBody> {
+    let mut response = match result {
+        Ok(AdminResponse { status, body, file, headers }) => {
             let is_json = body.is_some();
             let bytes = body.map_or(file, |body| body.to_string().into());
             let mut response = reply::said(status, bytes, Outcome::Done, access);
@@ -519,6 +525,6 @@ fn required_switch(object: &serde_json::Map<String, Value>, key: &'static str) -
 }
 
 /// `{"ok": true}`
-fn ok() -> Said {
-    Said::json(json!({"ok": true}))
+fn ok() -> AdminResponse {
+    AdminResponse::json(json!({"ok": true}))
 }

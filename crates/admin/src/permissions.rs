@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{AdminError, Said, object, ok, required_switch, switch_of};
+use super::{AdminError, AdminResponse, object, ok, required_switch, switch_of};
 use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
 use toolwire_net::store::StoreError;
 
@@ -32,7 +32,11 @@ fn rule(rule: &RememberedRule) -> Value {
 }
 
 /// Answers a question. Only the first answer counts.
-pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn answer(
+    execution: &Execution,
+    id: &str,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
     let object = object(body)?;
     let scope = match object.get("scope").map(Value::as_str) {
         None | Some(Some("global")) => Scope::Global,
@@ -45,7 +49,7 @@ pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Resu
         scope,
     };
     match execution.permissions().answer(id, answer).await {
-        Ok(kept) => Ok(Said::json(
+        Ok(kept) => Ok(AdminResponse::json(
             kept.map_err(|error| match error {
                 NotKept::Unwritten => not_kept(error),
                 NotKept::Away(error) => {
@@ -67,30 +71,30 @@ pub(super) async fn answer(execution: &Execution, id: &str, body: &[u8]) -> Resu
 }
 
 /// Gives a question more time.
-pub(super) fn extend(execution: &Execution, id: &str) -> Result<Said, AdminError> {
+pub(super) fn extend(execution: &Execution, id: &str) -> Result<AdminResponse, AdminError> {
     let expires =
         execution.permissions().extend(id).ok_or_else(|| AdminError::unknown("open question", id))?;
-    Ok(Said::json(json!({"request_id": id, "expires_at": expires})))
+    Ok(AdminResponse::json(json!({"request_id": id, "expires_at": expires})))
 }
 
 /// Forgets a remembered rule.
-pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<Said, AdminError> {
+pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<AdminResponse, AdminError> {
     match execution.permissions().revoke(id).await.map_err(not_kept)? {
-        true => Ok(Said::nothing()),
+        true => Ok(AdminResponse::nothing()),
         false => Err(AdminError::unknown("rule", id)),
     }
 }
 
 /// Sets whether all questions are answered with yes.
-pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     execution.permissions().set_auto_approve(enabled).await.map_err(not_kept)?;
     tracing::warn!(enabled, "automatic approval of hosted calls was switched");
-    Ok(Said::json(json!({"enabled": enabled})))
+    Ok(AdminResponse::json(json!({"enabled": enabled})))
 }
 
 /// Remembers that all tools may run.
-pub(super) async fn allow_all(execution: &Execution) -> Result<Said, AdminError> {
+pub(super) async fn allow_all(execution: &Execution) -> Result<AdminResponse, AdminError> {
     let snapshot = execution.registry().snapshot();
     let tools: Vec<_> = snapshot.tools().iter().map(|tool| tool.name.clone()).collect();
     execution.permissions().allow_all(&tools).await.map_err(not_kept)?;

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{AdminError, Said};
+use super::{AdminError, AdminResponse};
 use toolwire_config::{Place, Problem};
 use toolwire_gateway::reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 
@@ -11,9 +11,9 @@ use toolwire_gateway::reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 ///
 /// # Errors
 /// If it is not valid; the previous one stays in use.
-pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
+pub(super) async fn reload(reloads: &Reloads) -> Result<AdminResponse, AdminError> {
     match reloads.reload(ReloadReason::Requested).await {
-        Ok(Reloaded { generation, changed, restart_required }) => Ok(Said::json(json!({
+        Ok(Reloaded { generation, changed, restart_required }) => Ok(AdminResponse::json(json!({
             "generation": generation, "changed": changed, "restart_required": restart_required,
         }))),
         Err(error) => {
@@ -32,10 +32,10 @@ pub(super) async fn reload(reloads: &Reloads) -> Result<Said, AdminError> {
 }
 
 /// The configuration in use, and the problems of a later one that could not be loaded.
-pub(super) fn status(reloads: &Reloads) -> Said {
+pub(super) fn status(reloads: &Reloads) -> AdminResponse {
     let status = reloads.status();
     let failed = status.failed.map(|(at, problems)| json!({"t": at, "problems": shown(&problems)}));
-    Said::json(json!({
+    AdminResponse::json(json!({
         "generation": status.generation,
         "loaded_at": status.loaded_at,
         "restart_required": status.restart_required,

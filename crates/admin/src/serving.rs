@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, header, request};
 use serde_json::json;
 
 use super::{
-    Admin, AdminError, Admitted, MAX_BODY, Said, event_stream, object, options, page,
+    Admin, AdminError, AdminResponse, Admitted, MAX_BODY, event_stream, object, options, page,
     playground::{self, Chat, ChatRequest, Driven},
     response, sample,
 };
@@ -63,7 +63,7 @@ impl Admin {
             }
         }
         let secrets = admitted.repeats_others().then(|| service.redactor().of_configured());
-        let said = match memory {
+        let result = match memory {
             Some(memory) if admitted.begins_chat() => {
                 let chat = self.chat((service, &admitted), (read, memory), access.id()).await;
                 let chat = match chat {
@@ -72,7 +72,7 @@ impl Admin {
                 };
                 if wants_json(&head.headers) {
                     chat.reader().ended().await;
-                    return response(Ok(Said::json(chat.summary())), access);
+                    return response(Ok(AdminResponse::json(chat.summary())), access);
                 }
                 let events = self.reading(&chat, &admitted);
                 return event_stream(events, keep_alive, service.drain().when_cut(), access);
@@ -82,14 +82,14 @@ impl Admin {
             }
             _held => self.answer(admitted, head, (read, peer)).await,
         };
-        let said = match secrets {
-            Some(secrets) => said.map(|said| said.covered(&secrets)),
-            None => said,
+        let result = match secrets {
+            Some(secrets) => result.map(|response| response.covered(&secrets)),
+            None => result,
         };
-        if said.as_ref().is_err_and(AdminError::is_of_key) {
+        if result.as_ref().is_err_and(AdminError::is_of_key) {
             access.refused(peer);
         }
-        response(said, access)
+        response(result, access)
     }
 
     /// Serves a request that starts a chat of the console.
@@ -109,11 +109,11 @@ impl Admin {
         (service, admitted): (&Arc<Service>, &Admitted),
         memory: Reservation,
         request: &str,
-    ) -> Result<Said, AdminError> {
+    ) -> Result<AdminResponse, AdminError> {
         let asked = ChatRequest::read(&object(sample::REQUEST.as_bytes())?)?;
         let chat = self.begin_chat((service, admitted), (&asked, memory), request).await?;
         chat.reader().ended().await;
-        Ok(Said::json(json!({"exchange": **chat.id()})))
+        Ok(AdminResponse::json(json!({"exchange": **chat.id()})))
     }
 
     /// Asks a model, as a client would whose key has the name `console`. `request`: the id of the console's own

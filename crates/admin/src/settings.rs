@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use super::{
-    AdminError, Said,
+    AdminError, AdminResponse,
     sessions::{digest_of, hex},
 };
 use toolwire_config::{
@@ -76,11 +76,11 @@ impl SavedSettings {
     }
 
     /// Lists all settings. Of a secret, it only says whether it is set.
-    pub(super) fn list(&self) -> Said {
+    pub(super) fn list(&self) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings().into_iter();
         let settings: Vec<_> = settings.map(|setting| saved.shown(setting)).collect();
-        Said::json(json!({"settings": settings})).with(header::ETAG, etag(&saved.overlay))
+        AdminResponse::json(json!({"settings": settings})).with(header::ETAG, etag(&saved.overlay))
     }
 
     /// Makes a change and saves it. Blocks on the disk. Also returns the paths of the changed settings.
@@ -124,7 +124,7 @@ impl SavedSettings {
     }
 
     /// The result of a change of `paths`.
-    pub(super) fn changed(&self, paths: &[String]) -> Said {
+    pub(super) fn changed(&self, paths: &[String]) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings();
         let shown: Vec<_> = paths
@@ -140,7 +140,7 @@ impl SavedSettings {
             })
             .collect();
         let needs_restart = paths.iter().any(|path| saved.is_pending(path));
-        Said::json(json!({"settings": shown, "restart_required": needs_restart}))
+        AdminResponse::json(json!({"settings": shown, "restart_required": needs_restart}))
             .with(header::ETAG, etag(&saved.overlay))
     }
 

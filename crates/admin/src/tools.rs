@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::{AdminError, Said, object, ok, required_switch};
+use super::{AdminError, AdminResponse, object, ok, required_switch};
 use toolwire_execution::{Asker, Execution, Hosted, Injection, Permission, Registrations, Verdict};
 use toolwire_gateway::observe::Metrics;
 use toolwire_net::store::Owner;
@@ -79,17 +79,21 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// Switches a tool on or off.
-pub(super) fn switch(execution: &Execution, name: &str, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) fn switch(execution: &Execution, name: &str, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     if !execution.registry().set_enabled(name, enabled) {
         return Err(AdminError::unknown("hosted tool", name));
     }
     tracing::info!(tool = name, enabled, "a hosted tool was switched");
-    Ok(Said::json(json!({"name": name, "enabled": enabled})))
+    Ok(AdminResponse::json(json!({"name": name, "enabled": enabled})))
 }
 
 /// Runs a tool by hand, under the same rules as for models.
-pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn run(
+    execution: &Arc<Execution>,
+    name: &str,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
     let mut object = object(body)?;
     let input = match object.remove("input") {
         None | Some(Value::Null) => json!({}),
@@ -121,11 +125,15 @@ pub(super) async fn run(execution: &Arc<Execution>, name: &str, body: &[u8]) -> 
     if let (Value::Object(said), false) = (&mut said, ran.details.is_null()) {
         said.insert("details".to_owned(), ran.details);
     }
-    Ok(Said::json(said))
+    Ok(AdminResponse::json(said))
 }
 
 /// Asks a provider's server whether the provider can be used, with `api_key` instead of the configured key.
-pub(super) async fn test(execution: &Execution, name: &str, body: &[u8]) -> Result<Said, AdminError> {
+pub(super) async fn test(
+    execution: &Execution,
+    name: &str,
+    body: &[u8],
+) -> Result<AdminResponse, AdminError> {
     let key = match object(body)?.get("api_key") {
         None | Some(Value::Null) => None,
         Some(Value::String(key)) if !key.is_empty() => Some(SecretString::from(key.as_str())),
@@ -145,11 +153,11 @@ pub(super) async fn test(execution: &Execution, name: &str, body: &[u8]) -> Resu
             return Err(AdminError::new(StatusCode::CONFLICT, "not_testable", message));
         }
     };
-    Ok(Said::json(json!({"provider": name, "verdict": verdict})))
+    Ok(AdminResponse::json(json!({"provider": name, "verdict": verdict})))
 }
 
 /// Restarts a provider's server.
-pub(super) fn restart(execution: &Execution, name: &str) -> Result<Said, AdminError> {
+pub(super) fn restart(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     if provider.restart() {
         tracing::info!(provider = name, "a provider is restarted");
@@ -160,9 +168,9 @@ pub(super) fn restart(execution: &Execution, name: &str) -> Result<Said, AdminEr
 }
 
 /// The recent log lines of a provider's server.
-pub(super) fn log(execution: &Execution, name: &str) -> Result<Said, AdminError> {
+pub(super) fn log(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     let lines: Vec<_> =
         provider.status().stderr.iter().map(|line| execution.audit().redacted(line)).collect();
-    Ok(Said::json(json!({"provider": name, "lines": lines})))
+    Ok(AdminResponse::json(json!({"provider": name, "lines": lines})))
 }
