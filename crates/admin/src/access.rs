@@ -29,7 +29,7 @@ use super::{
 };
 use toolwire_config::{AdminSettings, Config};
 use toolwire_gateway::{
-    tries::{Tries, WrongKeys, seconds},
+    attempt_throttle::{AttemptThrottle, WrongKeys, seconds},
     web_pages::{self, HostNames},
 };
 
@@ -76,7 +76,7 @@ struct Known {
     anonymous_csrf: String,
     sessions: Mutex<Sessions>,
     code: Mutex<OneTimeCode>,
-    tries: Mutex<Tries>,
+    throttle: Mutex<AttemptThrottle>,
     wrong_keys: WrongKeys,
 }
 
@@ -113,11 +113,11 @@ impl Access {
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
         // Without random numbers there is no token, and without a key nothing can be changed.
         let anonymous_csrf = random().unwrap_or_default();
-        let (code, tries) = (Mutex::default(), Mutex::new(Tries::new(MAX_SIGN_INS)));
+        let (code, throttle) = (Mutex::default(), Mutex::new(AttemptThrottle::new(MAX_SIGN_INS)));
         let wrong_keys = WrongKeys::new("the admin API");
         Self {
             settings,
-            known: Arc::new(Known { instance, anonymous_csrf, sessions, code, tries, wrong_keys }),
+            known: Arc::new(Known { instance, anonymous_csrf, sessions, code, throttle, wrong_keys }),
         }
     }
 
@@ -229,7 +229,7 @@ impl Access {
         if self.is_open() {
             return Ok(());
         }
-        let counted = self.tries().count(peer, Instant::now());
+        let counted = self.throttle().count(peer, Instant::now());
         counted.map_err(|wait| {
             AdminError::too_many("too many tries to sign in from this address", seconds(wait))
         })
@@ -259,7 +259,7 @@ impl Access {
             tracing::warn!(%peer, "a wrong key or code to sign in to the admin API was refused");
         }
         let key = key?;
-        self.tries().forget(peer);
+        self.throttle().forget(peer);
         let now = Instant::now();
         let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
         let (token, session) = begun.ok_or_else(|| {
@@ -399,8 +399,8 @@ impl Access {
         self.known.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.known.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn throttle(&self) -> MutexGuard<'_, AttemptThrottle> {
+        self.known.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,9 +17,9 @@ use secrecy::ExposeSecret;
 
 use self::watch::Watch;
 use super::{
+    attempt_throttle::WrongKeys,
     limits::{Account, Ledger},
     permits::Claimant,
-    tries::WrongKeys,
 };
 use toolwire_config::{
     ClientKey, Config, KeyDigest, KeyFile,

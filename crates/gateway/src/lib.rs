@@ -20,6 +20,7 @@
 
 pub mod answer;
 mod asking;
+pub mod attempt_throttle;
 pub mod auth;
 mod bench;
 mod betas;
@@ -65,7 +66,6 @@ pub mod service;
 pub mod stamp;
 mod stored;
 pub mod tap;
-pub mod tries;
 mod turn;
 mod turn_states;
 mod upstream;

@@ -6,13 +6,13 @@ use http::{HeaderMap, request};
 
 use super::Service;
 use crate::{
+    attempt_throttle::PENALTY,
     auth::Caller,
     cors::Grant,
     images,
     observe::Access,
     routes::Route,
     stamp::unix_time,
-    tries::PENALTY,
     web_pages::{self, HostNames},
 };
 use toolwire_pipeline::failure::{Failure, Kind};

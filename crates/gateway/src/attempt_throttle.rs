@@ -1,4 +1,4 @@
-//! [`Tries`]: counts an address's attempts to sign in, or the wrong keys that it has sent.
+//! [`AttemptThrottle`]: counts an address's attempts to sign in, or the wrong keys that it has sent.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,19 +29,19 @@ pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
 /// The attempts of the last minute, by address.
 #[derive(Debug)]
-pub struct Tries {
+pub struct AttemptThrottle {
     max: usize,
-    by_address: HashMap<IpAddr, VecDeque<Try>>,
+    by_address: HashMap<IpAddr, VecDeque<Attempt>>,
 }
 
 #[derive(Debug)]
-struct Try {
+struct Attempt {
     at: Instant,
     /// Attempts with the same mark count only once.
     mark: Option<u64>,
 }
 
-impl Tries {
+impl AttemptThrottle {
     /// Allows at most `max` attempts per address.
     pub fn new(max: usize) -> Self {
         Self { max, by_address: HashMap::new() }
@@ -66,26 +66,29 @@ impl Tries {
         let address = network(address);
         let is_recent = |at: Instant| now.duration_since(at) < WINDOW;
         if !self.by_address.contains_key(&address) && self.by_address.len() >= MAX_ADDRESSES {
-            let last = |tries: &VecDeque<Try>| tries.back().map(|last| last.at);
-            self.by_address.retain(|_, tries| last(tries).is_some_and(is_recent));
-            let oldest =
-                self.by_address.iter().min_by_key(|(_, tries)| last(tries)).map(|(address, _)| *address);
+            let last = |attempts: &VecDeque<Attempt>| attempts.back().map(|last| last.at);
+            self.by_address.retain(|_, attempts| last(attempts).is_some_and(is_recent));
+            let oldest = self
+                .by_address
+                .iter()
+                .min_by_key(|(_, attempts)| last(attempts))
+                .map(|(address, _)| *address);
             if let (true, Some(oldest)) = (self.by_address.len() >= MAX_ADDRESSES, oldest) {
                 self.by_address.remove(&oldest);
             }
         }
-        let tries = self.by_address.entry(address).or_default();
-        while tries.front().is_some_and(|first| !is_recent(first.at)) {
-            tries.pop_front();
+        let attempts = self.by_address.entry(address).or_default();
+        while attempts.front().is_some_and(|first| !is_recent(first.at)) {
+            attempts.pop_front();
         }
-        if mark.is_some() && tries.iter().any(|known| known.mark == mark) {
+        if mark.is_some() && attempts.iter().any(|known| known.mark == mark) {
             return Ok(None);
         }
-        match tries.front() {
-            Some(first) if tries.len() >= self.max => Err(WINDOW - now.duration_since(first.at)),
+        match attempts.front() {
+            Some(first) if attempts.len() >= self.max => Err(WINDOW - now.duration_since(first.at)),
             _ => {
-                tries.push_back(Try { at: now, mark });
-                Ok(Some(tries.len()))
+                attempts.push_back(Attempt { at: now, mark });
+                Ok(Some(attempts.len()))
             }
         }
     }
@@ -104,14 +107,14 @@ pub struct WrongKeys {
     hasher: RandomState,
     /// Whether there may be any wrong keys, so that requests with valid keys can skip the lookup.
     are_there: AtomicBool,
-    tries: Mutex<Tries>,
+    throttle: Mutex<AttemptThrottle>,
 }
 
 impl WrongKeys {
     /// Starts without any wrong keys. `place`: the purpose of the keys, for the log.
     pub fn new(place: &'static str) -> Self {
-        let tries = Mutex::new(Tries::new(MAX_KEYS));
-        Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), tries }
+        let throttle = Mutex::new(AttemptThrottle::new(MAX_KEYS));
+        Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), throttle }
     }
 
     /// Counts a wrong key. The log names the address at its first wrong key, and when there are too many.
@@ -119,7 +122,7 @@ impl WrongKeys {
     /// # Errors
     /// The number of seconds to wait, if there were too many wrong keys from this address.
     pub fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
-        let counted = self.tries().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
+        let counted = self.throttle().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
         self.are_there.store(true, Ordering::Relaxed);
         let peer = peer.to_canonical();
         match counted {
@@ -136,14 +139,14 @@ impl WrongKeys {
     /// Forgets the wrong keys of an address that has sent a valid key.
     pub fn forget(&self, peer: IpAddr) {
         if self.are_there.load(Ordering::Relaxed) {
-            let mut tries = self.tries();
-            tries.forget(peer);
-            self.are_there.store(!tries.by_address.is_empty(), Ordering::Relaxed);
+            let mut throttle = self.throttle();
+            throttle.forget(peer);
+            self.are_there.store(!throttle.by_address.is_empty(), Ordering::Relaxed);
         }
     }
 
-    fn tries(&self) -> MutexGuard<'_, Tries> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn throttle(&self) -> MutexGuard<'_, AttemptThrottle> {
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -168,33 +171,33 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn sixth_try_within_a_minute_is_refused() {
-        let (mut tries, address) = (Tries::new(5), "192.0.2.1".parse().unwrap());
+    async fn sixth_attempt_within_a_minute_is_refused() {
+        let (mut throttle, address) = (AttemptThrottle::new(5), "192.0.2.1".parse().unwrap());
         let start = Instant::now();
         for second in 0..5 {
-            assert_eq!(tries.count(address, start + Duration::from_secs(second)), Ok(()));
+            assert_eq!(throttle.count(address, start + Duration::from_secs(second)), Ok(()));
         }
         let late = start + Duration::from_secs(5);
-        assert_eq!(tries.count(address, late), Err(Duration::from_secs(55)));
-        assert_eq!(tries.count("::ffff:192.0.2.1".parse().unwrap(), late), Err(Duration::from_secs(55)));
-        assert_eq!(tries.count("192.0.2.2".parse().unwrap(), late), Ok(()));
-        assert_eq!(tries.count(address, start + WINDOW), Ok(()));
-        assert!(tries.count(address, start + WINDOW).is_err());
-        tries.forget(address);
-        assert_eq!(tries.count(address, start + WINDOW), Ok(()));
+        assert_eq!(throttle.count(address, late), Err(Duration::from_secs(55)));
+        assert_eq!(throttle.count("::ffff:192.0.2.1".parse().unwrap(), late), Err(Duration::from_secs(55)));
+        assert_eq!(throttle.count("192.0.2.2".parse().unwrap(), late), Ok(()));
+        assert_eq!(throttle.count(address, start + WINDOW), Ok(()));
+        assert!(throttle.count(address, start + WINDOW).is_err());
+        throttle.forget(address);
+        assert_eq!(throttle.count(address, start + WINDOW), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn addresses_of_one_ipv6_network_share_their_tries_and_memory_is_bounded() {
-        let (mut tries, now) = (Tries::new(5), Instant::now());
+    async fn addresses_of_one_ipv6_network_share_their_attempts_and_memory_is_bounded() {
+        let (mut throttle, now) = (AttemptThrottle::new(5), Instant::now());
         for host in 1..=5 {
-            assert_eq!(tries.count(format!("2001:db8::{host}").parse().unwrap(), now), Ok(()));
+            assert_eq!(throttle.count(format!("2001:db8::{host}").parse().unwrap(), now), Ok(()));
         }
-        assert!(tries.count("2001:db8::ffff".parse().unwrap(), now).is_err());
+        assert!(throttle.count("2001:db8::ffff".parse().unwrap(), now).is_err());
         for network in 0..10_000_u32 {
-            _ = tries.count(IpAddr::V4(network.into()), now);
+            _ = throttle.count(IpAddr::V4(network.into()), now);
         }
-        assert!(tries.by_address.len() <= MAX_ADDRESSES);
+        assert!(throttle.by_address.len() <= MAX_ADDRESSES);
     }
 
     #[tokio::test(start_paused = true)]
