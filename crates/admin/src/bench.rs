@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{AdminError, AdminResponse};
 use toolwire_config::{Config, Upstream, WILDCARD};
-use toolwire_gateway::{Bench, BenchRun, BenchWish};
+use toolwire_gateway::{Bench, BenchRequest, BenchRun};
 
 /// Maximum number of streams of one run.
 const MAX_STREAMS: u64 = 200;
@@ -58,7 +58,7 @@ impl BenchPlace {
             return Err(AdminError::new(StatusCode::CONFLICT, "running", message));
         }
         let name = upstream.name.clone();
-        let begun = bench.begin(BenchWish { upstream, model, streams, tokens });
+        let begun = bench.begin(BenchRequest { upstream, model, streams, tokens });
         *run = Some(begun.map_err(|why| unprocessable(why, "upstream"))?);
         tracing::info!(upstream = %name, streams, tokens, "a bench was begun over the admin API");
         Ok(AdminResponse::json(shown(run.as_deref())))

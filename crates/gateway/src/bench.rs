@@ -12,7 +12,7 @@ pub trait Bench: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A sentence that says why the upstream cannot be measured.
-    fn begin(&self, wanted: BenchWish) -> Result<Box<dyn BenchRun>, String>;
+    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, String>;
 }
 
 /// A run. Dropping it stops it.
@@ -26,7 +26,7 @@ pub trait BenchRun: fmt::Debug + Send {
 
 /// The parameters of a run.
 #[derive(Debug, Clone)]
-pub struct BenchWish {
+pub struct BenchRequest {
     /// The upstream.
     pub upstream: Arc<Upstream>,
     /// The model's name there.

@@ -72,7 +72,7 @@ mod upstream;
 pub mod web_pages;
 mod worker;
 
-pub use bench::{Bench, BenchRun, BenchWish};
+pub use bench::{Bench, BenchRequest, BenchRun};
 pub use drain::terminated;
 pub use limits::{Counts, CountsByModel};
 pub use preview::with_known_servers;

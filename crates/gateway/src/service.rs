@@ -48,7 +48,7 @@ use super::{
     failover::Failover,
     images, intake, large,
     learned::Learned,
-    limits::{Account, Allowance, Limited, Wish},
+    limits::{Account, Allowance, Limited, RequestDemand},
     models::{self, Models},
     passthrough::{self, PassedBody, Prepared},
     reloads::Reloads,
@@ -126,11 +126,11 @@ impl Refused {
 /// Admits a request of `caller`. `None` if the caller has no name, and so no limits.
 async fn admit(
     caller: &Caller,
-    wish: impl FnOnce(&Account) -> Wish,
+    demand: impl FnOnce(&Account) -> RequestDemand,
     dialect: ClientDialect,
 ) -> Result<Option<Box<Allowance>>, Refused> {
     let Some(account) = &caller.account else { return Ok(None) };
-    let admitted = account.admit(wish(account), dialect, unix_time()).await;
+    let admitted = account.admit(demand(account), dialect, unix_time()).await;
     admitted.map(Some).map_err(Refused::Limited)
 }
 
@@ -591,7 +591,7 @@ impl Service {
             let conversation = generate::decode(dialect, &body).await?;
             access.asked(&conversation.model, false);
             caller.check_model(&conversation.model)?;
-            let allowance = admit(&caller, |_| Wish::PLAIN, dialect).await?;
+            let allowance = admit(&caller, |_| RequestDemand::PLAIN, dialect).await?;
             let id = access.id().into();
             let tokens = if large::is_large(body.len()) {
                 let (own, caller) = (Arc::clone(self), caller.clone());
@@ -660,8 +660,8 @@ impl Service {
             access.asked(name, false);
         }
         let allowance = match caller.check_model(name) {
-            Ok(()) => match passthrough::wish(&request, caller.account.is_some()).await {
-                Ok(wish) => admit(&caller, |_| wish, reply::DEFAULT_DIALECT).await,
+            Ok(()) => match passthrough::demand(&request, caller.account.is_some()).await {
+                Ok(demand) => admit(&caller, |_| demand, reply::DEFAULT_DIALECT).await,
                 Err(failure) => Err(failure.into()),
             },
             Err(failure) => Err(failure.into()),

@@ -163,7 +163,7 @@ pub struct Account {
 
 /// The amounts that a request asks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct RequestDemand {
     /// Estimated tokens of the request.
     pub(super) input: u64,
     /// Maximum number of tokens of the response. `None` if unknown.
@@ -176,7 +176,7 @@ pub(super) struct Wish {
     pub(super) counts_tokens: bool,
 }
 
-impl Wish {
+impl RequestDemand {
     /// A request without tokens, which is answered immediately.
     pub(super) const PLAIN: Self =
         Self { input: 0, max_output: Some(0), choices: 1, takes_place: false, counts_tokens: false };
@@ -255,20 +255,20 @@ impl Account {
     /// If the request would exceed a limit. Nothing is taken in that case.
     pub(super) async fn admit(
         self: &Arc<Self>,
-        wish: Wish,
+        demand: RequestDemand,
         dialect: ClientDialect,
         now: u64,
     ) -> Result<Box<Allowance>, Box<Limited>> {
         match &self.together {
-            Some(together) => Box::pin(together.admit(self, wish, dialect, now)).await,
-            None => self.admit_here(wish, dialect, now),
+            Some(together) => Box::pin(together.admit(self, demand, dialect, now)).await,
+            None => self.admit_here(demand, dialect, now),
         }
     }
 
     /// Admits a request by the counts of this instance.
     fn admit_here(
         self: &Arc<Self>,
-        wish: Wish,
+        demand: RequestDemand,
         dialect: ClientDialect,
         now: u64,
     ) -> Result<Box<Allowance>, Box<Limited>> {
@@ -279,10 +279,10 @@ impl Account {
             month: None,
             tokens: None,
             held: None,
-            input: wish.input,
-            counts_tokens: wish.counts_tokens,
+            input: demand.input,
+            counts_tokens: demand.counts_tokens,
         });
-        match self.take(wish, &mut allowance, now) {
+        match self.take(demand, &mut allowance, now) {
             Ok(()) => {
                 self.usage.asked(now);
                 Ok(allowance)
@@ -296,16 +296,16 @@ impl Account {
 
     /// Takes the amounts that the request needs. If a limit is exceeded, amounts that were taken before are returned
     /// with `allowance`. The request itself cannot be returned, so it is taken last.
-    fn take(&self, wish: Wish, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
+    fn take(&self, demand: RequestDemand, allowance: &mut Allowance, now: u64) -> Result<(), Exceeded> {
         let KeyLimits { streams, tokens_per_month, .. } = self.grant.limits;
-        if wish.takes_place {
+        if demand.takes_place {
             let limit = streams.map_or(u64::MAX, |limit| self.share(limit));
             allowance.has_place = self.usage.take_place(limit);
             if !allowance.has_place {
                 return Err(Exceeded::Streams(limit));
             }
         }
-        let tokens = self.tokens_of(wish);
+        let tokens = self.tokens_of(demand);
         if let Some(budget) = tokens_per_month {
             let tokens = tokens.min(budget);
             self.usage.reserve(tokens, budget, now).map_err(|refused| match refused {
@@ -325,9 +325,9 @@ impl Account {
     }
 
     /// Maximum number of tokens of a request and its response.
-    fn tokens_of(&self, wish: Wish) -> u64 {
-        let output = wish.max_output.unwrap_or_else(|| self.usage.mean_output());
-        wish.input.saturating_add(output.saturating_mul(wish.choices))
+    fn tokens_of(&self, demand: RequestDemand) -> u64 {
+        let output = demand.max_output.unwrap_or_else(|| self.usage.mean_output());
+        demand.input.saturating_add(output.saturating_mul(demand.choices))
     }
 
     fn owner(&self) -> Owner {

@@ -13,12 +13,12 @@ fn account(limits: KeyLimits) -> Arc<Account> {
     Ledger::new(None).account("team", &Grant { models: Vec::new(), limits }, NOW)
 }
 
-fn wish(input: u64, max_output: u64) -> Wish {
-    Wish { input, max_output: Some(max_output), choices: 1, takes_place: true, counts_tokens: true }
+fn demand(input: u64, max_output: u64) -> RequestDemand {
+    RequestDemand { input, max_output: Some(max_output), choices: 1, takes_place: true, counts_tokens: true }
 }
 
-fn admit(account: &Arc<Account>, wish: Wish) -> Result<Box<Allowance>, Box<Limited>> {
-    account.admit_here(wish, ClientDialect::Chat, NOW)
+fn admit(account: &Arc<Account>, demand: RequestDemand) -> Result<Box<Allowance>, Box<Limited>> {
+    account.admit_here(demand, ClientDialect::Chat, NOW)
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -53,15 +53,15 @@ async fn reservations_and_places_come_back() {
     ];
     for (what, end, used) in ends {
         let account = account(limits);
-        let own = admit(&account, wish(100, 500)).unwrap();
-        assert!(admit(&account, Wish { takes_place: false, ..wish(1, 500) }).is_err(), "{what}");
+        let own = admit(&account, demand(100, 500)).unwrap();
+        assert!(admit(&account, RequestDemand { takes_place: false, ..demand(1, 500) }).is_err(), "{what}");
         assert_eq!(account.used(NOW).1, 1);
         end(own);
         assert_eq!(account.used(NOW).1, 0, "{what}");
         assert_eq!(account.usage.current(NOW).1, 0, "{what}");
         assert_eq!(account.usage.current(NOW).0.tokens(), used, "{what}");
         assert_eq!(account.levels().tokens.unwrap().remaining, 1000_u64.saturating_sub(used), "{what}");
-        assert_eq!(admit(&account, wish(1, 1)).is_ok(), used < 1000, "{what}");
+        assert_eq!(admit(&account, demand(1, 1)).is_ok(), used < 1000, "{what}");
     }
 }
 
@@ -74,9 +74,9 @@ async fn refused_request_takes_nothing() {
         streams: Some(10),
         tokens_per_month: Some(10_000),
     });
-    drop(admit(&account, wish(1, 1)).unwrap());
+    drop(admit(&account, demand(1, 1)).unwrap());
     for _ in 0..5 {
-        let limited = admit(&account, wish(100, 100)).unwrap_err();
+        let limited = admit(&account, demand(100, 100)).unwrap_err();
         let (failure, headers) = limited.parts();
         assert_eq!(
             (failure.kind(), failure.status(), failure.retry_after()),
@@ -90,16 +90,16 @@ async fn refused_request_takes_nothing() {
     assert_eq!((account.used(NOW).1, account.usage.current(NOW).1), (0, 0));
     assert_eq!(account.used(NOW).0.requests, 1);
     advance(Duration::from_secs(60)).await;
-    assert!(admit(&account, wish(1, 1)).is_ok());
+    assert!(admit(&account, demand(1, 1)).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn request_larger_than_the_limit_is_admitted_alone() {
     let account = account(KeyLimits { tokens_per_minute: Some(100), ..KeyLimits::default() });
-    let own = admit(&account, wish(5000, 30_000)).unwrap();
-    assert!(admit(&account, wish(1, 1)).is_err());
+    let own = admit(&account, demand(5000, 30_000)).unwrap();
+    assert!(admit(&account, demand(1, 1)).is_err());
     own.settle(None, (5000, 10), NOW);
-    let limited = admit(&account, wish(1, 1)).unwrap_err();
+    let limited = admit(&account, demand(1, 1)).unwrap_err();
     let (failure, headers) = limited.parts();
     // The client owes more than a minute's tokens.
     assert_eq!((failure.status(), failure.retry_after()), (429, None));
@@ -110,13 +110,13 @@ async fn request_larger_than_the_limit_is_admitted_alone() {
 #[tokio::test(start_paused = true)]
 async fn learned_length_is_reserved_without_max_tokens() {
     let account = account(KeyLimits { tokens_per_minute: Some(10_000), ..KeyLimits::default() });
-    let unknown = Wish { max_output: None, ..wish(0, 0) };
+    let unknown = RequestDemand { max_output: None, ..demand(0, 0) };
     for _ in 0..100 {
         admit(&account, unknown).unwrap().settle(None, (0, 100), NOW);
         advance(Duration::from_secs(1)).await;
     }
     let before = account.levels().tokens.unwrap().remaining;
-    let _own = admit(&account, Wish { choices: 2, ..unknown }).unwrap();
+    let _own = admit(&account, RequestDemand { choices: 2, ..unknown }).unwrap();
     let reserved = before - account.levels().tokens.unwrap().remaining;
     assert!((200..220).contains(&reserved), "{reserved}");
 }
@@ -124,9 +124,9 @@ async fn learned_length_is_reserved_without_max_tokens() {
 #[tokio::test(start_paused = true)]
 async fn used_up_budget_has_the_answer_of_its_dialect() {
     let account = account(KeyLimits { tokens_per_month: Some(100), ..KeyLimits::default() });
-    let first = admit(&account, wish(10, 10)).unwrap();
-    let other = admit(&account, wish(10, 100)).unwrap();
-    let waiting = admit(&account, wish(1, 1)).unwrap_err();
+    let first = admit(&account, demand(10, 10)).unwrap();
+    let other = admit(&account, demand(10, 100)).unwrap();
+    let waiting = admit(&account, demand(1, 1)).unwrap_err();
     assert_eq!(waiting.parts().0.retry_after(), Some("5"), "responses in progress may need the rest");
     first.settle(None, (10, 10), NOW);
     other.settle(None, (10, 70), NOW);
@@ -135,7 +135,7 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
         (ClientDialect::Responses, 429, "x-ratelimit-limit-tokens"),
         (ClientDialect::Messages, 402, "anthropic-ratelimit-tokens-limit"),
     ] {
-        let limited = account.admit_here(wish(1, 1), dialect, NOW).unwrap_err();
+        let limited = account.admit_here(demand(1, 1), dialect, NOW).unwrap_err();
         let (failure, headers) = limited.parts();
         assert_eq!((failure.kind(), failure.status(), failure.retry_after()), (Kind::Budget, status, None));
         assert!(failure.message().contains("2026-12-01T00:00:00Z"), "{failure}");
@@ -144,7 +144,7 @@ async fn used_up_budget_has_the_answer_of_its_dialect() {
     }
     let body = ClientDialect::Messages.side().error_body(&Failure::new(Kind::Budget, "gone"));
     assert!(String::from_utf8(body).unwrap().contains("billing_error"));
-    assert!(account.admit_here(wish(1, 1), ClientDialect::Chat, Month::of(NOW).end()).is_ok());
+    assert!(account.admit_here(demand(1, 1), ClientDialect::Chat, Month::of(NOW).end()).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,15 +159,15 @@ async fn change_of_limits_keeps_what_was_used() {
         },
     };
     let before = ledger.account("team", &grant(1, 5), NOW);
-    let open = admit(&before, wish(1, 1)).unwrap();
+    let open = admit(&before, demand(1, 1)).unwrap();
     assert!(Arc::ptr_eq(&before, &ledger.account("team", &grant(1, 5), NOW)));
     let after = ledger.account("team", &grant(1, 1), NOW);
     assert_eq!((after.used(NOW).0.requests, after.used(NOW).1), (1, 1));
-    assert!(admit(&after, wish(1, 1)).is_err(), "the place is taken");
+    assert!(admit(&after, demand(1, 1)).is_err(), "the place is taken");
     drop(open);
-    assert!(admit(&after, wish(1, 1)).is_err(), "the request of this minute is made");
+    assert!(admit(&after, demand(1, 1)).is_err(), "the request of this minute is made");
     let more = ledger.account("team", &grant(2, 1), NOW);
-    assert!(admit(&more, wish(1, 1)).is_ok());
+    assert!(admit(&more, demand(1, 1)).is_ok());
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn counts_survive_a_restart() {
     let ledger = || Ledger::new(Some(folder.path().to_owned()));
     let first = ledger();
     let account = first.account("team", &grant, NOW);
-    admit(&account, wish(1, 1)).unwrap().settle(Some("m"), (30, 29), NOW);
+    admit(&account, demand(1, 1)).unwrap().settle(Some("m"), (30, 29), NOW);
     account.pay("eyes", (0, 1));
     first.save(NOW);
     drop(first);
@@ -190,7 +190,7 @@ async fn counts_survive_a_restart() {
     let by_model = account.used_by_model(NOW);
     assert_eq!(by_model["m"], Counts { requests: 1, input_tokens: 30, output_tokens: 29 });
     assert_eq!(by_model["eyes"], Counts { requests: 0, input_tokens: 0, output_tokens: 1 });
-    assert!(admit(&account, wish(1, 1)).is_err());
+    assert!(admit(&account, demand(1, 1)).is_err());
     assert_eq!(second.account("other", &grant, NOW).used(NOW).0, Counts::default());
     let next = Month::of(NOW).end();
     drop(account);

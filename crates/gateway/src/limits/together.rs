@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use prometheus_client::metrics::counter::Counter;
 
 use super::{
-    Account, Allowance, Counts, Wish,
+    Account, Allowance, Counts, RequestDemand,
     bucket::Level,
     refusal::{Exceeded, Levels, Limited},
 };
@@ -45,25 +45,25 @@ impl Together {
     pub(super) async fn admit(
         &self,
         account: &Arc<Account>,
-        wish: Wish,
+        demand: RequestDemand,
         dialect: ClientDialect,
         now: u64,
     ) -> Result<Box<Allowance>, Box<Limited>> {
         let KeyLimits { requests_per_minute, tokens_per_minute, tokens_per_month, streams } =
             account.grant.limits;
         let month = Month::of(now);
-        let demand = Demand {
+        let shared = Demand {
             owner: account.owner(),
             month: month.name(),
             requests_per_minute,
             tokens_per_minute,
             tokens_per_month,
             streams,
-            tokens: account.tokens_of(wish),
-            takes_place: wish.takes_place,
+            tokens: account.tokens_of(demand),
+            takes_place: demand.takes_place,
         };
-        let Ok(verdict) = self.limits.admit(demand).await else {
-            return self.admit_unchecked(account, wish, dialect, now);
+        let Ok(verdict) = self.limits.admit(shared).await else {
+            return self.admit_unchecked(account, demand, dialect, now);
         };
         let (requests, input_tokens, output_tokens) = verdict.month;
         account.usage.learned(month, Counts { requests, input_tokens, output_tokens });
@@ -73,12 +73,12 @@ impl Together {
             Admission::Granted(lease) => Ok(Box::new(Allowance {
                 account: Arc::clone(account),
                 dialect,
-                has_place: wish.takes_place && account.usage.take_place(u64::MAX),
+                has_place: demand.takes_place && account.usage.take_place(u64::MAX),
                 month: None,
                 tokens: None,
                 held: Some(Held { lease, levels: Some(levels) }),
-                input: wish.input,
-                counts_tokens: wish.counts_tokens,
+                input: demand.input,
+                counts_tokens: demand.counts_tokens,
             })),
             Admission::Refused(refusal) => refuse(match refusal {
                 Refusal::Streams => Exceeded::Streams(streams.unwrap_or(0)),
@@ -95,7 +95,7 @@ impl Together {
     fn admit_unchecked(
         &self,
         account: &Arc<Account>,
-        wish: Wish,
+        demand: RequestDemand,
         dialect: ClientDialect,
         now: u64,
     ) -> Result<Box<Allowance>, Box<Limited>> {
@@ -105,7 +105,7 @@ impl Together {
             let unknown = Exceeded::MonthUnknown(budget);
             return Err(Box::new(Limited::new(unknown, &account.name, dialect, &account.levels(), now)));
         }
-        let mut allowance = account.admit_here(wish, dialect, now)?;
+        let mut allowance = account.admit_here(demand, dialect, now)?;
         self.unchecked.inc();
         let lease = self.limits.unchecked(account.owner(), Month::of(now).name());
         allowance.held = Some(Held { lease: Some(lease), levels: None });

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request, response};
 
-use super::{large, limits::Wish, reply, upstream::RawRequest};
+use super::{large, limits::RequestDemand, reply, upstream::RawRequest};
 use toolwire_config::{Config, Model, passthrough::BASE};
 use toolwire_http1::list_contains;
 use toolwire_pipeline::{
@@ -55,7 +55,7 @@ pub(super) struct Prepared<'c> {
 ///
 /// # Errors
 /// [`Kind::Internal`]
-pub(super) async fn wish(request: &RawRequest, has_limits: bool) -> Result<Wish, Failure> {
+pub(super) async fn demand(request: &RawRequest, has_limits: bool) -> Result<RequestDemand, Failure> {
     let is_form = request.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.as_bytes().get(..9).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart"))
     });
@@ -68,7 +68,7 @@ pub(super) async fn wish(request: &RawRequest, has_limits: bool) -> Result<Wish,
         }
         body => tokens(body),
     };
-    Ok(Wish { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true })
+    Ok(RequestDemand { input, max_output: Some(0), choices: 1, takes_place: true, counts_tokens: true })
 }
 
 fn tokens(body: &[u8]) -> u64 {
@@ -218,8 +218,8 @@ mod tests {
         let (head, ()) = request.unwrap().into_parts();
         let before = MOVED.get();
         let prepared = prepare(&config, "/v1/embeddings", &head, body.into()).await.unwrap();
-        let wish = wish(&prepared.request, has_limits).await.unwrap();
-        (prepared.request.body, wish.input, MOVED.get() - before)
+        let demand = demand(&prepared.request, has_limits).await.unwrap();
+        (prepared.request.body, demand.input, MOVED.get() - before)
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ use super::{
         failover::{self, Attempts},
         intake, large,
         learned::Observer,
-        limits::{Account, Allowance, Wish},
+        limits::{Account, Allowance, RequestDemand},
         reply::{self, ReplyBody},
         report::{self, ExchangeReport},
         request as checks,
@@ -138,13 +138,13 @@ impl Service {
         access: &mut Access,
     ) -> Result<Asked, Refused> {
         let reasoning = checks::reasoning(headers)?;
-        let Read { conversation, wish, affinity } = self.read(dialect, &caller, &body).await?;
+        let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
         exchange::check_multipliers(&conversation, self.config.limits.max_n)?;
-        let wish = |account: &Account| wish.unwrap_or_else(|| self.wish(account, &conversation));
-        let allowance = admit(&caller, wish, dialect).await?;
+        let demand = |account: &Account| demand.unwrap_or_else(|| self.demand(account, &conversation));
+        let allowance = admit(&caller, demand, dialect).await?;
         let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
@@ -205,17 +205,17 @@ impl Service {
     ) -> Result<Read, Failure> {
         if !large::is_large(body.len()) {
             let conversation = exchange::decode(dialect, body)?;
-            return Ok(Read { conversation, wish: None, affinity: None });
+            return Ok(Read { conversation, demand: None, affinity: None });
         }
         let (own, body) = (Arc::clone(self), body.clone());
         let (account, owner) = (caller.account.clone(), caller.owner);
         let read = move || {
             let conversation = exchange::decode(dialect, &body)?;
-            let wish = account.map(|account| own.wish(&account, &conversation));
+            let demand = account.map(|account| own.demand(&account, &conversation));
             let model = own.config.model(&conversation.model);
             let has_others = model.is_some_and(|model| model.alternatives.is_some());
             let affinity = has_others.then(|| failover::affinity(&conversation, owner));
-            Ok(Read { conversation, wish, affinity })
+            Ok(Read { conversation, demand, affinity })
         };
         large::apart(read).await?
     }
@@ -328,17 +328,17 @@ impl Service {
     }
 
     /// The amounts of its client's limits that a request needs.
-    fn wish(&self, account: &Account, conversation: &Conversation) -> Wish {
+    fn demand(&self, account: &Account, conversation: &Conversation) -> RequestDemand {
         let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
         if is_command {
-            return Wish { takes_place: true, ..Wish::PLAIN };
+            return RequestDemand { takes_place: true, ..RequestDemand::PLAIN };
         }
         // If nothing depends on it, the estimate may be rough.
         let input = match account.limits_tokens() {
             true => count::tokens(conversation),
             false => count::tokens_by_size(conversation),
         };
-        Wish {
+        RequestDemand {
             input: input as u64,
             max_output: conversation.sampling.max_tokens.map(|most| most.max(1)),
             choices: conversation.choices.unwrap_or(1),
@@ -527,7 +527,7 @@ impl Service {
 /// A request that has been read. For a large one, the steps that traverse all of it ran on the other thread.
 struct Read {
     conversation: Conversation,
-    wish: Option<Wish>,
+    demand: Option<RequestDemand>,
     affinity: Option<u64>,
 }
 

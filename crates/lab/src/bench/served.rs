@@ -21,7 +21,7 @@ use super::{
     target::Target,
 };
 use toolwire_config::Upstream;
-use toolwire_gateway::{Bench, BenchRun, BenchWish};
+use toolwire_gateway::{Bench, BenchRequest, BenchRun};
 use toolwire_pipeline::dialect::{self, KeyHeader};
 
 /// Number of words in a prompt.
@@ -38,7 +38,7 @@ const GAP: Duration = Duration::from_millis(200);
 pub struct UpstreamBench;
 
 impl Bench for UpstreamBench {
-    fn begin(&self, wanted: BenchWish) -> Result<Box<dyn BenchRun>, String> {
+    fn begin(&self, wanted: BenchRequest) -> Result<Box<dyn BenchRun>, String> {
         let plan = plan(&wanted)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let (course, result) = (Arc::clone(&plan.course), Arc::new(Mutex::new(None)));
@@ -86,8 +86,8 @@ impl BenchRun for Running {
     }
 }
 
-fn plan(wanted: &BenchWish) -> Result<Plan, String> {
-    let BenchWish { upstream, model, streams, tokens } = wanted;
+fn plan(wanted: &BenchRequest) -> Result<Plan, String> {
+    let BenchRequest { upstream, model, streams, tokens } = wanted;
     let dialect = match upstream.dialect() {
         dialect::Dialect::Chat => Dialect::Chat,
         dialect::Dialect::Responses => Dialect::Responses,

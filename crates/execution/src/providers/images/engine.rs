@@ -10,7 +10,7 @@ use base64::{
 use http::{HeaderName, header};
 use serde_json::Value;
 
-use super::{Made, Options, gemini, openai, predict, wish::Wish};
+use super::{Made, Options, gemini, openai, predict, image_request::ImageRequest};
 
 /// An API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +57,11 @@ impl Engine {
     }
 
     /// The path of a request below the API's URL, and its body.
-    pub(super) fn request(self, options: &Options, wish: &Wish) -> (String, Value) {
+    pub(super) fn request(self, options: &Options, request: &ImageRequest) -> (String, Value) {
         match self {
-            Self::Gemini => gemini::request(options, wish),
-            Self::OpenAi => openai::request(options, wish),
-            Self::Predict => predict::request(options, wish),
+            Self::Gemini => gemini::request(options, request),
+            Self::OpenAi => openai::request(options, request),
+            Self::Predict => predict::request(options, request),
         }
     }
 

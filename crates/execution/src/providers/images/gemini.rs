@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Image, Options, fields::with_configured, refusal, wish::Wish};
+use super::{Image, Options, fields::with_configured, refusal, image_request::ImageRequest};
 use crate::ToolError;
 
 /// The path and the body of a request.
-pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
+pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
     let modalities = ["TEXT", "IMAGE"];
-    let config = match &wish.aspect_ratio {
+    let config = match &request.aspect_ratio {
         Some(ratio) => json!({"responseModalities": modalities, "imageConfig": {"aspectRatio": ratio}}),
         None => json!({"responseModalities": modalities}),
     };
-    let text = wish.description(&options.style_suffix);
+    let text = request.description(&options.style_suffix);
     let body = json!({
         "contents": [{"role": "user", "parts": [{"text": text}]}],
         "generationConfig": with_configured(config, options.request.as_ref()),

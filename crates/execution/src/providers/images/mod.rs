@@ -13,7 +13,7 @@ mod refusal;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
 mod tests;
-mod wish;
+mod image_request;
 
 use std::{
     num::NonZeroU32,
@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::{engine::Engine, wish::Wish};
+use self::{engine::Engine, image_request::ImageRequest};
 use toolwire_pipeline::{settings::{Field, Key, OneOf, Settings}, wire::json::Raw};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict, address::AddressRules, files::{ImageFiles, SaveError, UnclaimedImage}, http::{Download, HttpClient, HttpError}, providers::Fault};
 
@@ -205,7 +205,7 @@ impl Options {
             label: "Image Generation".to_owned(),
             description,
             progress: "Generating images: {prompt}".to_owned(),
-            parameters: Raw::from(wish::schema(self.max_count)),
+            parameters: Raw::from(image_request::schema(self.max_count)),
             is_idempotent: false,
             url_argument: None,
             timeout: self.timeout + REPORTING,
@@ -271,12 +271,12 @@ impl Service {
         arguments: &Map<String, Value>,
         end: Instant,
     ) -> Result<Output, ToolError> {
-        let wish = Wish::read(arguments, self.options.max_count)?;
+        let request = ImageRequest::read(arguments, self.options.max_count)?;
         let deadline = end.min(Instant::now() + self.options.timeout);
         let mut tasks = JoinSet::new();
-        for (place, count) in self.options.engine.requests(wish.count).enumerate() {
-            let (service, wish) = (Arc::clone(self), Wish { count, ..wish.clone() });
-            tasks.spawn(async move { (place, service.make(&wish, deadline).await) });
+        for (place, count) in self.options.engine.requests(request.count).enumerate() {
+            let (service, request) = (Arc::clone(self), ImageRequest { count, ..request.clone() });
+            tasks.spawn(async move { (place, service.make(&request, deadline).await) });
         }
         let mut made = Vec::new();
         while let Some(ended) = tasks.join_next().await {
@@ -284,20 +284,20 @@ impl Service {
             made.extend(ended);
         }
         made.sort_unstable_by_key(|(place, _)| *place);
-        self.report(&wish, made.into_iter().flat_map(|(_, results)| results).collect())
+        self.report(&request, made.into_iter().flat_map(|(_, results)| results).collect())
     }
 
     /// The result: success if there is at least one image.
     fn report(
         &self,
-        wish: &Wish,
+        request: &ImageRequest,
         results: Vec<Result<UnclaimedImage, ToolError>>,
     ) -> Result<Output, ToolError> {
         let mut names = Vec::new();
         let mut failure = None;
         for result in results {
             match result {
-                Ok(image) if names.len() < wish.count => names.extend(image.claim()),
+                Ok(image) if names.len() < request.count => names.extend(image.claim()),
                 Ok(_) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -309,18 +309,18 @@ impl Service {
         let urls: Vec<_> = names.iter().map(|name| self.files.url(name)).collect();
         let summary = images(urls.len());
         let mut message = format!("Generated {summary} from the description.");
-        if let Some(note) = &wish.note {
+        if let Some(note) = &request.note {
             message.push_str(&format!(" {note}"));
         }
-        if urls.len() < wish.count {
+        if urls.len() < request.count {
             let reason =
                 failure.map_or("The image service sent fewer images.".to_owned(), |error| error.message);
             message
-                .push_str(&format!(" {} could not be generated: {reason}", images(wish.count - urls.len())));
+                .push_str(&format!(" {} could not be generated: {reason}", images(request.count - urls.len())));
         }
         let markdown: Vec<_> =
             urls.iter().zip(1..).map(|(url, number)| format!("![Image {number}]({url})")).collect();
-        let data = json!({"image_urls": urls, "prompt": wish.prompt});
+        let data = json!({"image_urls": urls, "prompt": request.prompt});
         let content = json!({
             "ok": true,
             "kind": "images",
@@ -334,13 +334,13 @@ impl Service {
     }
 
     /// Makes the images of one request and stores them.
-    async fn make(&self, wish: &Wish, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
+    async fn make(&self, request: &ImageRequest, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
         let late = || {
             let message =
                 format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
             ToolError::new(ErrorCode::Timeout, message)
         };
-        let made = timeout_at(deadline, self.ask(wish)).await.unwrap_or_else(|_| Err(late()));
+        let made = timeout_at(deadline, self.ask(request)).await.unwrap_or_else(|_| Err(late()));
         let made = match made {
             Ok(made) => made,
             Err(error) => return vec![Err(error)],
@@ -355,13 +355,13 @@ impl Service {
         kept
     }
 
-    async fn ask(&self, wish: &Wish) -> Result<Made, ToolError> {
+    async fn ask(&self, request: &ImageRequest) -> Result<Made, ToolError> {
         let closed = |_| ToolError::new(ErrorCode::Cancelled, "The image service is shut down.");
         let _place = self.places.acquire().await.map_err(closed)?;
         let engine = self.options.engine;
-        let (path, body) = engine.request(&self.options, wish);
-        let request = self.request(http::Method::POST, &path, None, body.to_string().into())?;
-        let response = self.http.send(request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
+        let (path, body) = engine.request(&self.options, request);
+        let http_request = self.request(http::Method::POST, &path, None, body.to_string().into())?;
+        let response = self.http.send(http_request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
         if !response.status().is_success() {
             return Err(self.refused(&response));
         }
@@ -369,7 +369,7 @@ impl Service {
             tracing::warn!(provider = %self.provider, %error, "an image service sent a response that cannot be read");
             ToolError::new(ErrorCode::ProviderError, "The image service sent a response that cannot be read.")
         })?;
-        let made = engine.images(&answer, wish.count);
+        let made = engine.images(&answer, request.count);
         for code in made.iter().filter_map(|image| image.as_ref().err()) {
             tracing::info!(provider = %self.provider, code = code.code.name(), "an image was not generated");
         }

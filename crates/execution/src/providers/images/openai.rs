@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Image, Made, Options, fields::with_configured, refusal, wish::Wish};
+use super::{Image, Made, Options, fields::with_configured, refusal, image_request::ImageRequest};
 
 /// The path and the body of a request. PNG is the default format; servers that do not support `output_format` reject
 /// it.
-pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
-    let text = wish.description(&options.style_suffix);
-    let body = json!({"model": options.model, "prompt": text, "n": wish.count});
-    let body = match &wish.aspect_ratio {
+pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
+    let text = request.description(&options.style_suffix);
+    let body = json!({"model": options.model, "prompt": text, "n": request.count});
+    let body = match &request.aspect_ratio {
         Some(ratio) => with_configured(body, Some(&json!({"size": size(ratio)}))),
         None => body,
     };

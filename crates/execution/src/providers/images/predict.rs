@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Image, Made, Options, fields::with_configured, refusal, wish::Wish};
+use super::{Image, Made, Options, fields::with_configured, refusal, image_request::ImageRequest};
 
 /// The path and the body of a request.
-pub(super) fn request(options: &Options, wish: &Wish) -> (String, Value) {
-    let parameters = json!({"sampleCount": wish.count, "includeRaiReason": true});
-    let parameters = match &wish.aspect_ratio {
+pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
+    let parameters = json!({"sampleCount": request.count, "includeRaiReason": true});
+    let parameters = match &request.aspect_ratio {
         Some(ratio) => with_configured(parameters, Some(&json!({"aspectRatio": ratio}))),
         None => parameters,
     };
-    let text = wish.description(&options.style_suffix);
+    let text = request.description(&options.style_suffix);
     let parameters = with_configured(parameters, options.request.as_ref());
     let body = json!({"instances": [{"prompt": text}], "parameters": parameters});
     (format!("models/{}:predict", options.model), body)

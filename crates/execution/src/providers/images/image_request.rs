@@ -1,4 +1,4 @@
-//! [`Wish`]: the arguments of a call.
+//! [`ImageRequest`]: the arguments of a call.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ const RATIOS: [&str; 10] = ["1:1", "2:3", "3:2", "3:4", "4:3", "4:5", "5:4", "9:
 
 /// The arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct ImageRequest {
     /// Description of the images, as the model wrote it.
     pub(super) prompt: String,
     /// Number of images.
@@ -57,7 +57,7 @@ pub(super) fn schema(max_count: usize) -> Value {
     })
 }
 
-impl Wish {
+impl ImageRequest {
     /// Reads the arguments.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ fn count(asked: Option<&Value>, max: usize) -> (usize, Option<String>) {
 mod tests {
     use super::*;
 
-    fn read(arguments: Value) -> Result<Wish, ToolError> {
-        Wish::read(arguments.as_object().unwrap(), 4)
+    fn read(arguments: Value) -> Result<ImageRequest, ToolError> {
+        ImageRequest::read(arguments.as_object().unwrap(), 4)
     }
 
     #[test]
@@ -135,11 +135,11 @@ mod tests {
             (json!("many"), 2, false),
             (json!([3]), 2, false),
         ] {
-            let wish = read(json!({"prompt": "a fox", "count": asked})).unwrap();
-            assert_eq!((wish.count, wish.note.is_some()), (count, is_noted), "{asked}");
+            let request = read(json!({"prompt": "a fox", "count": asked})).unwrap();
+            assert_eq!((request.count, request.note.is_some()), (count, is_noted), "{asked}");
         }
-        let wish = Wish::read(json!({"prompt": "a fox"}).as_object().unwrap(), 1).unwrap();
-        assert_eq!((wish.count, wish.note), (1, None));
+        let request = ImageRequest::read(json!({"prompt": "a fox"}).as_object().unwrap(), 1).unwrap();
+        assert_eq!((request.count, request.note), (1, None));
     }
 
     #[test]
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn style_and_suffix_are_appended_to_the_description() {
-        let wish = read(json!({"prompt": " a fox ", "style": "ink", "aspect_ratio": "7:3"})).unwrap();
-        assert_eq!((wish.prompt.as_str(), wish.aspect_ratio.as_deref()), ("a fox", None));
-        assert_eq!(wish.description(" on parchment"), "a fox\nStyle: ink\non parchment");
-        assert_eq!(Wish { style: None, ..wish }.description(" "), "a fox");
+        let request = read(json!({"prompt": " a fox ", "style": "ink", "aspect_ratio": "7:3"})).unwrap();
+        assert_eq!((request.prompt.as_str(), request.aspect_ratio.as_deref()), ("a fox", None));
+        assert_eq!(request.description(" on parchment"), "a fox\nStyle: ink\non parchment");
+        assert_eq!(ImageRequest { style: None, ..request }.description(" "), "a fox");
     }
 }
