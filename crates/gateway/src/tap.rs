@@ -46,9 +46,9 @@ pub trait Watch: Send {
 }
 
 /// Passes each event to two observers of the same exchange.
-pub(super) struct Both(pub(super) Box<dyn Watch>, pub(super) Box<dyn Watch>);
+pub(super) struct FanOut(pub(super) Box<dyn Watch>, pub(super) Box<dyn Watch>);
 
-impl Watch for Both {
+impl Watch for FanOut {
     fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
         self.0.asked_again(request, turns, after);
         self.1.asked_again(request, turns, after);

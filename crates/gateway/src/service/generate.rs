@@ -44,7 +44,7 @@ use super::{
         request as checks,
         stamp::{seed, unix_time},
         stored::{self, RecordInput, ResponseKeeper},
-        tap::{Both, Opening, Watch},
+        tap::{FanOut, Opening, Watch},
         upstream::{self, Client},
     },
     Refused, Rest, Service, admit,
@@ -518,7 +518,7 @@ impl Service {
         };
         let capture = captures.and_then(|observer| observer.watch(&opening, &self.redactor));
         match (tap.and_then(|tap| tap.begin(&opening)), capture) {
-            (Some(tap), Some(capture)) => Some(Box::new(Both(tap, capture))),
+            (Some(tap), Some(capture)) => Some(Box::new(FanOut(tap, capture))),
             (tap, capture) => tap.or(capture),
         }
     }
