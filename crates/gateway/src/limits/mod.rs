@@ -10,13 +10,13 @@
 //! when the client disconnects), the reservation is replaced by the actual usage. [`Account`] and [`Ledger`] own all
 //! counters.
 //!
-//! The counters are in memory, or on a server that several instances share ([`Together`]). While the server is away,
-//! the ones in memory apply.
+//! The counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While the server
+//! is away, the ones in memory apply.
 
 mod bucket;
+mod distributed_limits;
 mod refusal;
 mod saved;
-mod together;
 mod usage;
 
 use std::{
@@ -31,12 +31,12 @@ use http::HeaderMap;
 pub use self::usage::{Counts, CountsByModel};
 use self::{
     bucket::{Bucket, Taken},
+    distributed_limits::Held,
     refusal::{Exceeded, Levels},
     saved::{SavedCounts, Unread},
-    together::Held,
     usage::{BudgetRefusal, MonthCounts, Usage},
 };
-pub(super) use self::{refusal::Limited, together::Together};
+pub(super) use self::{distributed_limits::DistributedLimits, refusal::Limited};
 use toolwire_config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name};
 use toolwire_execution::ask::Payer;
 use toolwire_net::store::{Owner, Spent};
@@ -55,7 +55,7 @@ enum CountsOf {
     /// This instance.
     Instance(SavedCounts),
     /// A server for all instances.
-    All(Arc<Together>),
+    All(Arc<DistributedLimits>),
 }
 
 impl Ledger {
@@ -65,8 +65,8 @@ impl Ledger {
     }
 
     /// The clients whose counts are on a server.
-    pub(super) fn shared(together: Together) -> Self {
-        Self::with(CountsOf::All(Arc::new(together)))
+    pub(super) fn shared(distributed: DistributedLimits) -> Self {
+        Self::with(CountsOf::All(Arc::new(distributed)))
     }
 
     fn with(counts: CountsOf) -> Self {
@@ -81,11 +81,11 @@ impl Ledger {
             Some(account) if account.grant == *grant => return Arc::clone(account),
             Some(account) => account.with(grant.clone()),
             None => {
-                let together = match &self.counts {
+                let distributed = match &self.counts {
                     CountsOf::Instance(_) => None,
-                    CountsOf::All(together) => Some(Arc::clone(together)),
+                    CountsOf::All(distributed) => Some(Arc::clone(distributed)),
                 };
-                Account::new(name, grant.clone(), self.saved(name, now), together)
+                Account::new(name, grant.clone(), self.saved(name, now), distributed)
             }
         };
         let account = Arc::new(account);
@@ -158,7 +158,7 @@ pub struct Account {
     tokens: Option<Arc<Bucket>>,
     usage: Arc<Usage>,
     /// `None` if the limits are not shared with other instances.
-    together: Option<Arc<Together>>,
+    distributed: Option<Arc<DistributedLimits>>,
 }
 
 /// The amounts that a request asks for.
@@ -187,7 +187,7 @@ impl Account {
         name: &str,
         grant: Grant,
         (month, counts): (Month, MonthCounts),
-        together: Option<Arc<Together>>,
+        distributed: Option<Arc<DistributedLimits>>,
     ) -> Self {
         let empty = Self {
             name: name.into(),
@@ -195,7 +195,7 @@ impl Account {
             tokens: None,
             grant: Grant::default(),
             usage: Arc::new(Usage::new(month, counts)),
-            together,
+            distributed,
         };
         empty.with(grant)
     }
@@ -213,13 +213,13 @@ impl Account {
             tokens: kept(&self.tokens, grant.limits.tokens_per_minute),
             grant,
             usage: Arc::clone(&self.usage),
-            together: self.together.clone(),
+            distributed: self.distributed.clone(),
         }
     }
 
     /// The part of a limit that this instance may use according to its own counts.
     fn share(&self, limit: u64) -> u64 {
-        self.together.as_ref().map_or(limit, |together| together.share(limit))
+        self.distributed.as_ref().map_or(limit, |distributed| distributed.share(limit))
     }
 
     /// The name of the client.
@@ -259,8 +259,8 @@ impl Account {
         dialect: ClientDialect,
         now: u64,
     ) -> Result<Box<Allowance>, Box<Limited>> {
-        match &self.together {
-            Some(together) => Box::pin(together.admit(self, demand, dialect, now)).await,
+        match &self.distributed {
+            Some(distributed) => Box::pin(distributed.admit(self, demand, dialect, now)).await,
             None => self.admit_here(demand, dialect, now),
         }
     }
@@ -348,9 +348,9 @@ impl Payer for Account {
 
     fn pay(&self, model: &str, (input, output): (u64, u64)) {
         let now = super::stamp::unix_time();
-        if let Some(together) = &self.together {
+        if let Some(distributed) = &self.distributed {
             let spent = Spent { month: Month::of(now).name(), input, output };
-            together.limits.owe(self.owner(), spent, self.grant.limits.tokens_per_minute);
+            distributed.limits.owe(self.owner(), spent, self.grant.limits.tokens_per_minute);
         }
         if let Some(bucket) = &self.tokens {
             bucket.owe(input.saturating_add(output));

@@ -20,7 +20,7 @@ use crate::{
     extension::{Extension, ServiceParts},
     failover::Failover,
     learned::{Learned, LearnedMeans},
-    limits::{Ledger, Together},
+    limits::{DistributedLimits, Ledger},
     models::Models,
     observe::Metrics,
     permits::Queue,
@@ -265,7 +265,7 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     match stores.limits() {
         Some(limits) => {
             let Limits { instances, unchecked_budgets, .. } = config.limits;
-            Ledger::shared(Together {
+            Ledger::shared(DistributedLimits {
                 limits,
                 instances,
                 unchecked_budgets,

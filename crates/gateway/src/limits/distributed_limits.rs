@@ -1,4 +1,4 @@
-//! [`Together`]: limits that apply to several instances together.
+//! [`DistributedLimits`]: limits that apply to several instances together.
 //!
 //! The counts of this instance are kept too: they apply while the server is away, and then include the last values
 //! that the server reported about the other instances.
@@ -17,7 +17,7 @@ use toolwire_net::store::{Admission, Demand, Lease, Refusal, SharedLimits, Verdi
 use toolwire_pipeline::dialect::ClientDialect;
 
 /// Limits on a server.
-pub(crate) struct Together {
+pub(crate) struct DistributedLimits {
     pub(crate) limits: Arc<dyn SharedLimits>,
     /// Number of instances.
     pub(crate) instances: usize,
@@ -35,7 +35,7 @@ pub(super) struct Held {
     pub(super) levels: Option<Levels>,
 }
 
-impl Together {
+impl DistributedLimits {
     /// The part of a limit that one instance may use according to its own counts.
     pub(super) fn share(&self, limit: u64) -> u64 {
         limit.div_ceil(u64::try_from(self.instances).unwrap_or(u64::MAX).max(1))
@@ -121,8 +121,8 @@ fn levels(limits: &KeyLimits, verdict: &Verdict) -> Levels {
     }
 }
 
-impl fmt::Debug for Together {
+impl fmt::Debug for DistributedLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Together").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("DistributedLimits").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
