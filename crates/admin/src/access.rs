@@ -64,12 +64,12 @@ const MAX_BASE: usize = 256;
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     settings: Arc<AdminSettings>,
-    known: Arc<Known>,
+    state: Arc<AccessState>,
 }
 
 /// State that outlives a reload of the settings.
 #[derive(Debug)]
-struct Known {
+struct AccessState {
     /// Distinguishes the cookies of several instances on one host, since cookies ignore ports.
     instance: String,
     /// CSRF token of all visitors who need no key.
@@ -117,14 +117,14 @@ impl Access {
         let wrong_keys = WrongKeys::new("the admin API");
         Self {
             settings,
-            known: Arc::new(Known { instance, anonymous_csrf, sessions, code, throttle, wrong_keys }),
+            state: Arc::new(AccessState { instance, anonymous_csrf, sessions, code, throttle, wrong_keys }),
         }
     }
 
     /// A copy with new settings. A session survives if its key still exists.
     pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
         self.sessions().set_idle(settings.session_ttl);
-        Self { settings, known: Arc::clone(&self.known) }
+        Self { settings, state: Arc::clone(&self.state) }
     }
 
     /// Issues a new one-time code with which a browser can sign in within two minutes. `None` if no key is needed.
@@ -177,17 +177,17 @@ impl Access {
         may_be_nobody: bool,
     ) -> Result<Visitor, AdminError> {
         if self.is_open() {
-            self.check_page(head, &self.known.anonymous_csrf)?;
+            self.check_page(head, &self.state.anonymous_csrf)?;
             return Ok(Visitor::Anonymous);
         }
         // A proxy in front of toolwire may ask browsers for credentials of another scheme.
         let bearer = head.headers.get(header::AUTHORIZATION).and_then(|shown| bearer_token(shown.as_bytes()));
         if let Some(shown) = bearer {
             if self.key(shown).is_some() {
-                self.known.wrong_keys.forget(peer);
+                self.state.wrong_keys.forget(peer);
                 return Ok(Visitor::Script);
             }
-            return Err(match self.known.wrong_keys.count(shown, peer) {
+            return Err(match self.state.wrong_keys.count(shown, peer) {
                 Ok(()) => AdminError::unauthorized("this key is not an admin key"),
                 Err(seconds) => AdminError::too_many("too many wrong keys from this address", seconds),
             });
@@ -316,7 +316,7 @@ impl Access {
                 let left = self.sessions().left(session, Instant::now());
                 self.session_json(&session.csrf, Some(left))
             }
-            Visitor::Anonymous if self.is_open() => self.session_json(&self.known.anonymous_csrf, None),
+            Visitor::Anonymous if self.is_open() => self.session_json(&self.state.anonymous_csrf, None),
             Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_milliseconds()}),
             // A script needs no token.
             Visitor::Script => self.session_json("", None),
@@ -333,7 +333,7 @@ impl Access {
             "expires_at": expires,
             "server_time": now,
             "version": env!("CARGO_PKG_VERSION"),
-            "instance": self.known.instance,
+            "instance": self.state.instance,
             "capture": self.settings.capture.word(),
         })
     }
@@ -349,7 +349,7 @@ impl Access {
     }
 
     fn cookie_name(&self) -> String {
-        format!("toolwire_{}", self.known.instance)
+        format!("toolwire_{}", self.state.instance)
     }
 
     /// Returns the configured key that equals `shown`. Every key is compared, even after a match.
@@ -392,15 +392,15 @@ impl Access {
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn code(&self) -> MutexGuard<'_, OneTimeCode> {
-        self.known.code.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.code.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn throttle(&self) -> MutexGuard<'_, AttemptThrottle> {
-        self.known.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -55,10 +55,10 @@ const LONGEST_OPENING: usize = 256;
 
 /// The calls of custom tools in one response. Nearly all responses have none, so this is only a pointer.
 #[derive(Debug)]
-pub(super) struct Customs(Option<Box<Known>>);
+pub(super) struct Customs(Option<Box<CustomCalls>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CustomCalls {
     /// Names of the client's custom tools.
     names: HashSet<String>,
     calls: HashMap<u32, Input>,
@@ -67,7 +67,10 @@ struct Known {
 impl Customs {
     pub(super) fn new(answering: &Answering) -> Self {
         let names = &answering.custom_tools;
-        Self((!names.is_empty()).then(|| Box::new(Known { names: names.clone(), calls: HashMap::new() })))
+        Self(
+            (!names.is_empty())
+                .then(|| Box::new(CustomCalls { names: names.clone(), calls: HashMap::new() })),
+        )
     }
 
     /// Records a call that begins; returns `true` if it calls a custom tool.
@@ -90,18 +93,18 @@ impl Customs {
 
     /// Whether `event` belongs to a custom tool's call, which is written differently from a function call.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
-        let Some(known) = &self.0 else { return false };
+        let Some(custom) = &self.0 else { return false };
         match event {
             Event::CallStart(start) => start.source != Source::NativeCustom && self.is_custom(&start.name),
             Event::CallArguments { index, .. } | Event::CallEnd { index, .. } => {
-                known.calls.get(index).is_some_and(|input| !matches!(input, Input::Plain))
+                custom.calls.get(index).is_some_and(|input| !matches!(input, Input::Plain))
             }
             _ => false,
         }
     }
 
     fn is_custom(&self, name: &str) -> bool {
-        self.0.as_ref().is_some_and(|known| known.names.contains(name))
+        self.0.as_ref().is_some_and(|custom| custom.names.contains(name))
     }
 }
 

@@ -26,11 +26,11 @@ pub(super) type Entry = Map<String, Value>;
 pub(super) struct Catalogue {
     listing: Listing,
     upstream: Arc<Upstream>,
-    known: Mutex<Known>,
+    cached: Mutex<CachedModels>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedModels {
     entries: Arc<Vec<Entry>>,
     /// Time from which the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
@@ -46,7 +46,7 @@ impl Catalogue {
     pub(super) fn new(upstream: &Arc<Upstream>) -> Result<Option<Self>, http::Error> {
         let listing = Listing::new(upstream)?;
         let upstream = Arc::clone(upstream);
-        Ok(listing.map(|listing| Self { listing, upstream, known: Mutex::default() }))
+        Ok(listing.map(|listing| Self { listing, upstream, cached: Mutex::default() }))
     }
 
     /// The upstream that offers these models.
@@ -57,8 +57,8 @@ impl Catalogue {
     /// The models, as far as they are known. Callers that arrive while the list is being fetched wait for the same
     /// response; if the caller that fetches it is dropped, the next one fetches it.
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
-        let mut known = self.known.lock().await;
-        if known.until.is_none_or(|until| until <= Instant::now()) {
+        let mut cached = self.cached.lock().await;
+        if cached.until.is_none_or(|until| until <= Instant::now()) {
             match self
                 .listing
                 .fetch()
@@ -66,18 +66,20 @@ impl Catalogue {
                 .map_err(|error| error.to_string())
                 .and_then(|body| read(&body, self.upstream.dialect()))
             {
-                Ok(entries) => *known = Known { entries: Arc::new(entries), ..Known::default() },
+                Ok(entries) => {
+                    *cached = CachedModels { entries: Arc::new(entries), ..CachedModels::default() }
+                }
                 Err(reason) => {
-                    if !known.is_failing {
+                    if !cached.is_failing {
                         let upstream = self.upstream.name.as_str();
                         tracing::warn!(upstream, reason, "the upstream does not list its models");
                     }
-                    known.is_failing = true;
+                    cached.is_failing = true;
                 }
             }
-            known.until = Some(Instant::now() + if known.is_failing { PAUSE } else { FRESH });
+            cached.until = Some(Instant::now() + if cached.is_failing { PAUSE } else { FRESH });
         }
-        Arc::clone(&known.entries)
+        Arc::clone(&cached.entries)
     }
 }
 

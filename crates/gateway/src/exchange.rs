@@ -76,7 +76,7 @@ impl Exchange {
 
 /// State that requests share.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known<'s> {
+pub(super) struct SharedState<'s> {
     pub(super) config: &'s Arc<Config>,
     pub(super) learned: &'s Arc<Learned>,
     pub(super) states: &'s Arc<TurnStates>,
@@ -85,7 +85,7 @@ pub(super) struct Known<'s> {
 
 /// The sender of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Who<'r> {
+pub(super) struct RequestContext<'r> {
     pub(super) caller: &'r Caller,
     pub(super) exchange: &'r ExchangeId,
 }
@@ -141,8 +141,8 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for a request that its upstream or its chat template
 /// cannot handle, [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
-    Known { config, learned, states, execution }: Known<'_>,
-    who: Who<'_>,
+    SharedState { config, learned, states, execution }: SharedState<'_>,
+    context: RequestContext<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (Option<&Bytes>, Conversation),
     (reasoning, stamp): (Option<Reasoning>, Stamp),
@@ -155,16 +155,16 @@ pub(super) fn prepare(
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         learned.servers.look_at(&model.upstream);
     }
-    let states = own_states(model, (states, who.caller.owner));
+    let states = own_states(model, (states, context.caller.owner));
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
     let (command, hosted) =
-        execution.map_or((None, None), |execution| host((execution, model), &mut conversation, who));
+        execution.map_or((None, None), |execution| host((execution, model), &mut conversation, context));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
-    let (options, means) = learned.about(model, &conversation, who.caller.owner);
+    let (options, means) = learned.about(model, &conversation, context.caller.owner);
     answering.left_out = left_out_tools(model, &conversation);
     let asked = (dialect.dialect(), body.map(|body| &**body));
     let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
@@ -182,7 +182,7 @@ pub(super) fn prepare(
             Some(body) => Asked::Body(body.clone(), states.clone()),
             None => Asked::Conversation(Arc::clone(&conversation)),
         };
-        let subject = Subject::new(model, &conversation.model, who.caller.owner);
+        let subject = Subject::new(model, &conversation.model, context.caller.owner);
         let requires_call = conversation.tool_choice.requires_call();
         let asking = AskAgain::new(
             shared,
@@ -214,7 +214,7 @@ pub(super) fn prepare(
 pub(super) fn host(
     (execution, model): (&Arc<Execution>, &Model),
     conversation: &mut Conversation,
-    Who { caller, exchange }: Who<'_>,
+    RequestContext { caller, exchange }: RequestContext<'_>,
 ) -> (Option<Command>, Option<HostedTurn>) {
     if !model.execution || conversation.choices.unwrap_or(1) > 1 {
         return (None, None);

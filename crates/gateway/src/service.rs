@@ -43,7 +43,7 @@ use super::{
     cors::{self, Grant},
     count,
     drain::{self, Drain},
-    exchange::{self, Who},
+    exchange::{self, RequestContext},
     extension::{ConfiguredExtension, Extension, ExtensionRequest, RequestBody, Responding},
     failover::Failover,
     images, intake, large,
@@ -620,7 +620,7 @@ impl Service {
     ) -> Result<usize, Failure> {
         let model = exchange::model(&self.config, dialect, &conversation)?;
         if let Some(execution) = self.execution.as_deref() {
-            exchange::host((execution, model), &mut conversation, Who { caller, exchange: id });
+            exchange::host((execution, model), &mut conversation, RequestContext { caller, exchange: id });
         }
         exchange::settle_choice(model, &mut conversation)?;
         let (_, means) = self.learned.about(model, &conversation, caller.owner);

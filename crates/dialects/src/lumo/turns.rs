@@ -101,10 +101,10 @@ pub(super) fn turns<'a>(
 ) -> Vec<Turn<'a>> {
     let parts = || conversation.iter().flat_map(|turn| &turn.parts);
     let known = parts().filter_map(|part| match part {
-        Part::Result(output) => Some(Known::Answered(&output.id)),
+        Part::Result(output) => Some(CallReference::Answered(&output.id)),
         _ => None,
     });
-    let tools = tools.iter().map(|tool| Known::Tool(&tool.name));
+    let tools = tools.iter().map(|tool| CallReference::Tool(&tool.name));
     let known = match parts().any(|part| matches!(part, Part::Call(_))) {
         true => known.chain(tools).collect(),
         false => HashSet::new(),
@@ -130,7 +130,7 @@ pub(super) fn turns<'a>(
 
 /// An id or name that identifies a call in the history.
 #[derive(PartialEq, Eq, Hash)]
-enum Known<'a> {
+enum CallReference<'a> {
     /// The id of a call that has a result.
     Answered(&'a str),
     /// The name of a tool that the client has.
@@ -142,7 +142,7 @@ struct History<'a, 'd> {
     turns: Vec<Turn<'a>>,
     /// Ids of calls whose result has not arrived.
     unanswered: Vec<&'a str>,
-    known: HashSet<Known<'a>>,
+    known: HashSet<CallReference<'a>>,
     native: &'a [String],
     dropped: &'d mut Vec<String>,
 }
@@ -195,8 +195,8 @@ impl<'a> History<'a, '_> {
         let is_lumos = NATIVE.contains(&&*call.name) || self.native.contains(&call.name);
         // Lumo ran it, and the client has not kept its result. It would be wrong to say that there is none.
         if is_lumos
-            && !self.known.contains(&Known::Answered(&call.id))
-            && !self.known.contains(&Known::Tool(&call.name))
+            && !self.known.contains(&CallReference::Answered(&call.id))
+            && !self.known.contains(&CallReference::Tool(&call.name))
         {
             self.dropped.push("messages[].tool_calls[]".to_owned());
             return;

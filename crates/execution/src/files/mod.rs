@@ -134,12 +134,12 @@ pub struct ImageFiles {
     /// The URL under which clients reach toolwire, without a slash at the end.
     base: OnceLock<String>,
     /// `None` until the folder has been read.
-    known: Mutex<Option<Known>>,
+    index: Mutex<Option<FolderIndex>>,
 }
 
 /// The images in the folder.
 #[derive(Debug, Default)]
-struct Known {
+struct FolderIndex {
     /// The number of bytes that each file counts as. Names begin with the time, so the first is the oldest.
     sizes: BTreeMap<String, u64>,
     bytes: u64,
@@ -209,7 +209,7 @@ impl ImageFiles {
         if let Some(url) = &settings.public_url {
             let _ = base.set(url.to_string().trim_end_matches('/').to_owned());
         }
-        Some(Self { folder, settings: settings.clone(), gauges, base, known: Mutex::default() })
+        Some(Self { folder, settings: settings.clone(), gauges, base, index: Mutex::default() })
     }
 
     /// Whether the folder was created from these settings.
@@ -253,13 +253,13 @@ impl ImageFiles {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let folder = self.open_folder()?;
         let unfinished = format!("{UNFINISHED}{name}");
-        let mut known = self.known();
-        let known = known.get_or_insert_with(|| read_folder(&folder));
-        while known.bytes + size > limit
-            && let Some((oldest, _)) = known.sizes.first_key_value()
+        let mut index = self.index();
+        let index = index.get_or_insert_with(|| read_folder(&folder));
+        while index.bytes + size > limit
+            && let Some((oldest, _)) = index.sizes.first_key_value()
         {
             let oldest = oldest.clone();
-            known.remove(&oldest, &folder);
+            index.remove(&oldest, &folder);
         }
         let written = write(&folder, &unfinished, image)
             .and_then(|()| renameat(&folder, &*unfinished, &folder, &*name));
@@ -267,17 +267,17 @@ impl ImageFiles {
             let _ = unlinkat(&folder, &*unfinished, AtFlags::empty());
             return Err(error.into());
         }
-        known.add(name.clone(), size);
-        self.show(known);
+        index.add(name.clone(), size);
+        self.show(index);
         Ok(name)
     }
 
     /// Removes an image, if it exists.
     fn remove(&self, name: &str) {
         let Ok(folder) = self.open_folder() else { return };
-        if let Some(known) = self.known().as_mut() {
-            known.remove(name, &folder);
-            self.show(known);
+        if let Some(index) = self.index().as_mut() {
+            index.remove(name, &folder);
+            self.show(index);
         }
     }
 
@@ -336,7 +336,7 @@ impl ImageFiles {
     /// Removes expired images and files left behind by a crash, and rereads the folder, which others may have changed.
     pub(crate) fn clean(&self, now: SystemTime) {
         let Ok(folder) = self.open_folder() else { return };
-        let mut known = self.known();
+        let mut index = self.index();
         let fresh = read_folder(&folder);
         let ages = |name: &str| -> Option<Duration> {
             let about = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -349,33 +349,33 @@ impl ImageFiles {
             .filter(|name| ages(name).is_some_and(|age| age > self.settings.ttl))
             .cloned()
             .collect();
-        let known = known.insert(fresh);
+        let index = index.insert(fresh);
         for name in &expired {
-            known.remove(name, &folder);
+            index.remove(name, &folder);
         }
         for name in names_in(&folder).filter(|name| name.starts_with(UNFINISHED)) {
             if ages(&name).is_some_and(|age| age > ABANDONED) {
                 let _ = unlinkat(&folder, &*name, AtFlags::empty());
             }
         }
-        self.show(known);
+        self.show(index);
     }
 
     fn open_folder(&self) -> rustix::io::Result<OwnedFd> {
         open(&self.folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, Option<FolderIndex>> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, known: &Known) {
-        self.gauges.count.set(i64::try_from(known.sizes.len()).unwrap_or(i64::MAX));
-        self.gauges.bytes.set(i64::try_from(known.bytes).unwrap_or(i64::MAX));
+    fn show(&self, index: &FolderIndex) {
+        self.gauges.count.set(i64::try_from(index.sizes.len()).unwrap_or(i64::MAX));
+        self.gauges.bytes.set(i64::try_from(index.bytes).unwrap_or(i64::MAX));
     }
 }
 
-impl Known {
+impl FolderIndex {
     fn add(&mut self, name: String, size: u64) {
         self.bytes += size;
         self.sizes.insert(name, size);
@@ -419,14 +419,14 @@ fn write(folder: &OwnedFd, name: &str, bytes: &[u8]) -> rustix::io::Result<()> {
     file.write_all(bytes).and_then(|()| file.sync_data()).map_err(errno)
 }
 
-fn read_folder(folder: &OwnedFd) -> Known {
-    let mut known = Known::default();
+fn read_folder(folder: &OwnedFd) -> FolderIndex {
+    let mut index = FolderIndex::default();
     for name in names_in(folder).filter(|name| is_name(name)) {
         if let Ok(about) = rustix::fs::statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW) {
-            known.add(name, charged(u64::try_from(about.st_size).unwrap_or(0)));
+            index.add(name, charged(u64::try_from(about.st_size).unwrap_or(0)));
         }
     }
-    known
+    index
 }
 
 /// The file names in the folder that are UTF-8.

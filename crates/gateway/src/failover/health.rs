@@ -33,7 +33,7 @@ const MAX_CLIENTS: usize = 64;
 
 /// The health of all targets. All threads share it.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<HashMap<String, Known>>);
+pub(super) struct Health(Mutex<HashMap<String, TargetHealth>>);
 
 /// A request to a target.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ pub(super) struct Failed {
 
 /// The health of one target: for all clients, and for each client whose requests it has answered with errors.
 #[derive(Debug, Default)]
-struct Known {
+struct TargetHealth {
     all: Target,
     clients: HashMap<Claimant, Target>,
 }
@@ -141,7 +141,7 @@ impl Target {
     }
 }
 
-impl Known {
+impl TargetHealth {
     /// The health of the target for a client.
     fn of(&self, client: Claimant) -> impl Iterator<Item = &Target> {
         [Some(&self.all), self.clients.get(&client)].into_iter().flatten()
@@ -176,11 +176,11 @@ impl Health {
     /// first, so that an outage of all targets ends as soon as one of them works. Only one request tries a target
     /// whose ejection is over.
     pub(super) fn first<'t>(&self, targets: &[&'t str], client: Claimant, now: Instant) -> Option<&'t str> {
-        let mut known = self.known();
-        let admits = |name: &&&str| known.get(**name).is_none_or(|target| target.admits(client, now));
-        let returns = |name: &&&str| known.get(**name).and_then(|target| target.returns(client));
+        let mut health = self.targets();
+        let admits = |name: &&&str| health.get(**name).is_none_or(|target| target.admits(client, now));
+        let returns = |name: &&&str| health.get(**name).and_then(|target| target.returns(client));
         let chosen = *targets.iter().find(admits).or_else(|| targets.iter().min_by_key(returns))?;
-        if let Some(target) = known.get_mut(chosen) {
+        if let Some(target) = health.get_mut(chosen) {
             target.of_mut(client).for_each(|target| target.try_at(now));
         }
         Some(chosen)
@@ -188,8 +188,8 @@ impl Health {
 
     /// Time at which the first of `targets` returns, if all of them are ejected for `client` at `now`.
     pub(super) fn all_return(&self, targets: &[&str], client: Claimant, now: Instant) -> Option<Instant> {
-        let known = self.known();
-        let returns = |name: &&str| known.get(*name)?.returns(client).filter(|returns| now < *returns);
+        let health = self.targets();
+        let returns = |name: &&str| health.get(*name)?.returns(client).filter(|returns| now < *returns);
         let returns: Option<Vec<_>> = targets.iter().map(returns).collect();
         returns?.into_iter().min()
     }
@@ -197,8 +197,8 @@ impl Health {
     /// Records that the target's response has content: it works, even if it did not before. If it fails now, it is
     /// ejected immediately and for longer.
     pub(super) fn began(&self, Request { target, client, asked }: Request<'_>) {
-        if let Some(known) = self.known().get_mut(target) {
-            for target in known.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
+        if let Some(health) = self.targets().get_mut(target) {
+            for target in health.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
                 (target.returns, target.ejected, target.tried) = (None, None, None);
             }
         }
@@ -206,16 +206,16 @@ impl Health {
 
     /// Records that the target has answered.
     pub(super) fn succeeded(&self, Request { target, client, asked }: Request<'_>) {
-        let mut all = self.known();
-        let Some(known) = all.get_mut(target) else { return };
-        if known.all.is_after_ejection(asked) {
-            known.all = Target::default();
+        let mut targets = self.targets();
+        let Some(health) = targets.get_mut(target) else { return };
+        if health.all.is_after_ejection(asked) {
+            health.all = Target::default();
         }
-        if known.clients.get(&client).is_some_and(|target| target.is_after_ejection(asked)) {
-            known.clients.remove(&client);
+        if health.clients.get(&client).is_some_and(|target| target.is_after_ejection(asked)) {
+            health.clients.remove(&client);
         }
-        if known.clients.is_empty() && known.all.failures == 0 && known.all.returns.is_none() {
-            all.remove(target);
+        if health.clients.is_empty() && health.all.failures == 0 && health.all.returns.is_none() {
+            targets.remove(target);
         }
     }
 
@@ -226,11 +226,11 @@ impl Health {
         Failed { is_answer, wait, now }: Failed,
         settings: &Failover,
     ) -> Option<Duration> {
-        let mut known = self.known();
-        let known = known.entry(target.to_owned()).or_default();
-        let own = known.all.own_ejection(asked, is_answer.then_some(client), settings);
-        let of_all = known.all.eject(own.max(wait), now, settings);
-        let of_client = is_answer.then(|| known.client(client, now)).flatten();
+        let mut targets = self.targets();
+        let health = targets.entry(target.to_owned()).or_default();
+        let own = health.all.own_ejection(asked, is_answer.then_some(client), settings);
+        let of_all = health.all.eject(own.max(wait), now, settings);
+        let of_client = is_answer.then(|| health.client(client, now)).flatten();
         let of_client = of_client.and_then(|target| {
             let own = target.own_ejection(asked, None, settings);
             target.eject(own, now, settings)
@@ -240,19 +240,20 @@ impl Health {
 
     /// Records a request that ended without revealing anything about the target.
     pub(super) fn left(&self, Request { target, client, asked }: Request<'_>) {
-        if let Some(known) = self.known().get_mut(target) {
-            known.of_mut(client).for_each(|target| target.not_tried_by(asked));
+        if let Some(health) = self.targets().get_mut(target) {
+            health.of_mut(client).for_each(|target| target.not_tried_by(asked));
         }
     }
 
     /// Number of targets that are ejected at `now`, for all clients or for some.
     pub(super) fn ejected(&self, now: Instant) -> usize {
-        let is_out =
-            |known: &&Known| known.all.is_out(now) || known.clients.values().any(|target| target.is_out(now));
-        self.known().values().filter(is_out).count()
+        let is_out = |health: &&TargetHealth| {
+            health.all.is_out(now) || health.clients.values().any(|target| target.is_out(now))
+        };
+        self.targets().values().filter(is_out).count()
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn targets(&self) -> MutexGuard<'_, HashMap<String, TargetHealth>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -314,7 +315,7 @@ mod tests {
             let failed = Failed { is_answer: true, wait: None, now };
             let settings = Failover { eject_after: 999, ..settings() };
             health.failed(Request { client, ..of("a", now) }, failed, &settings);
-            assert!(health.known()["a"].clients.len() <= MAX_CLIENTS);
+            assert!(health.targets()["a"].clients.len() <= MAX_CLIENTS);
         }
     }
 

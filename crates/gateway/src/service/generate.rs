@@ -33,7 +33,7 @@ use super::{
         budget::Reservation,
         command::{self, Command},
         count, drain,
-        exchange::{self, Exchange, Known, Who},
+        exchange::{self, Exchange, RequestContext, SharedState},
         exchange_observer::ExchangeBegin,
         failover::{self, Attempts},
         intake, large,
@@ -318,13 +318,13 @@ impl Service {
         asked: (Option<&Bytes>, Conversation),
         how: (Option<Reasoning>, Stamp),
     ) -> Result<Exchange, Failure> {
-        let known = Known {
+        let shared = SharedState {
             config: &self.config,
             learned: &self.learned,
             states: &self.states,
             execution: self.execution.as_deref().map(|started| &**started),
         };
-        exchange::prepare(known, Who { caller, exchange }, dialect, asked, how)
+        exchange::prepare(shared, RequestContext { caller, exchange }, dialect, asked, how)
     }
 
     /// The amounts of its client's limits that a request needs.

@@ -10,7 +10,7 @@ use crate::{
     answer::{self, AnswerBody},
     auth::Caller,
     budget::Reservation,
-    exchange::{self, Known, Who},
+    exchange::{self, RequestContext, SharedState},
     observe::{Access, Outcome},
     permits::Queue,
     routes::Route,
@@ -98,12 +98,16 @@ impl Service {
         let client = self.client_of_made(&made.config)?;
         let conversation = exchange::decode(dialect, &body)?;
         access.asked(&conversation.model, conversation.stream);
-        let known =
-            Known { config: &made.config, learned: &self.learned, states: &self.states, execution: None };
-        let who = Who { caller, exchange: id };
+        let shared = SharedState {
+            config: &made.config,
+            learned: &self.learned,
+            states: &self.states,
+            execution: None,
+        };
+        let context = RequestContext { caller, exchange: id };
         let how = (None, self.stamp());
         let model = exchange::model(&made.config, dialect, &conversation)?;
-        let mut exchange = exchange::prepare(known, who, dialect, (Some(&body), conversation), how)?;
+        let mut exchange = exchange::prepare(shared, context, dialect, (Some(&body), conversation), how)?;
         exchange.made = Some(made.body);
         access.routed(&model.name, &model.upstream);
         access.show(dialect, caller.label());
