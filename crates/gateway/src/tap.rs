@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use crate::manifest::NotedExchange;
+use crate::manifest::ExchangeFacts;
 use toolwire_config::{Model, Upstream};
 use toolwire_pipeline::{
     conversation::{Conversation, Turn},
@@ -107,8 +107,8 @@ pub struct Opening<'a> {
 
 impl Opening<'_> {
     /// The facts that its fixture contains.
-    pub fn noted(&self) -> NotedExchange<'_> {
-        NotedExchange {
+    pub fn facts(&self) -> ExchangeFacts<'_> {
+        ExchangeFacts {
             dialect: self.dialect,
             conversation: self.conversation,
             model: self.model,

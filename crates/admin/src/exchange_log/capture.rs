@@ -18,7 +18,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::{ExchangeLog, held};
 use toolwire_gateway::{
-    manifest::{MANIFEST, Noted, REQUEST, times_file, upstream_file},
+    manifest::{MANIFEST, ManifestBuilder, REQUEST, times_file, upstream_file},
     report::millis,
     tap::{Ending, Opening, Watch},
 };
@@ -54,7 +54,7 @@ pub(crate) struct Capture {
     kept: Mutex<Kept>,
     /// The fixture's description of the exchange, and the client's request as it was sent: requests are rarely read, so
     /// secrets are covered only then. `None` if they are too long.
-    noted: Mutex<Option<(Noted, Bytes)>>,
+    manifest: Mutex<Option<(ManifestBuilder, Bytes)>>,
     /// Total bytes of all exchanges.
     total: Arc<AtomicUsize>,
 }
@@ -172,14 +172,14 @@ impl Capture {
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
         // Without its tools, no part of an exchange can be read again.
         let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
-        let noted = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
+        let manifest = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
             // The body may be a slice of a larger buffer.
-            (Noted::begin(opening.noted()), Bytes::copy_from_slice(opening.body))
+            (ManifestBuilder::begin(opening.facts()), Bytes::copy_from_slice(opening.body))
         });
         let size =
-            BASE + own_size.unwrap_or(0) + noted.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
-        let (kept, noted, total_of) = (Mutex::new(kept), Mutex::new(noted), Arc::clone(total));
-        let capture = Arc::new(Self { replay, kept, noted, total: total_of });
+            BASE + own_size.unwrap_or(0) + manifest.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
+        let (kept, manifest, total_of) = (Mutex::new(kept), Mutex::new(manifest), Arc::clone(total));
+        let capture = Arc::new(Self { replay, kept, manifest, total: total_of });
         capture.lock().grow(size, total);
         let watch = CaptureWatch {
             capture: Arc::clone(&capture),
@@ -232,12 +232,12 @@ impl Capture {
             (kept.steps.clone(), kept.is_cut)
         };
         let (manifest, body) = {
-            let noted = self.noted();
-            let (noted, body) = noted.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
-            if !noted.is_answered() {
+            let manifest = self.manifest();
+            let (manifest, body) = manifest.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
+            if !manifest.is_answered() {
                 return Err(NoFixture::Unanswered);
             }
-            (noted.text().map_err(|_| NoFixture::Unanswered)?, body.clone())
+            (manifest.text().map_err(|_| NoFixture::Unanswered)?, body.clone())
         };
         let manifest = self.replay.redactor.text(&manifest).into_owned();
         let mut body = body.to_vec();
@@ -263,20 +263,20 @@ impl Capture {
         Ok(files)
     }
 
-    fn noted(&self) -> MutexGuard<'_, Option<(Noted, Bytes)>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn manifest(&self) -> MutexGuard<'_, Option<(ManifestBuilder, Bytes)>> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the fixture's description, which then takes `more` bytes.
-    fn note(&self, more: usize, change: impl FnOnce(&mut Noted)) {
-        let mut noted = self.noted();
+    fn note(&self, more: usize, change: impl FnOnce(&mut ManifestBuilder)) {
+        let mut manifest = self.manifest();
         let mut kept = self.lock();
         if kept.size + more > MAX_EXCHANGE || kept.is_dropped {
-            *noted = None;
+            *manifest = None;
         }
-        if let Some((noted, _)) = &mut *noted {
+        if let Some((manifest, _)) = &mut *manifest {
             kept.grow(more, &self.total);
-            change(noted);
+            change(manifest);
         }
     }
 
@@ -293,7 +293,7 @@ impl Capture {
 
     /// Drops the contents to make room for other exchanges.
     pub(super) fn drop_steps(&self) {
-        *self.noted() = None;
+        *self.manifest() = None;
         let mut kept = self.lock();
         kept.is_dropped = true;
         kept.steps = Vec::new();
@@ -401,7 +401,7 @@ impl Watch for CaptureWatch {
     fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
         self.keep(None);
         let size = turns.iter().map(size_of_turn).sum();
-        self.capture.note(size, |noted| _ = noted.asked_again(request.prefill.as_ref(), turns));
+        self.capture.note(size, |manifest| _ = manifest.asked_again(request.prefill.as_ref(), turns));
         self.pieces = Pieces::new(self.capture.replay.redactor.clone());
         let shown = std::mem::take(&mut self.shown);
         let after = millis(after);
@@ -409,7 +409,7 @@ impl Watch for CaptureWatch {
     }
 
     fn shown(&mut self, event: &Event<'_>) {
-        self.capture.note(size_of_shown(event), |noted| noted.shown(event));
+        self.capture.note(size_of_shown(event), |manifest| manifest.shown(event));
         if !self.capture.hold(size_of_shown(event)) {
             return;
         }
@@ -426,12 +426,12 @@ impl Watch for CaptureWatch {
     }
 
     fn asked_otherwise(&mut self, request: &UpstreamRequest) {
-        self.capture.note(0, |noted| noted.prefilled(request.prefill.as_ref()));
+        self.capture.note(0, |manifest| manifest.prefilled(request.prefill.as_ref()));
         self.capture.put(Step::Otherwise(request.prefill.clone()));
     }
 
     fn answered(&mut self, status: StatusCode, headers: &HeaderMap, _after: Duration) {
-        self.capture.note(0, |noted| noted.answered(status, headers));
+        self.capture.note(0, |manifest| manifest.answered(status, headers));
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let framing = match kind {
             kind if kind.contains("event-stream") => Framing::Sse,
@@ -450,10 +450,10 @@ impl Watch for CaptureWatch {
 
     fn end(&mut self, ending: Ending<'_>, _after: Duration) {
         self.keep(None);
-        self.capture.note(0, |noted| match ending {
+        self.capture.note(0, |manifest| match ending {
             Ending::Done => {}
-            Ending::Failed(failure) => noted.failed(failure),
-            Ending::Cancelled => noted.cancelled(),
+            Ending::Failed(failure) => manifest.failed(failure),
+            Ending::Cancelled => manifest.cancelled(),
         });
         self.capture.put(Step::End(match ending {
             Ending::Failed(failure) => Some(failure.clone()),

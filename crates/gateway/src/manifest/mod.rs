@@ -2,15 +2,15 @@
 //! fixture's files.
 
 pub mod hosted;
-mod noted;
+mod manifest_builder;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use self::hosted::{Hosted, HostedResult, Shown};
-pub use self::noted::Noted;
-pub(crate) use self::noted::NotedExchange;
+pub(crate) use self::manifest_builder::ExchangeFacts;
+pub use self::manifest_builder::ManifestBuilder;
 use toolwire_config::{Keys, model_rules, read_table, table_of};
 use toolwire_pipeline::{
     format::{CustomFormat, Definition, KnownFormats},

@@ -1,4 +1,4 @@
-//! [`Noted`]: the manifest of an exchange in progress.
+//! [`ManifestBuilder`]: the manifest of an exchange in progress.
 
 use http::{HeaderMap, StatusCode};
 
@@ -17,7 +17,7 @@ const KEPT_HEADERS: [&str; 2] = ["content-type", "retry-after"];
 
 /// Facts that are known when an exchange begins.
 #[derive(Debug, Clone, Copy)]
-pub struct NotedExchange<'a> {
+pub struct ExchangeFacts<'a> {
     /// The client's dialect.
     pub(crate) dialect: ClientDialect,
     /// The client's request.
@@ -36,17 +36,17 @@ pub struct NotedExchange<'a> {
 
 /// The manifest of an exchange in progress. It contains secrets, which must be covered when it is written.
 #[derive(Debug)]
-pub struct Noted {
+pub struct ManifestBuilder {
     manifest: Manifest,
     /// Events that the client got since the last hop.
     shown: Vec<Shown>,
     is_answered: bool,
 }
 
-impl Noted {
+impl ManifestBuilder {
     /// Starts the manifest of an exchange.
-    pub fn begin(about: NotedExchange<'_>) -> Self {
-        let NotedExchange { dialect, conversation, model, upstream, prefill, rules, hosted } = about;
+    pub fn begin(about: ExchangeFacts<'_>) -> Self {
+        let ExchangeFacts { dialect, conversation, model, upstream, prefill, rules, hosted } = about;
         let cumulative = upstream.options.side().is_cumulative();
         let manifest = Manifest {
             upstream: Upstream { cumulative, ..Upstream::default() },
@@ -58,9 +58,9 @@ impl Noted {
             formats: Manifest::formats_of(rules, model.formats.own()),
             ..Manifest::default()
         };
-        let mut noted = Self { manifest, shown: Vec::new(), is_answered: false };
-        noted.prefilled(prefill);
-        noted
+        let mut builder = Self { manifest, shown: Vec::new(), is_answered: false };
+        builder.prefilled(prefill);
+        builder
     }
 
     /// Records an event that the client gets between two hops.
