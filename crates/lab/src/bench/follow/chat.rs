@@ -7,7 +7,7 @@ use super::{
     DONE,
     calls::{Call, CallDelta},
     failure,
-    field::{Few, Field, decoded},
+    field::{Field, SmallList, decoded},
     notes::Notes,
     parse,
 };
@@ -24,7 +24,7 @@ struct Chunk<'a> {
     object: Field<'a>,
     created: Field<'a>,
     model: Field<'a>,
-    choices: Option<Few<Choice<'a>>>,
+    choices: Option<SmallList<Choice<'a>>>,
     usage: Field<'a>,
     error: Field<'a>,
 }
@@ -47,9 +47,9 @@ struct Delta<'a> {
     reasoning_content: Field<'a>,
     reasoning: Field<'a>,
     refusal: Field<'a>,
-    tool_calls: Option<Few<CallDelta<'a>>>,
+    tool_calls: Option<SmallList<CallDelta<'a>>>,
     /// toolwire's extension: calls that have already run, with their results.
-    tool_results: Option<Few<Answered<'a>>>,
+    tool_results: Option<SmallList<Answered<'a>>>,
     /// The form used before November 2023.
     #[serde(rename = "function_call")]
     legacy: Option<Legacy<'a>>,
@@ -174,7 +174,7 @@ impl Chat {
 
     fn usage(&mut self, chunk: &Chunk<'_>, notes: &mut Notes<'_>) {
         self.told_usage = true;
-        let alone = chunk.choices.as_ref().is_none_or(Few::is_empty);
+        let alone = chunk.choices.as_ref().is_none_or(SmallList::is_empty);
         notes.holds(alone, "the usage is in a chunk with choices");
         let finished = !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish.is_some());
         notes.holds(finished, "the usage comes before the finish_reason");
@@ -229,10 +229,10 @@ impl Progress {
         token(TokenKind::Reasoning, reasoning, scratch, notes);
         token(TokenKind::Text, delta.content, scratch, notes);
         token(TokenKind::Text, delta.refusal, scratch, notes);
-        for call in delta.tool_calls.iter().flat_map(Few::iter) {
+        for call in delta.tool_calls.iter().flat_map(SmallList::iter) {
             self.call(call, scratch, notes);
         }
-        for answered in delta.tool_results.iter().flat_map(Few::iter) {
+        for answered in delta.tool_results.iter().flat_map(SmallList::iter) {
             let index = answered.index.number().and_then(|index| usize::try_from(index).ok());
             if let Some(call) = index.and_then(|index| self.calls.get_mut(index)) {
                 call.is_answered = true;
@@ -242,7 +242,7 @@ impl Progress {
             self.legacy(legacy, scratch, notes);
         }
         let silent =
-            notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(Few::is_empty);
+            notes.sample.tokens.len() == before && delta.tool_calls.as_ref().is_none_or(SmallList::is_empty);
         notes.holds(silent || self.finish.is_none(), "a choice continues after its finish_reason");
         if choice.finish_reason.has_value() {
             self.finish(choice.finish_reason, notes);

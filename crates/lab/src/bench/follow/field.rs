@@ -85,12 +85,12 @@ pub(super) fn decoded<'b>(body: &'b str, scratch: &'b mut String) -> &'b str {
 
 /// An array that rarely has more than one element. The first one needs no allocation.
 #[derive(Debug)]
-pub(super) struct Few<T> {
+pub(super) struct SmallList<T> {
     first: Option<T>,
     rest: Vec<T>,
 }
 
-impl<T> Few<T> {
+impl<T> SmallList<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
     }
@@ -100,23 +100,23 @@ impl<T> Few<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for SmallList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Array<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Array<T> {
-            type Value = Few<T>;
+            type Value = SmallList<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an array")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Few<T>, A::Error> {
-                let mut few = Few { first: elements.next_element()?, rest: Vec::new() };
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<SmallList<T>, A::Error> {
+                let mut list = SmallList { first: elements.next_element()?, rest: Vec::new() };
                 while let Some(element) = elements.next_element()? {
-                    few.rest.push(element);
+                    list.rest.push(element);
                 }
-                Ok(few)
+                Ok(list)
             }
         }
 

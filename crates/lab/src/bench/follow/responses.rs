@@ -8,7 +8,7 @@ use self::item::{Item, Slot};
 use super::{
     super::sample::TokenKind,
     DONE, failure,
-    field::{Few, Field},
+    field::{Field, SmallList},
     notes::Notes,
     parse,
 };
@@ -80,7 +80,7 @@ struct Response<'a> {
     created_at: Field<'a>,
     status: Field<'a>,
     model: Field<'a>,
-    output: Option<Few<Output<'a>>>,
+    output: Option<SmallList<Output<'a>>>,
     parallel_tool_calls: Field<'a>,
     tool_choice: Field<'a>,
     tools: Field<'a>,
@@ -294,7 +294,7 @@ impl Responses {
         notes.holds(self.id.is_none(), "response.created is repeated");
         let response = self.response(event, notes);
         let begun = matches!(response.status.text(), Some("in_progress" | "queued"));
-        let empty = response.output.as_ref().is_some_and(Few::is_empty) && !response.usage.has_value();
+        let empty = response.output.as_ref().is_some_and(SmallList::is_empty) && !response.usage.has_value();
         notes.holds(begun && empty, "response.created's response is not in_progress, with an empty output");
     }
 
@@ -337,7 +337,7 @@ impl Responses {
             usage.output_tokens.number().is_some(),
             "the last response has no usage with output_tokens",
         );
-        let output = response.output.iter().flat_map(Few::iter).map(|item| item.id.text());
+        let output = response.output.iter().flat_map(SmallList::iter).map(|item| item.id.text());
         let told = self.items.iter().map(|item| Some(item.id.as_str()));
         notes.holds(output.eq(told), "the last response's output differs from the items of the stream");
         notes.holds(self.items.iter().all(|item| !item.open), "an item is not ended by output_item.done");

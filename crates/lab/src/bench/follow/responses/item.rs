@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{
     super::{
         super::sample::TokenKind,
-        field::{Document, Few, Field, Sum},
+        field::{Document, Field, SmallList, Sum},
         notes::Notes,
     },
     Event,
@@ -23,8 +23,8 @@ struct Body<'a> {
     kind: Field<'a>,
     status: Field<'a>,
     role: Field<'a>,
-    content: Option<Few<Part<'a>>>,
-    summary: Option<Few<Part<'a>>>,
+    content: Option<SmallList<Part<'a>>>,
+    summary: Option<SmallList<Part<'a>>>,
     call_id: Field<'a>,
     name: Field<'a>,
     arguments: Field<'a>,
@@ -294,8 +294,8 @@ impl Item {
             return self.kind == Kind::Custom || self.document.is_whole();
         }
         for (told, came) in [(&body.content, &self.content), (&body.summary, &self.summary)] {
-            let count = told.iter().flat_map(Few::iter).count();
-            let mut pairs = told.iter().flat_map(Few::iter).zip(came);
+            let count = told.iter().flat_map(SmallList::iter).count();
+            let mut pairs = told.iter().flat_map(SmallList::iter).zip(came);
             let same = count == came.len()
                 && pairs.all(|(told, came)| told.body().is_some_and(|body| came.sum.is(body, scratch)));
             notes.holds(same || self.kind == Kind::Other, "an item's complete text differs from its parts");
