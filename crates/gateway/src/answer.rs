@@ -50,7 +50,7 @@ use super::{
 };
 
 use flow::ExchangeState;
-pub(super) use flow::{Begun, Parts, Stage};
+pub(super) use flow::{Parts, Stage, StartedExchange};
 
 /// Maximum number of reads between two checks of the deadlines, and in one frame. After them, the client gets its
 /// turn.

@@ -51,13 +51,13 @@ pub(crate) struct Parts {
     pub(crate) allowance: Option<Box<Allowance>>,
     /// The memory reserved for the request's body until the upstream answers.
     pub(crate) memory: Reservation,
-    pub(crate) exchange: Begun,
+    pub(crate) exchange: StartedExchange,
     /// Other models that may answer, if configured.
-    pub(crate) attempts: Option<Box<Attempts<Begun>>>,
+    pub(crate) attempts: Option<Box<Attempts<StartedExchange>>>,
 }
 
 /// The parts of a response's body that exist once the upstream is asked.
-pub(crate) struct Begun {
+pub(crate) struct StartedExchange {
     /// The upstream's client.
     pub(crate) client: Arc<Client>,
     pub(crate) begun: Instant,
@@ -86,9 +86,9 @@ pub(crate) struct Begun {
 ///
 /// # Errors
 /// If the response fails.
-pub(crate) type Preparing = Pin<Box<dyn Future<Output = Result<Begun, Failure>> + Send>>;
+pub(crate) type Preparing = Pin<Box<dyn Future<Output = Result<StartedExchange, Failure>> + Send>>;
 
-impl Begun {
+impl StartedExchange {
     /// Creates the parts for a request that must be prepared before it can be sent. Until then, `pipeline` writes
     /// keep-alives or the error.
     pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
@@ -147,7 +147,7 @@ pub(super) struct ExchangeState {
     /// Whether hosted tools have run.
     pub(super) has_run_tools: bool,
     /// Other models that may answer, if configured.
-    attempts: Option<Box<Attempts<Begun>>>,
+    attempts: Option<Box<Attempts<StartedExchange>>>,
     /// Bytes of keep-alives in `out`, while nothing else in it may be sent.
     comments: usize,
     watch: Option<Box<dyn Watch>>,
@@ -352,7 +352,7 @@ impl ExchangeState {
     }
 
     /// Continues once the upstream has been asked, or the request could not be prepared.
-    fn prepared(&mut self, prepared: Result<Begun, Failure>) {
+    fn prepared(&mut self, prepared: Result<StartedExchange, Failure>) {
         match prepared {
             Ok(exchange) => {
                 if let Some(attempts) = &self.attempts {
@@ -712,7 +712,7 @@ impl ExchangeState {
     }
 
     /// The models that have been and may be asked, if there are several.
-    pub(super) fn attempts(&self) -> Option<&Attempts<Begun>> {
+    pub(super) fn attempts(&self) -> Option<&Attempts<StartedExchange>> {
         self.attempts.as_deref()
     }
 

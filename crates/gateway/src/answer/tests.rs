@@ -126,7 +126,7 @@ async fn answer_to(
         &answering,
     );
     let (decide, decided) = oneshot::channel();
-    let exchange = Begun {
+    let exchange = StartedExchange {
         client: Arc::clone(client),
         begun: std::time::Instant::now(),
         attempt: Some(Attempt::untraced(true)),

@@ -27,7 +27,7 @@ use toolwire_pipeline::{
 
 use super::{
     super::{
-        answer::{self, AnswerBody, Begun, Stage},
+        answer::{self, AnswerBody, Stage, StartedExchange},
         auth::Caller,
         betas::Betas,
         budget::Reservation,
@@ -75,9 +75,9 @@ struct Asked {
     stream: bool,
     /// The amounts of the client's limits that it holds, if the client has a name.
     allowance: Option<Box<Allowance>>,
-    exchange: Begun,
+    exchange: StartedExchange,
     /// Other models that may answer.
-    attempts: Option<Box<Attempts<Begun>>>,
+    attempts: Option<Box<Attempts<StartedExchange>>>,
 }
 
 impl Service {
@@ -157,7 +157,7 @@ impl Service {
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
         let attempts = plan.map(|plan| {
             let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
-            let begin = move |target: String| -> failover::Beginning<Begun> {
+            let begin = move |target: String| -> failover::Beginning<StartedExchange> {
                 let (own, asked) = (Arc::clone(&own), asked.clone());
                 let target = (target != entry).then_some(target);
                 Box::pin(async move {
@@ -181,7 +181,7 @@ impl Service {
             let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
             let preparing = Box::pin(within(access.trace(), preparing.instrument(access.span().clone())));
             let client = Arc::clone(self.client(&model.upstream)?);
-            Begun::preparing(client, preparing, pipeline)
+            StartedExchange::preparing(client, preparing, pipeline)
         } else {
             match self.begin_exchange(&asked, conversation, target).await {
                 Ok(begun) => begun,
@@ -221,11 +221,16 @@ impl Service {
     }
 
     /// Handles a request that cannot be sent to `model`, but that another model may answer.
-    async fn unbegun(&self, model: &Model, asked: &ModelRequest, failure: Failure) -> Result<Begun, Failure> {
+    async fn unbegun(
+        &self,
+        model: &Model,
+        asked: &ModelRequest,
+        failure: Failure,
+    ) -> Result<StartedExchange, Failure> {
         let conversation = decode(asked.dialect, &asked.body).await?;
         let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
         let client = Arc::clone(self.client(&model.upstream)?);
-        Ok(Begun::preparing(client, Box::pin(ready(Err(failure))), pipeline))
+        Ok(StartedExchange::preparing(client, Box::pin(ready(Err(failure))), pipeline))
     }
 
     /// Writes keep-alives, or the error, until a request is prepared.
@@ -246,7 +251,7 @@ impl Service {
         asked: &ModelRequest,
         mut conversation: Conversation,
         target: Option<&str>,
-    ) -> Result<Begun, Failure> {
+    ) -> Result<StartedExchange, Failure> {
         let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
@@ -374,7 +379,7 @@ impl Service {
         (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
         body: &Bytes,
         (id, trace): (&ExchangeId, Option<&Parent>),
-    ) -> Result<Begun, Failure> {
+    ) -> Result<StartedExchange, Failure> {
         let report = self.report((model, &exchange), &client, (id, caller));
         let watch = self.watch((model, &exchange), &client, (body, id), report.as_ref());
         let attempt = exchange.asks_upstream().then(|| {
@@ -445,7 +450,7 @@ impl Service {
         }
         let stage = Stage::Opening(opening);
         let claimant = caller.claimant();
-        Ok(Begun {
+        Ok(StartedExchange {
             client,
             begun,
             attempt,

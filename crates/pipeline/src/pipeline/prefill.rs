@@ -17,13 +17,13 @@ use crate::{
 /// The stage before the detector. It does nothing once the beginning of the text has been decided.
 #[derive(Debug, Default)]
 pub(super) struct PrefillStage {
-    begun: Option<Box<Begun>>,
+    undecided: Option<Box<UndecidedStart>>,
     peak: usize,
 }
 
 /// A response whose beginning has not been decided.
 #[derive(Debug)]
-struct Begun {
+struct UndecidedStart {
     prefill: Prefill,
     /// The response's own text so far, which may be read again without the prefill.
     own: String,
@@ -49,22 +49,22 @@ enum FirstOutput {
 impl PrefillStage {
     /// `prefill` is `None` if the response begins with its own text.
     pub(super) fn new(prefill: Option<Prefill>, limits: &Limits) -> Self {
-        let begun = prefill.filter(|prefill| !prefill.text.is_empty()).map(|prefill| {
+        let undecided = prefill.filter(|prefill| !prefill.text.is_empty()).map(|prefill| {
             let limit = limits.max_hold.saturating_add(limits.max_arguments);
             let (own, before, start, is_reasoning_separate) = (String::new(), None, None, false);
-            Box::new(Begun { prefill, own, before, start, is_reasoning_separate, limit })
+            Box::new(UndecidedStart { prefill, own, before, start, is_reasoning_separate, limit })
         });
-        Self { begun, peak: 0 }
+        Self { undecided, peak: 0 }
     }
 
     /// Whether events have to pass this stage.
     pub(super) fn is_active(&self) -> bool {
-        self.begun.is_some()
+        self.undecided.is_some()
     }
 
     /// Number of bytes of own text that are currently kept.
     pub(super) fn held(&self) -> usize {
-        self.begun.as_ref().map_or(0, |begun| begun.own.len())
+        self.undecided.as_ref().map_or(0, |undecided| undecided.own.len())
     }
 
     /// Maximum number of bytes that were held at once, here and by the detector.
@@ -84,8 +84,8 @@ impl PrefillStage {
                 self.finish(matches!(finish, Finish::Stop | Finish::Calls), detector, out)
             }
             Event::Reasoning(reasoning) if !reasoning.text.is_empty() => {
-                if let Some(begun) = &mut self.begun {
-                    begun.is_reasoning_separate = true;
+                if let Some(undecided) = &mut self.undecided {
+                    undecided.is_reasoning_separate = true;
                 }
             }
             _ => {}
@@ -95,16 +95,16 @@ impl PrefillStage {
 
     fn text(&mut self, text: &str, detector: &mut Detector, out: &mut impl Sink) {
         let mut rest = text;
-        while let Some(begun) = &mut self.begun
+        while let Some(undecided) = &mut self.undecided
             && !rest.is_empty()
         {
             // The limit is reached at the same character wherever pieces end.
-            let room = begun.limit.saturating_sub(begun.own.len()).max(1);
+            let room = undecided.limit.saturating_sub(undecided.own.len()).max(1);
             let piece = head(rest, boundary_from(rest, room));
             rest = tail(rest, piece.len());
-            let first = begun.read(piece, detector, out);
-            self.peak = self.peak.max(begun.own.len() + detector.held());
-            let is_full = begun.own.len() >= begun.limit;
+            let first = undecided.read(piece, detector, out);
+            self.peak = self.peak.max(undecided.own.len() + detector.held());
+            let is_full = undecided.own.len() >= undecided.limit;
             self.decide(first, is_full, detector, out);
         }
         if !rest.is_empty() {
@@ -117,10 +117,10 @@ impl PrefillStage {
     fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
         match first {
             FirstOutput::Awaited if !is_last => {}
-            FirstOutput::Call => self.begun = None,
+            FirstOutput::Call => self.undecided = None,
             FirstOutput::Awaited | FirstOutput::Other => {
-                if let Some(begun) = self.begun.take() {
-                    begun.read_alone(detector, out);
+                if let Some(undecided) = self.undecided.take() {
+                    undecided.read_alone(detector, out);
                 }
             }
         }
@@ -128,20 +128,20 @@ impl PrefillStage {
 
     /// Ends the hop's text. `stopped`: the model finished.
     pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
-        let Some(begun) = &mut self.begun else { return };
-        if begun.own.is_empty() && begun.before.is_none() {
-            self.begun = None;
+        let Some(undecided) = &mut self.undecided else { return };
+        if undecided.own.is_empty() && undecided.before.is_none() {
+            self.undecided = None;
             return;
         }
-        let mut first = begun.begin(detector, out);
+        let mut first = undecided.begin(detector, out);
         if first != FirstOutput::Other {
-            first = watch(first, &mut begun.start, out, |out| detector.finish(stopped, out));
+            first = watch(first, &mut undecided.start, out, |out| detector.finish(stopped, out));
         }
         self.decide(first, true, detector, out);
     }
 }
 
-impl Begun {
+impl UndecidedStart {
     /// Adds the next piece of own text.
     fn read(&mut self, piece: &str, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         let known = self.own.len();
