@@ -21,7 +21,7 @@ use crate::{
     channel::{Channel, emit},
     event::{Event, Sink, Start},
     failure::Failure,
-    learnt::Learnt,
+    frame_cache::FrameCache,
     objects::{Found, ReadObjects},
     refusal::{reported_json, told},
     tool_calls::{CallDeltas, arguments_only},
@@ -39,7 +39,7 @@ pub struct AnswerState {
     reasoning: Channel,
     deltas: CallDeltas,
     calls: Calls,
-    plain: Learnt<Plain>,
+    plain: FrameCache<Plain>,
     /// The last usage object, until it is passed on: some servers send one with every chunk.
     usage: String,
     /// The last chunk's finish reason was an empty string.
@@ -158,7 +158,7 @@ impl AnswerState {
             reasoning: Channel::default(),
             deltas: CallDeltas::new(MAX_DEPTH),
             calls: Calls::default(),
-            plain: Learnt::default(),
+            plain: FrameCache::default(),
             usage: String::new(),
             blank_finish: false,
             progress: Progress::default(),

@@ -9,7 +9,7 @@ use crate::{
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::Failure,
     finish::{failure_of, finish_of},
-    learnt::Learnt,
+    frame_cache::FrameCache,
     objects::{Found, ReadObjects},
     progress::truncated,
     refusal::{reported_json, told},
@@ -27,7 +27,7 @@ pub struct AnswerState {
     usage: Option<Usage>,
     /// The last chunk with counts that matched the template: its counts are newer than `usage`.
     counted: String,
-    plain: Learnt<Plain>,
+    plain: FrameCache<Plain>,
     started: bool,
     progress: Progress,
     /// The last chunk said that the response has not ended.

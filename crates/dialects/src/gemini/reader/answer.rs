@@ -18,7 +18,7 @@ use crate::{
     Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind as FailureKind},
-    learnt::Learnt,
+    frame_cache::FrameCache,
     objects::{Found, ReadObjects},
     progress::truncated,
     refusal::{first_words, reported_json, told},
@@ -44,7 +44,7 @@ pub struct AnswerState {
     /// The client asked for one candidate.
     merges: bool,
     grounding: Grounding,
-    plain: Learnt<Plain>,
+    plain: FrameCache<Plain>,
     /// The last frame with token counts, or the counts alone.
     usage: String,
     /// The finish reason, which is dropped if content follows it.

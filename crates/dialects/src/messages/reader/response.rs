@@ -21,7 +21,7 @@ use crate::{
     channel::{Channel, cuts_pair, emit},
     event::{Event, Reasoning, Sink, Start},
     failure::Failure,
-    learnt::Learnt,
+    frame_cache::FrameCache,
     objects::{Found, ReadObjects},
     refusal::{reported_json, told},
     rules::Limits,
@@ -52,7 +52,7 @@ pub struct ResponseReader {
     /// Number of blocks without a number so far.
     unnumbered: u64,
     counts: Counts,
-    plain: Learnt<Plain>,
+    plain: FrameCache<Plain>,
     progress: Progress,
     skipped: Skipped,
 }
@@ -138,7 +138,7 @@ impl ResponseReader {
             hosted: Vec::new(),
             unnumbered: 0,
             counts: Counts::default(),
-            plain: Learnt::default(),
+            plain: FrameCache::default(),
             progress: Progress::default(),
             skipped: Skipped::default(),
         }

@@ -11,7 +11,7 @@ use crate::{
     event::{Event, Finish, Sink, Start},
     failure::{Failure, Kind},
     finish::{failure_of, finish_of},
-    learnt::Learnt,
+    frame_cache::FrameCache,
     objects::{Found, ReadObjects},
     progress::truncated,
     refusal::{reported_json, told},
@@ -38,7 +38,7 @@ pub struct ResponseReader {
     pub(super) has_index_twice: bool,
     /// A message had a phase.
     pub(super) has_phases: bool,
-    plain: Learnt<Plain>,
+    plain: FrameCache<Plain>,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
@@ -141,7 +141,7 @@ impl ResponseReader {
             ended: Vec::new(),
             has_index_twice: false,
             has_phases: false,
-            plain: Learnt::default(),
+            plain: FrameCache::default(),
             progress: Progress::default(),
             skipped: Skipped::default(),
         }

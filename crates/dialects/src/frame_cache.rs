@@ -1,9 +1,9 @@
-//! [`Learnt`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
+//! [`FrameCache`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
 
 /// The template of the last frame that was worth learning: how such frames are recognised, and their meaning
 /// (`P`).
 #[derive(Debug)]
-pub(super) struct Learnt<P> {
+pub(super) struct FrameCache<P> {
     plain: Option<P>,
     /// Number of templates learnt since a template last matched a frame.
     unused: u32,
@@ -12,13 +12,13 @@ pub(super) struct Learnt<P> {
 /// Number of unused templates after which learning stops, because each costs copies of a frame.
 const FUTILE: u32 = 4;
 
-impl<P> Default for Learnt<P> {
+impl<P> Default for FrameCache<P> {
     fn default() -> Self {
         Self { plain: None, unused: 0 }
     }
 }
 
-impl<P> Learnt<P> {
+impl<P> FrameCache<P> {
     /// The result of `recognise` for a frame, with the meaning of such a frame. `None` if nothing is known,
     /// or the frame is different.
     pub(super) fn find<'f>(
@@ -54,14 +54,14 @@ mod tests {
 
     #[test]
     fn learning_stops_after_templates_that_match_nothing() {
-        let mut learnt = Learnt::default();
+        let mut cache = FrameCache::default();
         for _ in 0..=FUTILE {
-            assert!(learnt.may_learn());
-            learnt.learn(Some("a"));
-            assert_eq!(learnt.find(|_| None), None);
+            assert!(cache.may_learn());
+            cache.learn(Some("a"));
+            assert_eq!(cache.find(|_| None), None);
         }
-        assert!(!learnt.may_learn());
-        assert_eq!(learnt.find(|plain| Some(*plain)), Some((&"a", "a")));
-        assert!(learnt.may_learn());
+        assert!(!cache.may_learn());
+        assert_eq!(cache.find(|plain| Some(*plain)), Some((&"a", "a")));
+        assert!(cache.may_learn());
     }
 }
