@@ -31,7 +31,7 @@ pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64
 
 /// The estimated number of tokens that the model has written.
 pub(super) fn estimated_output(pipeline: &Pipeline) -> u64 {
-    let written = pipeline.text_given().map_or(0, |given| given.written);
+    let written = pipeline.emitted_text().map_or(0, |text| text.written);
     written.div_ceil(BYTES_PER_TOKEN as u64)
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::tap::{Opening, Watch};
 use toolwire_execution::ExchangeId;
 use toolwire_net::redact::Redactor;
-use toolwire_pipeline::pipeline::{Tally, TextGiven};
+use toolwire_pipeline::pipeline::{EmittedText, Tally};
 
 /// Observes one exchange, or its part with one model. The methods are called on the data path, so they must not
 /// block.
@@ -25,7 +25,7 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
     fn content_began(&self, after: Duration);
 
     /// Progress of the text, and how many of its bytes are `held` back. Called from time to time.
-    fn went_on(&self, text: &TextGiven, held: u64);
+    fn went_on(&self, text: &EmittedText, held: u64);
 
     /// The exchange is over, unless another model is asked. Called once, last.
     fn ended(&self, end: &ExchangeEnd<'_>);

@@ -18,7 +18,7 @@ use toolwire_execution::{Audit, AuditEvent, ExchangeId, Subject, audit::MAX_CONT
 use toolwire_pipeline::{
     dialect::ClientDialect,
     failure::{Failure, Kind},
-    pipeline::{Pipeline, Tally, TextGiven},
+    pipeline::{EmittedText, Pipeline, Tally},
     wire::text::{boundary_from, boundary_upto, slice},
 };
 
@@ -198,7 +198,7 @@ impl ExchangeReport {
     /// Reports the progress of the text to the observer from time to time.
     fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
         let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
-        if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.text_given()) {
+        if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.emitted_text()) {
             observer.went_on(text, pipeline.held() as u64);
             self.text.observed = Some(now);
         }
@@ -216,7 +216,7 @@ impl ExchangeReport {
         if self.audit.is_watched() {
             self.report_text(pipeline, true);
         }
-        if let (Some(observer), Some(text)) = (&self.observer, pipeline.text_given()) {
+        if let (Some(observer), Some(text)) = (&self.observer, pipeline.emitted_text()) {
             observer.went_on(text, 0);
         }
         let event = match outcome {
@@ -237,7 +237,7 @@ impl ExchangeReport {
 
     /// The start of the whole text.
     fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
-        let text = pipeline.text_given().filter(|_| self.is_captured)?;
+        let text = pipeline.emitted_text().filter(|_| self.is_captured)?;
         self.audit.content(&text.kept)
     }
 
@@ -276,7 +276,7 @@ impl ExchangeReport {
 
     /// Publishes the progress of the text. Returns `false` if there is nothing new.
     fn report_text(&mut self, pipeline: &Pipeline, is_last: bool) -> bool {
-        let Some(text) = pipeline.text_given() else { return false };
+        let Some(text) = pipeline.emitted_text() else { return false };
         let held = pipeline.held() as u64;
         let content = if self.is_captured { self.new_content(text, is_last) } else { None };
         if text.pieces == self.text.pieces && held == self.text.held && content.is_none() {
@@ -290,7 +290,7 @@ impl ExchangeReport {
 
     /// The part of the kept text that can be published now and has not been. The end of an unfinished text may be the
     /// start of a secret.
-    fn new_content(&mut self, text: &TextGiven, is_last: bool) -> Option<(u64, String)> {
+    fn new_content(&mut self, text: &EmittedText, is_last: bool) -> Option<(u64, String)> {
         let (kept, from) = (text.kept.as_str(), self.text.content);
         let line = memchr::memrchr2(b'\n', b'\r', kept.as_bytes()).map_or(0, |at| at + 1);
         // Each byte may be written as `\u0000`.

@@ -8,7 +8,7 @@ use toolwire_gateway::{
     tap::{Opening, Watch},
 };
 use toolwire_net::redact::Redactor;
-use toolwire_pipeline::pipeline::TextGiven;
+use toolwire_pipeline::pipeline::EmittedText;
 
 #[derive(Debug)]
 pub(crate) struct Observation {
@@ -41,7 +41,7 @@ impl ExchangeObserver for Observation {
         self.record.content_began(after);
     }
 
-    fn went_on(&self, text: &TextGiven, held: u64) {
+    fn went_on(&self, text: &EmittedText, held: u64) {
         self.record.went_on(text, held);
     }
 

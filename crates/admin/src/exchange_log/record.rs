@@ -21,7 +21,7 @@ use toolwire_gateway::{
     report::{millis, usage},
 };
 use toolwire_net::untrusted::clip;
-use toolwire_pipeline::pipeline::{Tally, TextGiven};
+use toolwire_pipeline::pipeline::{EmittedText, Tally};
 
 /// Maximum length of a name in bytes.
 const MAX_NAME: usize = 128;
@@ -178,7 +178,7 @@ impl ExchangeRecord {
     }
 
     /// Updates the progress of the text.
-    pub(crate) fn went_on(&self, text: &TextGiven, held: u64) {
+    pub(crate) fn went_on(&self, text: &EmittedText, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }

@@ -17,7 +17,7 @@ use toolwire_gateway::feed_body::FeedSource;
 use toolwire_pipeline::{
     dialect::{Asked, Reader},
     event::{Event, Sink},
-    pipeline::{GivenEvent, Pipeline, State},
+    pipeline::{EmittedEvent, Pipeline, State},
     tools::DeclaredTools,
 };
 
@@ -245,7 +245,7 @@ impl Trace {
     }
 
     /// The events that the client got, each with its part of the stream.
-    fn shown(&self, events: &[GivenEvent], frames: &Bytes) -> Vec<Value> {
+    fn shown(&self, events: &[EmittedEvent], frames: &Bytes) -> Vec<Value> {
         let replay = &self.capture.replay;
         let text = |from: usize, upto: usize| {
             let bytes = frames.get(from..upto).unwrap_or_default();

@@ -52,7 +52,7 @@ enum State {
 
 /// The arguments in one report.
 #[derive(Debug, Clone, Copy)]
-enum Given<'a> {
+enum ReportedArguments<'a> {
     Nothing,
     /// A string: the arguments' JSON text, or a piece of it.
     Text(Json<'a>),
@@ -97,13 +97,13 @@ impl ServerCalls {
         if id.is_empty() && name.is_empty() {
             return Ok(false);
         }
-        let given = given(function, id.is_empty());
+        let reported = reported_arguments(function, id.is_empty());
         if let Some(at) = self.calls.iter().rposition(|call| call.is(&id, &name) && call.is_waiting()) {
-            self.go_on(at, &name, given, numbers, out)?;
-        } else if !self.calls.iter().any(|call| call.repeats(&id, &name, given)) {
+            self.go_on(at, &name, reported, numbers, out)?;
+        } else if !self.calls.iter().any(|call| call.repeats(&id, &name, reported)) {
             self.displace(&id, numbers, out);
             let at = self.begin(&id)?;
-            self.go_on(at, &name, given, numbers, out)?;
+            self.go_on(at, &name, reported, numbers, out)?;
         }
         Ok(true)
     }
@@ -176,7 +176,7 @@ impl ServerCalls {
         &mut self,
         at: usize,
         name: &str,
-        given: Given<'_>,
+        reported: ReportedArguments<'_>,
         numbers: &mut CallDeltas,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
@@ -186,14 +186,14 @@ impl ServerCalls {
         }
         let State::Waiting(partial) = &mut call.state else { return Ok(()) };
         let is_named = !call.name.is_empty();
-        match given {
-            Given::Nothing => {}
-            Given::Value(value) if is_named => {
+        match reported {
+            ReportedArguments::Nothing => {}
+            ReportedArguments::Value(value) if is_named => {
                 self.dispatch(at, Some(unwrapped(value).raw()), numbers, out);
                 return Ok(());
             }
-            Given::Value(value) => partial.replace(value.raw()),
-            Given::Text(text) => {
+            ReportedArguments::Value(value) => partial.replace(value.raw()),
+            ReportedArguments::Text(text) => {
                 let body = text.as_str().unwrap_or_default();
                 if is_named && partial.is_blank() {
                     // The usual case: all arguments at once, nothing to keep.
@@ -267,13 +267,13 @@ impl Call {
     }
 
     /// Whether a report adds nothing to this call, which has been emitted.
-    fn repeats(&self, id: &str, name: &str, given: Given<'_>) -> bool {
+    fn repeats(&self, id: &str, name: &str, reported: ReportedArguments<'_>) -> bool {
         let State::Sent { arguments, .. } = self.state else { return false };
         self.is(id, name)
-            && match given {
-                Given::Nothing => true,
-                Given::Value(value) => Digest::of(unwrapped(value).raw()) == arguments,
-                Given::Text(text) => {
+            && match reported {
+                ReportedArguments::Nothing => true,
+                ReportedArguments::Value(value) => Digest::of(unwrapped(value).raw()) == arguments,
+                ReportedArguments::Text(text) => {
                     let body = text.as_str().unwrap_or_default();
                     let object = Json::parse(&body).map(|object| Digest::of(unwrapped(object).raw()));
                     object == Ok(arguments) || Digest::of(text.raw()) == arguments
@@ -284,17 +284,19 @@ impl Call {
 
 /// The arguments in a report. A report without an id may be a copy that lacks them, so its empty object
 /// counts as absent.
-fn given(function: Json<'_>, without_id: bool) -> Given<'_> {
+fn reported_arguments(function: Json<'_>, without_id: bool) -> ReportedArguments<'_> {
     let member = |key| function.get(key).filter(|value| !value.is_null());
-    let Some(value) = member("arguments").or_else(|| member("parameters")) else { return Given::Nothing };
+    let Some(value) = member("arguments").or_else(|| member("parameters")) else {
+        return ReportedArguments::Nothing;
+    };
     let is_empty = |json: Json<'_>| {
         json.is_null() || (without_id && json.kind() == JsonKind::Object && json.members().next().is_none())
     };
     let Some(text) = value.as_str() else {
-        return if is_empty(value) { Given::Nothing } else { Given::Value(value) };
+        return if is_empty(value) { ReportedArguments::Nothing } else { ReportedArguments::Value(value) };
     };
     let says_nothing = text.trim_ascii().is_empty() || Json::parse(&text).is_ok_and(is_empty);
-    if says_nothing { Given::Nothing } else { Given::Text(value) }
+    if says_nothing { ReportedArguments::Nothing } else { ReportedArguments::Text(value) }
 }
 
 /// Lumo sometimes wraps the arguments in a call that contains nothing else:

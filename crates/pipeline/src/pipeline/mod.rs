@@ -21,8 +21,8 @@ mod backlog;
 mod calls;
 mod corrections;
 mod failed_generation;
-mod given;
 mod hops;
+mod output_record;
 mod prefill;
 mod reasoning;
 mod turn_state;
@@ -30,8 +30,8 @@ mod withheld;
 
 pub use backlog::SLICE;
 pub use calls::DeferredTurn;
-pub use given::{GivenEvent, TextGiven};
 pub use hops::{FollowUp, Reason};
+pub use output_record::{EmittedEvent, EmittedText};
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use bytes::BytesMut;
 use self::{
     backlog::{Backlog, Read},
     calls::Calls,
-    given::Given,
+    output_record::OutputRecord,
     prefill::PrefillStage,
     reasoning::ReasoningStage,
     turn_state::StateCollector,
@@ -104,7 +104,7 @@ struct Stages {
     stream: bool,
     /// The client asked for several choices.
     several: bool,
-    given: Given,
+    emitted: OutputRecord,
 }
 
 impl Pipeline {
@@ -136,7 +136,7 @@ impl Pipeline {
             repair,
             stream,
             several,
-            given: Given::default(),
+            emitted: OutputRecord::default(),
         };
         Self {
             reader,
@@ -331,27 +331,27 @@ impl Pipeline {
     /// Whether something that a client considers content has been written (text, reasoning, a call, a
     /// finish). From then on the status is 200.
     pub fn has_content(&self) -> bool {
-        self.stages.given.has_content
+        self.stages.emitted.has_content
     }
 
     /// Starts counting the text that the client receives, and keeps at most `max` bytes of its beginning.
     pub fn observe_text(&mut self, max: usize) {
-        self.stages.given.text = Some(Box::new(TextGiven::new(max)));
+        self.stages.emitted.text = Some(Box::new(EmittedText::new(max)));
     }
 
     /// The text that the client has received. `None` if it is not observed, see [`Pipeline::observe_text`].
-    pub fn text_given(&self) -> Option<&TextGiven> {
-        self.stages.given.text.as_deref()
+    pub fn emitted_text(&self) -> Option<&EmittedText> {
+        self.stages.emitted.text.as_deref()
     }
 
     /// Starts keeping the events that the client receives, for [`Pipeline::take_events`].
     pub fn observe_events(&mut self) {
-        self.stages.given.text = Some(Box::new(TextGiven::with_events()));
+        self.stages.emitted.text = Some(Box::new(EmittedText::with_events()));
     }
 
     /// The events that the client has received since the last call.
-    pub fn take_events(&mut self) -> Vec<GivenEvent> {
-        let events = self.stages.given.text.as_mut().and_then(|text| text.events.as_mut());
+    pub fn take_events(&mut self) -> Vec<EmittedEvent> {
+        let events = self.stages.emitted.text.as_mut().and_then(|text| text.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
     }
 
@@ -491,15 +491,15 @@ impl Stages {
     }
 
     fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, given, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, given, out };
+        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, out };
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
     /// Ends the hop's text: passes what the detector gives to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { prefill, detector, calls, withheld, reasoning, writer, given, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, given, out };
+        let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, out };
         if let Some(detector) = detector {
             let mut next = ToCalls { calls, next };
             prefill.finish(false, detector, &mut next);
@@ -508,8 +508,8 @@ impl Stages {
     }
 
     fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
-        let Self { calls, withheld, reasoning, writer, given, .. } = self;
-        (calls, ToWriter { withheld, reasoning, writer, given, out })
+        let Self { calls, withheld, reasoning, writer, emitted, .. } = self;
+        (calls, ToWriter { withheld, reasoning, writer, emitted, out })
     }
 
     /// Prepares for another upstream response. Held content is released, unless it is replaced.
@@ -520,7 +520,7 @@ impl Stages {
             self.calls_and_writer(out).1.release();
         }
         self.calls.next_hop();
-        self.withheld.next_hop(self.given.has_content);
+        self.withheld.next_hop(self.emitted.has_content);
     }
 
     /// Ends the response: no other hop follows.
@@ -587,7 +587,7 @@ impl Sink for ToCalls<'_> {
 impl ToCalls<'_> {
     /// The same for a hop that another hop may replace, because the model may be asked again.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
-        self.calls.can_replace = !self.next.given.has_content;
+        self.calls.can_replace = !self.next.emitted.has_content;
         self.calls.event(event, &mut self.next);
         self.calls.can_replace = false;
         if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
@@ -600,7 +600,7 @@ struct ToWriter<'s> {
     withheld: &'s mut Withheld,
     reasoning: &'s mut ReasoningStage,
     writer: &'s mut Writer,
-    given: &'s mut Given,
+    emitted: &'s mut OutputRecord,
     out: &'s mut BytesMut,
 }
 
@@ -615,9 +615,9 @@ impl Sink for ToWriter<'_> {
 
 impl ToWriter<'_> {
     fn write(&mut self, event: &Event<'_>) {
-        let Self { reasoning, writer, given, out, .. } = self;
+        let Self { reasoning, writer, emitted, out, .. } = self;
         reasoning.event(event, &mut |event| {
-            given.saw(event, out.len());
+            emitted.saw(event, out.len());
             writer.event(event, out);
         });
     }
@@ -640,10 +640,10 @@ impl ToWriter<'_> {
 
     /// Writes the content that was kept back.
     fn release(&mut self) {
-        let Self { withheld, reasoning, writer, given, out } = self;
+        let Self { withheld, reasoning, writer, emitted, out } = self;
         withheld.release(|event| {
             reasoning.event(&event, &mut |event| {
-                given.saw(event, out.len());
+                emitted.saw(event, out.len());
                 writer.event(event, out);
             });
         });

@@ -1,4 +1,4 @@
-//! [`Given`]: what the client has received so far, as far as code outside the pipeline needs it.
+//! [`OutputRecord`]: what the client has received so far, as far as code outside the pipeline needs it.
 
 use super::is_content;
 use crate::{
@@ -8,14 +8,14 @@ use crate::{
 
 /// A record of what has gone to the writer.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct OutputRecord {
     /// Whether anything that a client considers content has been written.
     pub(super) has_content: bool,
     /// The text, if it is observed.
-    pub(super) text: Option<Box<TextGiven>>,
+    pub(super) text: Option<Box<EmittedText>>,
 }
 
-impl Given {
+impl OutputRecord {
     /// Records an event for the writer, which has written `written` bytes before it.
     pub(super) fn saw(&mut self, event: &Event<'_>, written: usize) {
         self.has_content |= is_content(event);
@@ -27,7 +27,7 @@ impl Given {
 
 /// The text that a client has received.
 #[derive(Debug, Default)]
-pub struct TextGiven {
+pub struct EmittedText {
     /// Its length in bytes.
     pub bytes: u64,
     /// Number of its pieces, about one per token.
@@ -39,12 +39,12 @@ pub struct TextGiven {
     /// Maximum bytes of `kept`.
     max: usize,
     /// The events, if they are observed.
-    pub(super) events: Option<Vec<GivenEvent>>,
+    pub(super) events: Option<Vec<EmittedEvent>>,
 }
 
 /// An event that a client has received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenEvent {
+pub struct EmittedEvent {
     /// The kind of event.
     pub kind: &'static str,
     /// The index of its call, from 0.
@@ -57,7 +57,7 @@ pub struct GivenEvent {
     pub at: usize,
 }
 
-impl GivenEvent {
+impl EmittedEvent {
     fn new(event: &Event<'_>, at: usize) -> Self {
         let (kind, call, name, bytes) = match event {
             Event::Start(_) => ("start", None, None, 0),
@@ -82,7 +82,7 @@ impl GivenEvent {
     }
 }
 
-impl TextGiven {
+impl EmittedText {
     /// Keeps at most `max` bytes of the text.
     pub(super) fn new(max: usize) -> Self {
         Self { max, ..Self::default() }
@@ -99,7 +99,7 @@ impl TextGiven {
             event => event,
         };
         if let Some(events) = &mut self.events {
-            events.push(GivenEvent::new(event, written));
+            events.push(EmittedEvent::new(event, written));
         }
         self.written += match event {
             Event::Text(text) | Event::Refusal(text) | Event::CallArguments { piece: text, .. } => {
@@ -128,23 +128,25 @@ mod tests {
 
     #[test]
     fn text_is_counted_and_its_beginning_kept() {
-        let mut given = Given { text: Some(Box::new(TextGiven::new(5))), ..Given::default() };
+        let mut record =
+            OutputRecord { text: Some(Box::new(EmittedText::new(5))), ..OutputRecord::default() };
         for piece in ["ab", "cdé", "f", "g"] {
-            given.saw(&Event::Text(piece.into()), 0);
+            record.saw(&Event::Text(piece.into()), 0);
         }
-        given.saw(&Event::Ping("x".into()), 0);
-        let text = given.text.unwrap();
+        record.saw(&Event::Ping("x".into()), 0);
+        let text = record.text.unwrap();
         assert_eq!((text.bytes, text.pieces, text.kept.as_str()), (8, 4, "abcd"));
-        assert!(given.has_content);
+        assert!(record.has_content);
     }
 
     #[test]
     fn frames_that_are_passed_on_count_as_what_they_mean() {
-        let mut given = Given { text: Some(Box::new(TextGiven::new(0))), ..Given::default() };
+        let mut record =
+            OutputRecord { text: Some(Box::new(EmittedText::new(0))), ..OutputRecord::default() };
         let means = Event::Text("ab".into());
-        given.saw(&Event::Verbatim { frame: "data: ab\n\n", means: Some(&means) }, 0);
-        given.saw(&Event::Verbatim { frame: "data: ?\n\n", means: None }, 0);
-        let text = given.text.unwrap();
+        record.saw(&Event::Verbatim { frame: "data: ab\n\n", means: Some(&means) }, 0);
+        record.saw(&Event::Verbatim { frame: "data: ?\n\n", means: None }, 0);
+        let text = record.text.unwrap();
         assert_eq!((text.bytes, text.pieces, text.kept.as_str()), (2, 1, ""));
     }
 }
