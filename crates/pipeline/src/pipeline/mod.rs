@@ -26,7 +26,7 @@ mod output_record;
 mod prefill;
 mod reasoning;
 mod turn_state;
-mod withheld;
+mod withheld_events;
 
 pub use backlog::SLICE;
 pub use calls::DeferredTurn;
@@ -44,7 +44,7 @@ use self::{
     prefill::PrefillStage,
     reasoning::ReasoningStage,
     turn_state::StateCollector,
-    withheld::{Withheld, Withhold},
+    withheld_events::{WithheldEvents, Withhold},
 };
 use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
@@ -96,7 +96,7 @@ struct Stages {
     prefill: PrefillStage,
     detector: Option<Detector>,
     calls: Calls,
-    withheld: Withheld,
+    withheld: WithheldEvents,
     reasoning: ReasoningStage,
     writer: Writer,
     limits: Limits,
@@ -128,7 +128,7 @@ impl Pipeline {
             backlog: Backlog::default(),
             prefill: PrefillStage::default(),
             detector: Detector::new(tools, settings, known),
-            withheld: Withheld::new(withhold(&calls, answering.stream), settings.limits.max_hold),
+            withheld: WithheldEvents::new(withhold(&calls, answering.stream), settings.limits.max_hold),
             reasoning: ReasoningStage::new(settings.reasoning),
             calls,
             writer,
@@ -597,7 +597,7 @@ impl ToCalls<'_> {
 }
 
 struct ToWriter<'s> {
-    withheld: &'s mut Withheld,
+    withheld: &'s mut WithheldEvents,
     reasoning: &'s mut ReasoningStage,
     writer: &'s mut Writer,
     emitted: &'s mut OutputRecord,

@@ -1,4 +1,4 @@
-//! [`Withheld`]: content of a hop that is kept back from the client, because the model may still be asked
+//! [`WithheldEvents`]: content of a hop that is kept back from the client, because the model may still be asked
 //! again, and the client must not see content that is then replaced.
 //!
 //! Only rules that ask for it (`enforce`, `unknown_calls` and `invalid_arguments` with the value `"retry"`)
@@ -30,7 +30,7 @@ enum WithheldState {
 
 /// The content that is kept back, in order.
 #[derive(Debug)]
-pub(super) struct Withheld {
+pub(super) struct WithheldEvents {
     rule: Withhold,
     state: WithheldState,
     events: VecDeque<Waiting>,
@@ -43,7 +43,7 @@ pub(super) struct Withheld {
 /// Bytes that an event counts in addition to its text, which bounds the number of events.
 const OVERHEAD: usize = 64;
 
-impl Withheld {
+impl WithheldEvents {
     pub(super) fn new(rule: Withhold, limit: usize) -> Self {
         let mut withheld =
             Self { rule, state: WithheldState::Passing, events: VecDeque::new(), bytes: 0, limit, peak: 0 };
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use crate::event::{Opaque, Reasoning};
 
-    fn holding() -> Withheld {
-        Withheld::new(Withhold::Everything, 1 << 20)
+    fn holding() -> WithheldEvents {
+        WithheldEvents::new(Withhold::Everything, 1 << 20)
     }
 
     /// A million tiny pieces take the memory of their text, not of a million events.
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn text_before_a_call_is_sent_unless_everything_is_kept_back() {
-        let mut withheld = Withheld::new(Withhold::FromFirstCall, 10);
+        let mut withheld = WithheldEvents::new(Withhold::FromFirstCall, 10);
         assert!(!withheld.takes(&Event::Ping(Cow::Borrowed("")), false));
         assert!(withheld.is_active());
         assert!(!withheld.takes(&Event::Text(Cow::Borrowed("x")), true));
