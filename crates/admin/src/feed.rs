@@ -45,11 +45,11 @@ const LINGER: Duration = Duration::from_secs(30);
 pub(super) struct Feed {
     /// Distinguishes the events of this process from those of other processes.
     boot: String,
-    kept: Mutex<Kept>,
+    log: Mutex<FeedLog>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct FeedLog {
     /// Events with their numbers, which have no gaps.
     events: VecDeque<(u64, Bytes)>,
     bytes: usize,
@@ -70,7 +70,7 @@ struct Kept {
 impl Default for Feed {
     fn default() -> Self {
         let boot = random().unwrap_or_default().chars().take(8).collect();
-        Self { boot, kept: Mutex::default() }
+        Self { boot, log: Mutex::default() }
     }
 }
 
@@ -82,29 +82,29 @@ impl Feed {
         bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
         last: Option<&HeaderValue>,
     ) -> Reader {
-        let mut kept = self.lock();
-        kept.readers += 1;
-        kept.begun += 1;
-        if let (Some((audit, runtime, metrics)), false) = (bus, kept.is_collecting) {
-            kept.is_collecting = true;
+        let mut log = self.lock();
+        log.readers += 1;
+        log.begun += 1;
+        if let (Some((audit, runtime, metrics)), false) = (bus, log.is_collecting) {
+            log.is_collecting = true;
             // Events in between were not collected.
-            kept.lose();
-            kept.on_bus = None;
+            log.lose();
+            log.on_bus = None;
             runtime.spawn(collect(Arc::clone(self), audit.subscribe(), Arc::clone(metrics)));
         }
         let (next, reset) = match last {
             None => (None, None),
-            Some(last) => self.resumed(&kept, last),
+            Some(last) => self.resumed(&log, last),
         };
-        let next = next.unwrap_or(kept.last + 1);
-        Reader { feed: Arc::clone(self), number: kept.begun, next, reset, endings: kept.endings }
+        let next = next.unwrap_or(log.last + 1);
+        Reader { feed: Arc::clone(self), number: log.begun, next, reset, endings: log.endings }
     }
 
     /// Closes the connections of all readers, since their keys may no longer be valid.
     pub(super) fn end_readers(&self) {
-        let mut kept = self.lock();
-        kept.endings += 1;
-        kept.wake();
+        let mut log = self.lock();
+        log.endings += 1;
+        log.wake();
     }
 
     /// Wraps another event source, so that it ends when the readers of the feed are closed.
@@ -113,16 +113,16 @@ impl Feed {
     }
 
     /// The number of the next event of a reader that reconnects, or the reason why it has missed events.
-    fn resumed(&self, kept: &Kept, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
+    fn resumed(&self, log: &FeedLog, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
         let id = last.to_str().ok().and_then(|last| last.split_once('-'));
         let Some((boot, number)) = id else { return (None, Some("unknown_id")) };
         if boot != self.boot {
             return (None, Some("restarted"));
         }
         match number.parse::<u64>() {
-            Ok(number) if number == kept.last => (Some(number + 1), None),
-            Ok(number) if number > kept.last => (None, Some("unknown_id")),
-            Ok(number) if kept.has(number + 1) => (Some(number + 1), None),
+            Ok(number) if number == log.last => (Some(number + 1), None),
+            Ok(number) if number > log.last => (None, Some("unknown_id")),
+            Ok(number) if log.has(number + 1) => (Some(number + 1), None),
             Ok(_) => (None, Some("expired")),
             Err(_) => (None, Some("unknown_id")),
         }
@@ -130,12 +130,12 @@ impl Feed {
 
     fn publish(&self, record: &Record) {
         let data = record.json();
-        let mut kept = self.lock();
-        if kept.on_bus.is_some_and(|last| record.sequence != last + 1) {
-            kept.lose();
+        let mut log = self.lock();
+        if log.on_bus.is_some_and(|last| record.sequence != last + 1) {
+            log.lose();
         }
-        kept.on_bus = Some(record.sequence);
-        self.keep(&mut kept, record.event.name(), &data);
+        log.on_bus = Some(record.sequence);
+        self.keep(&mut log, record.event.name(), &data);
     }
 
     /// Publishes the current figures, which are not on the bus, if there are readers.
@@ -150,26 +150,26 @@ impl Feed {
         self.keep(&mut self.lock(), "metrics", &figures.to_string());
     }
 
-    fn keep(&self, kept: &mut Kept, name: &str, data: &str) {
-        let number = kept.last + 1;
+    fn keep(&self, log: &mut FeedLog, name: &str, data: &str) {
+        let number = log.last + 1;
         let id = format!("{}-{number}", self.boot);
         let event = format!("id: {id}\nevent: {name}\ndata: {data}\n\n");
-        kept.last = number;
-        kept.bytes += event.len();
-        kept.events.push_back((number, event.into()));
-        while kept.events.len() > MAX_EVENTS || kept.bytes > MAX_BYTES {
-            let dropped = kept.events.pop_front().map_or(0, |(_, event)| event.len());
-            kept.bytes -= dropped;
+        log.last = number;
+        log.bytes += event.len();
+        log.events.push_back((number, event.into()));
+        while log.events.len() > MAX_EVENTS || log.bytes > MAX_BYTES {
+            let dropped = log.events.pop_front().map_or(0, |(_, event)| event.len());
+            log.bytes -= dropped;
         }
-        kept.wake();
+        log.wake();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FeedLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl FeedLog {
     /// Whether the event `number` is kept.
     fn has(&self, number: u64) -> bool {
         self.events.front().is_some_and(|(first, _)| *first <= number)
@@ -202,12 +202,12 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
             },
             _ = tick.tick() => feed.publish_figures(&metrics),
         }
-        let mut kept = feed.lock();
+        let mut log = feed.lock();
         let now = Instant::now();
-        if kept.readers > 0 {
+        if log.readers > 0 {
             last_read = now;
         } else if now >= last_read + LINGER {
-            kept.is_collecting = false;
+            log.is_collecting = false;
             break;
         }
     }
@@ -222,34 +222,34 @@ pub(super) struct Reader {
     next: u64,
     /// Why the reader has missed events, until it has been notified.
     reset: Option<&'static str>,
-    /// `Kept::endings` when the reader was opened.
+    /// `FeedLog::endings` when the reader was opened.
     endings: u64,
 }
 
 impl FeedSource for Reader {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut kept = self.feed.lock();
-        if kept.endings != self.endings {
+        let mut log = self.feed.lock();
+        if log.endings != self.endings {
             return Poll::Ready(None);
         }
         let next = self.next;
-        if next <= kept.last && !kept.has(next) {
+        if next <= log.last && !log.has(next) {
             self.reset = Some("too_slow");
         }
         if let Some(reason) = self.reset.take() {
-            self.next = kept.last + 1;
-            let id = format!("{}-{}", self.feed.boot, kept.last);
+            self.next = log.last + 1;
+            let id = format!("{}-{}", self.feed.boot, log.last);
             let data = json!({"reason": reason});
             return Poll::Ready(Some(format!("id: {id}\nevent: reset\ndata: {data}\n\n").into()));
         }
-        if next > kept.last {
-            kept.waiting.insert(self.number, cx.waker().clone());
+        if next > log.last {
+            log.waiting.insert(self.number, cx.waker().clone());
             return Poll::Pending;
         }
         let mut piece = Vec::new();
-        let first = kept.events.front().map_or(next, |(first, _)| *first);
+        let first = log.events.front().map_or(next, |(first, _)| *first);
         let skipped = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
-        for (number, event) in kept.events.iter().skip(skipped) {
+        for (number, event) in log.events.iter().skip(skipped) {
             if !piece.is_empty() && piece.len() + event.len() > MAX_PIECE {
                 break;
             }
@@ -262,9 +262,9 @@ impl FeedSource for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut kept = self.feed.lock();
-        kept.readers -= 1;
-        kept.waiting.remove(&self.number);
+        let mut log = self.feed.lock();
+        log.readers -= 1;
+        log.waiting.remove(&self.number);
     }
 }
 
@@ -272,7 +272,7 @@ impl Drop for Reader {
 #[derive(Debug)]
 pub(super) struct Ending<S> {
     feed: Arc<Feed>,
-    /// `Kept::endings` when the source was wrapped.
+    /// `FeedLog::endings` when the source was wrapped.
     endings: u64,
     source: S,
 }
@@ -395,9 +395,9 @@ mod tests {
                 first_byte_millis: None,
             };
             feed.publish(&Record { sequence, t: 1, subject: None, event });
-            let kept = feed.lock();
-            assert!(kept.bytes <= MAX_BYTES && kept.events.len() <= MAX_EVENTS);
-            assert_eq!(kept.bytes, kept.events.iter().map(|(_, event)| event.len()).sum::<usize>());
+            let log = feed.lock();
+            assert!(log.bytes <= MAX_BYTES && log.events.len() <= MAX_EVENTS);
+            assert_eq!(log.bytes, log.events.iter().map(|(_, event)| event.len()).sum::<usize>());
         }
         assert!(read(&mut reader).unwrap().contains("too_slow"));
     }

@@ -54,13 +54,13 @@ struct Saved {
 
 /// The cached results. Errors are not cached.
 pub(super) struct Cache {
-    kept: future::Cache<CacheKey, Kept>,
+    results: future::Cache<CacheKey, CachedResult>,
     /// `None` if no store is shared.
     store: Option<Arc<dyn Store>>,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedResult {
     output: Arc<Output>,
     expires: Instant,
 }
@@ -68,9 +68,14 @@ struct Kept {
 /// Expires entries by the runtime's clock, so that tests can control it; moka's own clock is only used to make room.
 struct Ttl;
 
-impl Expiry<CacheKey, Kept> for Ttl {
-    fn expire_after_create(&self, _: &CacheKey, kept: &Kept, _: std::time::Instant) -> Option<Duration> {
-        Some(kept.expires.saturating_duration_since(Instant::now()))
+impl Expiry<CacheKey, CachedResult> for Ttl {
+    fn expire_after_create(
+        &self,
+        _: &CacheKey,
+        result: &CachedResult,
+        _: std::time::Instant,
+    ) -> Option<Duration> {
+        Some(result.expires.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -87,8 +92,8 @@ pub(super) type Found = (Arc<Output>, bool);
 impl Cache {
     /// Creates a cache with at most `max_bytes` bytes of results in memory.
     pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
-        let weight = |key: &CacheKey, kept: &Kept| {
-            let Output { content, summary, details, images, .. } = &*kept.output;
+        let weight = |key: &CacheKey, result: &CachedResult| {
+            let Output { content, summary, details, images, .. } = &*result.output;
             let images: usize = images.iter().map(|name| size_of::<String>() + ALLOCATION + name.len()).sum();
             let bytes =
                 key.arguments.len() + content.len() + summary.len() + memory_of(details) + images + 512;
@@ -97,7 +102,7 @@ impl Cache {
         let most = u64::try_from(max_bytes).unwrap_or(u64::MAX);
         let open = || stores.open(Space::Results, (max_bytes, SHARED_TTL), Box::new(|_| ()));
         Self {
-            kept: future::Cache::builder().weigher(weight).max_capacity(most).expire_after(Ttl).build(),
+            results: future::Cache::builder().weigher(weight).max_capacity(most).expire_after(Ttl).build(),
             store: stores.is_shared().then(open),
         }
     }
@@ -112,16 +117,16 @@ impl Cache {
         (key, ttl): (CacheKey, Duration),
         run: impl Future<Output = Result<Output, ToolError>>,
     ) -> Result<Found, ToolError> {
-        if self.kept.get(&key).await.is_some_and(|kept| kept.expires <= Instant::now()) {
-            self.kept.invalidate(&key).await;
+        if self.results.get(&key).await.is_some_and(|result| result.expires <= Instant::now()) {
+            self.results.invalidate(&key).await;
         }
         let (shared, mut is_found) = (self.store.as_ref().map(|store| (store, key.shared())), false);
         let run = async {
             if let Some((store, key)) = &shared
-                && let Some(kept) = read(store, key.clone()).await
+                && let Some(result) = read(store, key.clone()).await
             {
                 is_found = true;
-                return Ok(kept);
+                return Ok(result);
             }
             match run.await {
                 Ok(output) if output.is_error => Err(Unkept::Output(Arc::new(output))),
@@ -129,12 +134,12 @@ impl Cache {
                     if let Some((store, key)) = shared {
                         share(&**store, key, (&output, ttl));
                     }
-                    Ok(Kept { output: Arc::new(output), expires: Instant::now() + ttl })
+                    Ok(CachedResult { output: Arc::new(output), expires: Instant::now() + ttl })
                 }
                 Err(error) => Err(Unkept::Error(error)),
             }
         };
-        match self.kept.entry(key).or_try_insert_with(run).await {
+        match self.results.entry(key).or_try_insert_with(run).await {
             Ok(entry) => {
                 let is_cached = is_found || !entry.is_fresh();
                 Ok((entry.into_value().output, is_cached))
@@ -148,13 +153,13 @@ impl Cache {
 }
 
 /// Reads the result of another instance from the store.
-async fn read(store: &Arc<dyn Store>, key: Key) -> Option<Kept> {
+async fn read(store: &Arc<dyn Store>, key: Key) -> Option<CachedResult> {
     let (store, now) = (Arc::clone(store), unix_time());
     let value = spawn_blocking(move || store.get(&key, now)).await.ok()?.ok()??;
     let Saved { expires, content, summary, details } = serde_json::from_slice(&value).ok()?;
     let left = Duration::from_secs(expires.saturating_sub(now));
     let output = Output { content, summary, details, ..Output::default() };
-    (!left.is_zero()).then(|| Kept { output: Arc::new(output), expires: Instant::now() + left })
+    (!left.is_zero()).then(|| CachedResult { output: Arc::new(output), expires: Instant::now() + left })
 }
 
 /// Shares a result with other instances. Results that name files are not shared, since each instance has its own files.
@@ -172,6 +177,6 @@ fn share(store: &dyn Store, key: Key, (output, ttl): (&Output, Duration)) {
 
 impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("entries", &self.kept.entry_count()).finish_non_exhaustive()
+        f.debug_struct("Cache").field("entries", &self.results.entry_count()).finish_non_exhaustive()
     }
 }

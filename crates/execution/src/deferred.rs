@@ -70,7 +70,7 @@ pub(crate) struct Record {
 
 /// The value that is kept under the id of a client's call.
 #[derive(Debug)]
-enum Kept {
+enum DeferredEntry {
     Record(Record),
     /// Only the id under which the record is kept: a turn may have many calls, and the record may be large.
     Under(String),
@@ -268,10 +268,10 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
         Ok::<_, StoreError>(values.map(|value| saved::read(&value?)).collect::<Vec<_>>())
     };
     let (mut records, mut firsts) = (Vec::new(), Vec::new());
-    for kept in read(ids)?.into_iter().flatten() {
-        match kept {
-            Kept::Record(record) => records.push(record),
-            Kept::Under(first) => firsts.push(first),
+    for entry in read(ids)?.into_iter().flatten() {
+        match entry {
+            DeferredEntry::Record(record) => records.push(record),
+            DeferredEntry::Under(first) => firsts.push(first),
         }
     }
     // A record is written before the ids that point to it, so one that another instance writes during this read is found at
@@ -281,9 +281,9 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
     firsts.sort_unstable();
     firsts.dedup();
     let others = if firsts.is_empty() { Vec::new() } else { read(&firsts)? };
-    records.extend(others.into_iter().flatten().filter_map(|kept| match kept {
-        Kept::Record(record) => Some(record),
-        Kept::Under(_) => None,
+    records.extend(others.into_iter().flatten().filter_map(|entry| match entry {
+        DeferredEntry::Record(record) => Some(record),
+        DeferredEntry::Under(_) => None,
     }));
     let unfinished = records.iter().filter(|record| store.is_shared() && !record.is_finished());
     let firsts = unfinished.filter_map(|record| record.client_ids().next());

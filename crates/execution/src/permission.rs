@@ -29,8 +29,8 @@ use tokio::{
 };
 
 pub(crate) use self::keeping::Keeping;
-use self::{keeping::Kept, remembered::Remembered};
 pub use self::{keeping::NotKept, remembered::RememberedRule};
+use self::{keeping::OpenStorage, remembered::Remembered};
 use super::{
     address::Domain,
     audit::{Audit, AuditEvent, Subject, unix_millis},
@@ -53,7 +53,7 @@ pub struct Permissions {
     state: Mutex<State>,
     /// Remembered rules have changed.
     changed: Arc<Notify>,
-    kept: Kept,
+    storage: OpenStorage,
 }
 
 #[derive(Default)]
@@ -66,10 +66,10 @@ struct State {
 impl Permissions {
     /// Creates permissions with these settings and the rules remembered earlier. Reads the file, if the rules are in one.
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
-        let (remembered, kept) = keeping.opened();
+        let (remembered, storage) = keeping.opened();
         let state = Mutex::new(State { remembered, ..State::default() });
         let settings = RwLock::new(Arc::new(settings));
-        Self { settings, audit, state, changed: Arc::default(), kept }
+        Self { settings, audit, state, changed: Arc::default(), storage }
     }
 
     /// Replaces the settings. They take effect immediately, also for turns that have begun.

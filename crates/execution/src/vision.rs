@@ -54,12 +54,12 @@ pub(crate) type ImageDigest = [u8; 32];
 /// Describes images, and caches the descriptions.
 #[derive(Debug)]
 pub struct Vision {
-    kept: Mutex<Kept>,
+    cache: Mutex<DescriptionCache>,
     places: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct DescriptionCache {
     descriptions: HashMap<ImageDigest, (u64, Arc<OnceCell<String>>)>,
     /// Number of uses so far, to find the least recently used description.
     uses: u64,
@@ -67,7 +67,7 @@ struct Kept {
 
 impl Default for Vision {
     fn default() -> Self {
-        Self { kept: Mutex::default(), places: Semaphore::new(MAX_CONCURRENT) }
+        Self { cache: Mutex::default(), places: Semaphore::new(MAX_CONCURRENT) }
     }
 }
 
@@ -118,7 +118,7 @@ impl Vision {
 
     /// `None` if the image cannot be described now.
     async fn description(&self, digest: ImageDigest, ask: &dyn Ask, question: Question) -> Option<String> {
-        let cell = self.kept(digest);
+        let cell = self.entry(digest);
         let describe = || async {
             let _place = self.places.acquire().await.map_err(drop)?;
             let answer = ask.ask(question).await.map_err(|failure| {
@@ -136,16 +136,16 @@ impl Vision {
     }
 
     /// The cache entry of a description, which may be empty.
-    fn kept(&self, digest: ImageDigest) -> Arc<OnceCell<String>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.uses += 1;
-        let now = kept.uses;
-        if kept.descriptions.len() >= MAX_KEPT && !kept.descriptions.contains_key(&digest) {
+    fn entry(&self, digest: ImageDigest) -> Arc<OnceCell<String>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.uses += 1;
+        let now = cache.uses;
+        if cache.descriptions.len() >= MAX_KEPT && !cache.descriptions.contains_key(&digest) {
             let oldest =
-                kept.descriptions.iter().min_by_key(|(_, (used, _))| *used).map(|(digest, _)| *digest);
-            oldest.and_then(|oldest| kept.descriptions.remove(&oldest));
+                cache.descriptions.iter().min_by_key(|(_, (used, _))| *used).map(|(digest, _)| *digest);
+            oldest.and_then(|oldest| cache.descriptions.remove(&oldest));
         }
-        let (used, cell) = kept.descriptions.entry(digest).or_default();
+        let (used, cell) = cache.descriptions.entry(digest).or_default();
         *used = now;
         Arc::clone(cell)
     }
@@ -398,10 +398,10 @@ mod tests {
         for number in 0..MAX_KEPT as u64 + 10 {
             let mut digest = ImageDigest::default();
             digest[..8].copy_from_slice(&number.to_be_bytes());
-            vision.kept(digest);
+            vision.entry(digest);
         }
-        assert_eq!(vision.kept.lock().unwrap().descriptions.len(), MAX_KEPT);
-        assert!(!vision.kept.lock().unwrap().descriptions.contains_key(&ImageDigest::default()));
+        assert_eq!(vision.cache.lock().unwrap().descriptions.len(), MAX_KEPT);
+        assert!(!vision.cache.lock().unwrap().descriptions.contains_key(&ImageDigest::default()));
     }
 
     #[tokio::test]

@@ -51,7 +51,7 @@ const PIECE: usize = 2 * size_of::<Step>() + 32;
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(super) replay: Replay,
-    kept: Mutex<Kept>,
+    captured: Mutex<CapturedSteps>,
     /// The fixture's description of the exchange, and the client's request as it was sent: requests are rarely read, so
     /// secrets are covered only then. `None` if they are too long.
     manifest: Mutex<Option<(ManifestBuilder, Bytes)>>,
@@ -103,7 +103,7 @@ pub(super) enum Framing {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CapturedSteps {
     steps: Vec<Step>,
     size: usize,
     /// Whether pieces were left out.
@@ -171,15 +171,16 @@ impl Capture {
         };
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
         // Without its tools, no part of an exchange can be read again.
-        let kept = Kept { steps: vec![first], is_dropped: own_size.is_none(), ..Kept::default() };
+        let captured =
+            CapturedSteps { steps: vec![first], is_dropped: own_size.is_none(), ..CapturedSteps::default() };
         let manifest = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
             // The body may be a slice of a larger buffer.
             (ManifestBuilder::begin(opening.facts()), Bytes::copy_from_slice(opening.body))
         });
         let size =
             BASE + own_size.unwrap_or(0) + manifest.as_ref().map_or(0, |(_, body): &(_, Bytes)| body.len());
-        let (kept, manifest, total_of) = (Mutex::new(kept), Mutex::new(manifest), Arc::clone(total));
-        let capture = Arc::new(Self { replay, kept, manifest, total: total_of });
+        let (captured, manifest, total_of) = (Mutex::new(captured), Mutex::new(manifest), Arc::clone(total));
+        let capture = Arc::new(Self { replay, captured, manifest, total: total_of });
         capture.lock().grow(size, total);
         let watch = CaptureWatch {
             capture: Arc::clone(&capture),
@@ -192,21 +193,21 @@ impl Capture {
 
     /// Returns the steps from index `from` on, at most `most`.
     pub(super) fn next(&self, from: usize, most: usize, cx: Option<&Context<'_>>) -> Next {
-        let mut kept = self.lock();
-        if kept.is_dropped {
+        let mut captured = self.lock();
+        if captured.is_dropped {
             return Next::Dropped;
         }
-        let steps: Vec<_> = kept.steps.iter().skip(from).take(most).cloned().collect();
+        let steps: Vec<_> = captured.steps.iter().skip(from).take(most).cloned().collect();
         if !steps.is_empty() {
             return Next::Steps(steps);
         }
-        if kept.is_over {
-            return Next::Over { is_cut: kept.is_cut };
+        if captured.is_over {
+            return Next::Over { is_cut: captured.is_cut };
         }
         if let Some(cx) = cx
-            && !kept.waiting.iter().any(|waiting| waiting.will_wake(cx.waker()))
+            && !captured.waiting.iter().any(|waiting| waiting.will_wake(cx.waker()))
         {
-            kept.waiting.push(cx.waker().clone());
+            captured.waiting.push(cx.waker().clone());
         }
         Next::Wait
     }
@@ -222,14 +223,14 @@ impl Capture {
     /// The reason why there is no fixture.
     pub(super) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let (steps, is_cut) = {
-            let kept = self.lock();
-            if kept.is_dropped {
+            let captured = self.lock();
+            if captured.is_dropped {
                 return Err(NoFixture::NotKept);
             }
-            if !kept.is_over {
+            if !captured.is_over {
                 return Err(NoFixture::Running);
             }
-            (kept.steps.clone(), kept.is_cut)
+            (captured.steps.clone(), captured.is_cut)
         };
         let (manifest, body) = {
             let manifest = self.manifest();
@@ -270,23 +271,23 @@ impl Capture {
     /// Changes the fixture's description, which then takes `more` bytes.
     fn note(&self, more: usize, change: impl FnOnce(&mut ManifestBuilder)) {
         let mut manifest = self.manifest();
-        let mut kept = self.lock();
-        if kept.size + more > MAX_EXCHANGE || kept.is_dropped {
+        let mut captured = self.lock();
+        if captured.size + more > MAX_EXCHANGE || captured.is_dropped {
             *manifest = None;
         }
         if let Some((manifest, _)) = &mut *manifest {
-            kept.grow(more, &self.total);
+            captured.grow(more, &self.total);
             change(manifest);
         }
     }
 
     /// Counts `more` bytes for a later step. Returns `false` if there is no room for them.
     fn hold(&self, more: usize) -> bool {
-        let mut kept = self.lock();
-        kept.is_cut |= kept.size + more > MAX_EXCHANGE;
-        let has_room = !kept.is_cut && !kept.is_dropped;
+        let mut captured = self.lock();
+        captured.is_cut |= captured.size + more > MAX_EXCHANGE;
+        let has_room = !captured.is_cut && !captured.is_dropped;
         if has_room {
-            kept.grow(more, &self.total);
+            captured.grow(more, &self.total);
         }
         has_room
     }
@@ -294,38 +295,38 @@ impl Capture {
     /// Drops the contents to make room for other exchanges.
     pub(super) fn drop_steps(&self) {
         *self.manifest() = None;
-        let mut kept = self.lock();
-        kept.is_dropped = true;
-        kept.steps = Vec::new();
-        self.total.fetch_sub(std::mem::take(&mut kept.size), Ordering::Relaxed);
-        kept.wake();
+        let mut captured = self.lock();
+        captured.is_dropped = true;
+        captured.steps = Vec::new();
+        self.total.fetch_sub(std::mem::take(&mut captured.size), Ordering::Relaxed);
+        captured.wake();
     }
 
     /// Whether more of the body will be kept.
     fn takes_more(&self) -> bool {
-        let kept = self.lock();
-        !kept.is_cut && !kept.is_dropped
+        let captured = self.lock();
+        !captured.is_cut && !captured.is_dropped
     }
 
     fn put(&self, step: Step) {
-        let mut kept = self.lock();
+        let mut captured = self.lock();
         let size = PIECE + if let Step::Piece(_, bytes) = &step { bytes.len() } else { 0 };
-        if kept.is_dropped {
+        if captured.is_dropped {
             return;
         }
-        kept.is_over |= matches!(step, Step::End(_));
-        if kept.size + size > MAX_EXCHANGE && !kept.is_over {
-            kept.is_cut = true;
+        captured.is_over |= matches!(step, Step::End(_));
+        if captured.size + size > MAX_EXCHANGE && !captured.is_over {
+            captured.is_cut = true;
         }
-        if !kept.is_cut || kept.is_over {
-            kept.grow(size, &self.total);
-            kept.steps.push(step);
+        if !captured.is_cut || captured.is_over {
+            captured.grow(size, &self.total);
+            captured.steps.push(step);
         }
-        kept.wake();
+        captured.wake();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CapturedSteps> {
+        self.captured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -336,7 +337,7 @@ impl Drop for Capture {
     }
 }
 
-impl Kept {
+impl CapturedSteps {
     fn grow(&mut self, size: usize, total: &AtomicUsize) {
         self.size += size;
         total.fetch_add(size, Ordering::Relaxed);

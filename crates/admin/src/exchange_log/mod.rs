@@ -49,11 +49,11 @@ pub(super) struct ExchangeLog {
     since: u64,
     /// Bytes of captured contents.
     captured: Arc<AtomicUsize>,
-    kept: Mutex<Kept>,
+    index: Mutex<RecordIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RecordIndex {
     /// The newest is last.
     records: VecDeque<Arc<ExchangeRecord>>,
     by_id: HashMap<Arc<str>, Arc<ExchangeRecord>>,
@@ -70,7 +70,7 @@ pub(super) struct Listed {
 impl ExchangeLog {
     /// A log that keeps at most `max` exchanges.
     pub(super) fn new(max: usize) -> Self {
-        Self { max: max.into(), since: unix_millis(), captured: Arc::default(), kept: Mutex::default() }
+        Self { max: max.into(), since: unix_millis(), captured: Arc::default(), index: Mutex::default() }
     }
 
     /// Sets the maximum number of exchanges that are kept.
@@ -95,17 +95,17 @@ impl ExchangeLog {
         if max == 0 {
             return None;
         }
-        let mut kept = self.lock();
-        if let Some(record) = kept.by_id.get(&begin.exchange.own) {
+        let mut index = self.lock();
+        if let Some(record) = index.by_id.get(&begin.exchange.own) {
             let record = Arc::clone(record);
-            drop(kept);
+            drop(index);
             record.begin_again(begin);
             return Some(record);
         }
         let record = Arc::new(ExchangeRecord::new(begin));
-        kept.by_id.insert(Arc::clone(&begin.exchange.own), Arc::clone(&record));
-        kept.records.push_back(Arc::clone(&record));
-        kept.drop_beyond(max);
+        index.by_id.insert(Arc::clone(&begin.exchange.own), Arc::clone(&record));
+        index.records.push_back(Arc::clone(&record));
+        index.drop_beyond(max);
         Some(record)
     }
 
@@ -145,13 +145,13 @@ impl ExchangeLog {
     /// Lists all exchanges, newest first, or those that began before the exchange `before`. If that exchange is no
     /// longer kept, the list is empty.
     pub(super) fn list(&self, before: Option<&str>) -> Listed {
-        let kept = self.lock();
-        let newest_first = kept.records.iter().rev();
+        let index = self.lock();
+        let newest_first = index.records.iter().rev();
         let records = match before {
             None => newest_first.map(Arc::clone).collect(),
             Some(id) => newest_first.skip_while(|record| record.id() != id).skip(1).map(Arc::clone).collect(),
         };
-        Listed { records, kept: kept.records.len() }
+        Listed { records, kept: index.records.len() }
     }
 
     /// Records what happens to hosted calls.
@@ -168,12 +168,12 @@ impl ExchangeLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl RecordIndex {
     fn drop_beyond(&mut self, max: usize) {
         while self.records.len() > max {
             if let Some(oldest) = self.records.pop_front() {

@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    kept::{Chat, Saying},
+    chat::{Chat, Saying},
     request::ChatRequest,
 };
 use toolwire_execution::{AuditEvent, ExchangeId, Record, Subject, Subscription, audit::unix_millis};

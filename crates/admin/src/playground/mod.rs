@@ -10,8 +10,8 @@
 //! a reloaded page attaches to its chat and gets everything from the start. When there has been no reader for
 //! [`GRACE`], or the page stops the chat, the client counts as disconnected.
 
+mod chat;
 mod drive;
-mod kept;
 mod request;
 
 use std::{
@@ -23,7 +23,7 @@ use std::{
 use http::StatusCode;
 use tokio::task::JoinSet;
 
-pub(super) use self::{drive::Driven, kept::Chat, request::ChatRequest};
+pub(super) use self::{chat::Chat, drive::Driven, request::ChatRequest};
 use super::{AdminError, SessionMark};
 
 /// Time for which a chat continues without a reader and is kept after its end.

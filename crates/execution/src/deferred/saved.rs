@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kept, Record};
+use super::{DeferredEntry, Record};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput, Part, Role, Turn, TurnState},
     dialect::Dialect,
@@ -98,12 +98,12 @@ pub(super) fn write_under(first: &str) -> Vec<u8> {
 }
 
 /// Reads the JSON of a record or reference.
-pub(super) fn read(bytes: &[u8]) -> Option<Kept> {
+pub(super) fn read(bytes: &[u8]) -> Option<DeferredEntry> {
     if let Ok(Under { under }) = serde_json::from_slice(bytes) {
-        return Some(Kept::Under(under));
+        return Some(DeferredEntry::Under(under));
     }
     let Saved { before, turn, hosted, results } = serde_json::from_slice(bytes).ok()?;
-    Some(Kept::Record(Record {
+    Some(DeferredEntry::Record(Record {
         before: before.into_iter().map(SavedTurn::turn).collect(),
         turn: turn.turn(),
         hosted,

@@ -248,7 +248,7 @@ fn turns_that_older_versions_kept_are_read() {
         // The owner of a client's values, derived from its name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();
-        let Some(Kept::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };
+        let Some(DeferredEntry::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };
         assert_eq!(record.hosted, ["call_lookup"], "{version}");
         assert_eq!(record.client_ids().collect::<Vec<_>>(), [facts["call"].as_str().unwrap()]);
         assert_eq!(

@@ -47,7 +47,7 @@ pub enum NotKept {
 }
 
 /// As [`Keeping`], with the locks that guard it.
-pub(super) enum Kept {
+pub(super) enum OpenStorage {
     File {
         file: Option<PathBuf>,
         /// Held while the file is written, so that an older text never replaces a newer one. Contains the last write error,
@@ -64,14 +64,14 @@ pub(super) enum Kept {
 
 impl Keeping {
     /// Opens the storage and returns the rules remembered earlier. Reads the file, if the rules are in one.
-    pub(super) fn opened(self) -> (Remembered, Kept) {
+    pub(super) fn opened(self) -> (Remembered, OpenStorage) {
         match self {
             Self::File(file) => {
                 let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
-                (remembered, Kept::File { file, saving: Mutex::default() })
+                (remembered, OpenStorage::File { file, saving: Mutex::default() })
             }
             Self::Shared(text) => {
-                (Remembered::default(), Kept::Shared { text, revision: AsyncMutex::default() })
+                (Remembered::default(), OpenStorage::Shared { text, revision: AsyncMutex::default() })
             }
         }
     }
@@ -90,7 +90,7 @@ impl Permissions {
 
     /// Applies changes of other instances. No newer change is applied until the returned guard is dropped.
     async fn newest(&self) -> Result<Option<AsyncMutexGuard<'_, Revision>>, StoreError> {
-        let Kept::Shared { text, revision } = &self.kept else { return Ok(None) };
+        let OpenStorage::Shared { text, revision } = &self.storage else { return Ok(None) };
         let mut known = revision.lock().await;
         if let Some(newest) = text.newest(&known).await? {
             let taken = self.lock().remembered.take_over(&newest.text);
@@ -113,7 +113,7 @@ impl Permissions {
 
     /// Whether open questions may be answered by other instances' changes to the remembered rules.
     pub(crate) fn has_to_follow(&self) -> bool {
-        matches!(self.kept, Kept::Shared { .. }) && !self.lock().open.is_empty()
+        matches!(self.storage, OpenStorage::Shared { .. }) && !self.lock().open.is_empty()
     }
 
     /// Changes remembered rules in their storage, and settles the questions that they answer now. Returns the result of
@@ -122,14 +122,14 @@ impl Permissions {
         self: &Arc<Self>,
         change: impl Fn(&mut Remembered) -> T,
     ) -> Result<T, NotKept> {
-        let changed = match &self.kept {
-            Kept::File { .. } => {
+        let changed = match &self.storage {
+            OpenStorage::File { .. } => {
                 let changed = change(&mut self.lock().remembered);
                 self.settle_by_rules();
                 self.save().await?;
                 changed
             }
-            Kept::Shared { text, .. } => {
+            OpenStorage::Shared { text, .. } => {
                 let changed = self.change_shared(&**text, change).await.map_err(NotKept::Away)?;
                 self.settle_by_rules();
                 changed
@@ -159,9 +159,9 @@ impl Permissions {
 
     /// Minimum time between two writes.
     pub(crate) fn pause(&self) -> Duration {
-        match self.kept {
-            Kept::File { .. } => PAUSE,
-            Kept::Shared { .. } => SHARED_PAUSE,
+        match self.storage {
+            OpenStorage::File { .. } => PAUSE,
+            OpenStorage::Shared { .. } => SHARED_PAUSE,
         }
     }
 
@@ -170,9 +170,9 @@ impl Permissions {
     /// # Errors
     /// As for [`NotKept`]. Writing a file is tried again after a pause, the shared text with the next change.
     pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
-        match &self.kept {
-            Kept::File { file: None, .. } => Ok(()),
-            Kept::File { .. } => {
+        match &self.storage {
+            OpenStorage::File { file: None, .. } => Ok(()),
+            OpenStorage::File { .. } => {
                 let permissions = Arc::clone(self);
                 let written = spawn_blocking(move || permissions.write()).await;
                 written.ok().and_then(Result::ok).ok_or_else(|| {
@@ -180,13 +180,15 @@ impl Permissions {
                     NotKept::Unwritten
                 })
             }
-            Kept::Shared { text, .. } => self.change_shared(&**text, |_| ()).await.map_err(NotKept::Away),
+            OpenStorage::Shared { text, .. } => {
+                self.change_shared(&**text, |_| ()).await.map_err(NotKept::Away)
+            }
         }
     }
 
     /// Writes changes to the file, if there is one. Blocks on the disk.
     pub(super) fn write(&self) -> io::Result<()> {
-        let Kept::File { file: Some(file), saving } = &self.kept else { return Ok(()) };
+        let OpenStorage::File { file: Some(file), saving } = &self.storage else { return Ok(()) };
         let mut failed = saving.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(text) = self.lock().remembered.text_if_changed() else { return Ok(()) };
         let save = Save { file: file.clone(), text };

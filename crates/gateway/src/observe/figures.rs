@@ -67,10 +67,10 @@ impl By {
 
 /// The figures of the last two hours.
 #[derive(Debug, Default)]
-pub struct Figures(Mutex<Kept>);
+pub struct Figures(Mutex<RequestHistory>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RequestHistory {
     /// Indexed by [`By`].
     groups: [Group; 3],
     /// All requests by the second in which they ended, in order.
@@ -98,19 +98,19 @@ struct Minute {
 impl Figures {
     /// Counts a request that ended at `now`, in seconds of Unix time.
     pub(crate) fn record(&self, request: &FinishedRequest<'_>, now: u64) {
-        let mut kept = self.lock();
-        for (group, name) in kept.groups.iter_mut().zip(request.names) {
+        let mut history = self.lock();
+        for (group, name) in history.groups.iter_mut().zip(request.names) {
             group.sums(name.unwrap_or(OTHER), now / 60).add(request);
         }
         // The clock may have been set back.
-        match kept.seconds.back_mut() {
+        match history.seconds.back_mut() {
             Some((second, sums)) if *second >= now => sums.add(request),
             _ => {
                 let mut sums = Sums::default();
                 sums.add(request);
-                kept.seconds.push_back((now, sums));
-                while kept.seconds.front().is_some_and(|(second, _)| second + RECENT <= now) {
-                    kept.seconds.pop_front();
+                history.seconds.push_back((now, sums));
+                while history.seconds.front().is_some_and(|(second, _)| second + RECENT <= now) {
+                    history.seconds.pop_front();
                 }
             }
         }
@@ -118,13 +118,14 @@ impl Figures {
 
     /// The figures of the last minute up to `now`, in seconds of Unix time. `running`: the responses in progress.
     pub(crate) fn now(&self, running: i64, now: u64) -> Value {
-        let kept = self.lock();
+        let history = self.lock();
         let mut recent = Sums::default();
-        kept.seconds
+        history
+            .seconds
             .iter()
             .filter(|(second, _)| second + RECENT > now)
             .for_each(|(_, sums)| recent.merge(sums));
-        drop(kept);
+        drop(history);
         let mut json = recent.json();
         json.insert("running".to_owned(), running.into());
         json.insert("window_s".to_owned(), RECENT.into());
@@ -139,8 +140,8 @@ impl Figures {
     /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, in
     /// seconds of Unix time. Also contains the figures of the same number of minutes before.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
-        let kept = self.lock();
-        let [model, key, upstream] = &kept.groups;
+        let history = self.lock();
+        let [model, key, upstream] = &history.groups;
         let group = match by {
             By::Model => model,
             By::Key => key,
@@ -174,7 +175,7 @@ impl Figures {
         Value::Object(json)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, RequestHistory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -397,11 +398,11 @@ mod tests {
         for minute in 1..=500 {
             figures.record(&finished("later", 1), NOW + minute * 60);
         }
-        let kept = figures.lock();
-        let [models, ..] = &kept.groups;
+        let history = figures.lock();
+        let [models, ..] = &history.groups;
         assert_eq!(models.minutes().count() as u64, 2 * MAX_WINDOW);
         assert_eq!(models.names.len(), 1, "names of the past make room for others");
-        assert!(kept.seconds.len() as u64 <= RECENT);
+        assert!(history.seconds.len() as u64 <= RECENT);
     }
 
     #[test]

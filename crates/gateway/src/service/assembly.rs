@@ -55,7 +55,7 @@ type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
 type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
 
 /// State that outlives every configuration.
-struct Kept {
+struct LastingState {
     metrics: Arc<Metrics>,
     tap: Option<Arc<dyn Tap>>,
     extension: Option<Arc<dyn Extension>>,
@@ -87,7 +87,7 @@ impl Service {
         let metrics = Arc::new(Metrics::new(config.metrics.tool_names));
         let status = reloads.status();
         metrics.config_loaded(status.generation, status.loaded_at);
-        Self::assembled(config, Kept { metrics, tap, extension, reloads }, None)
+        Self::assembled(config, LastingState { metrics, tap, extension, reloads }, None)
     }
 
     /// The service that replaces this one on the same thread. `changes` are the settings that differ in `config`.
@@ -95,17 +95,21 @@ impl Service {
     /// # Errors
     /// As for [`Service::new`]. Requests in progress are not affected.
     pub(crate) fn renewed(&self, config: Arc<Config>, changes: &Changes) -> Result<Self, ServeError> {
-        let kept = Kept {
+        let lasting = LastingState {
             metrics: Arc::clone(&self.metrics),
             tap: self.tap.clone(),
             extension: self.extension.clone(),
             reloads: self.reloads.clone(),
         };
-        Self::assembled(config, kept, Some(Before { service: self, changes }))
+        Self::assembled(config, lasting, Some(Before { service: self, changes }))
     }
 
-    fn assembled(config: Arc<Config>, kept: Kept, before: Option<Before<'_>>) -> Result<Self, ServeError> {
-        let Kept { metrics, tap, extension, reloads } = kept;
+    fn assembled(
+        config: Arc<Config>,
+        lasting: LastingState,
+        before: Option<Before<'_>>,
+    ) -> Result<Self, ServeError> {
+        let LastingState { metrics, tap, extension, reloads } = lasting;
         let (earlier, limits) = (before.map(|before| before.service), &config.limits);
         let stores = match earlier {
             Some(earlier) => earlier.stores.clone(),

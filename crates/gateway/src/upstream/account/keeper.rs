@@ -32,7 +32,7 @@ pub(super) struct Keeper {
 
 /// A usable session.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct AccountSession {
     pub(super) session: Session,
     /// Whether the tokens are in the file, if there is one.
     pub(super) is_saved: bool,
@@ -133,10 +133,10 @@ impl Keeper {
     /// If there are no new tokens.
     pub(super) fn renew(
         &self,
-        used: Option<&Kept>,
+        used: Option<&AccountSession>,
         refused: Option<&Session>,
         wanted: Wanted,
-    ) -> Result<Kept, Trouble> {
+    ) -> Result<AccountSession, Trouble> {
         let _lock = self.file.as_ref().map(SessionFile::lock).transpose().map_err(Trouble::passing)?;
         let session = match used {
             Some(unsaved) if self.is_older_than(unsaved) => self.saved(unsaved.session.clone()).session,
@@ -145,7 +145,7 @@ impl Keeper {
         let is_other = used.is_none_or(|used| !used.session.has_tokens_of(&session));
         let is_expired = session.expires_at.is_some_and(|end| end <= unix_time());
         if is_other && !is_expired && matches!(wanted, Wanted::Newer | Wanted::Others) {
-            return Ok(Kept { session, is_saved: true });
+            return Ok(AccountSession { session, is_saved: true });
         }
         if !is_other && wanted == Wanted::Others {
             return Err(Trouble::logged_out("the upstream refuses tokens that it has just issued"));
@@ -161,7 +161,7 @@ impl Keeper {
     }
 
     /// Writes a session that could not be written before, at the end of the process or of the account's settings.
-    pub(super) fn save_again(&self, unsaved: &Kept) {
+    pub(super) fn save_again(&self, unsaved: &AccountSession) {
         // Without the lock, the file stays unchanged.
         let Ok(_lock) = self.file.as_ref().map(SessionFile::lock).transpose() else { return };
         if self.is_older_than(unsaved) {
@@ -171,13 +171,13 @@ impl Keeper {
 
     /// Whether the session in the file is older than the kept one, which could not be written. A new login has
     /// another id, so it is not older.
-    fn is_older_than(&self, kept: &Kept) -> bool {
+    fn is_older_than(&self, kept: &AccountSession) -> bool {
         let stored = || self.file.as_ref().and_then(|file| file.read().ok().flatten());
         !kept.is_saved && stored().is_none_or(|stored| stored.uid == kept.session.uid)
     }
 
     /// Writes a session to the file.
-    fn saved(&self, session: Session) -> Kept {
+    fn saved(&self, session: Session) -> AccountSession {
         let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&session));
         if let Err(error) = &written {
             let upstream = self.upstream();
@@ -187,7 +187,7 @@ impl Keeper {
                 "the new tokens are only in memory; unless they can be written later, the session ends with this process"
             );
         }
-        Kept { session, is_saved: written.is_ok() }
+        AccountSession { session, is_saved: written.is_ok() }
     }
 
     /// Ends the session at the account's server.

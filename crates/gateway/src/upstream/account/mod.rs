@@ -24,7 +24,7 @@ use std::{
 use http::HeaderMap;
 use tokio::{sync::watch, time::Instant};
 
-use self::keeper::{Keeper, Kept, Trouble, Wanted};
+use self::keeper::{AccountSession, Keeper, Trouble, Wanted};
 use crate::{
     observe::{Metrics, RefreshCounter},
     stamp::unix_time,
@@ -89,7 +89,7 @@ struct State {
 /// A session in use.
 #[derive(Debug)]
 pub(super) struct Live {
-    kept: Kept,
+    kept: AccountSession,
     /// The headers of requests.
     pub(super) headers: HeaderMap,
 }
@@ -122,7 +122,7 @@ impl Account {
         let shared = Shared { keeper, redactor, state: Mutex::default(), ended, refreshes };
         match shared.keeper.read() {
             Ok(session) => {
-                let live = shared.live(Kept { session, is_saved: true })?;
+                let live = shared.live(AccountSession { session, is_saved: true })?;
                 shared.state().live = Some(live);
             }
             // The other upstreams can be used, and so can this one after a login.
@@ -228,14 +228,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn live(&self, kept: Kept) -> Result<Arc<Live>, http::Error> {
+    fn live(&self, kept: AccountSession) -> Result<Arc<Live>, http::Error> {
         kept.session.secrets().for_each(|secret| self.redactor.learn(secret));
         let headers = kept.session.headers(self.keeper.settings())?;
         Ok(Arc::new(Live { kept, headers }))
     }
 
     /// Records the result of an attempt.
-    fn end(&self, renewed: Result<Kept, Trouble>) {
+    fn end(&self, renewed: Result<AccountSession, Trouble>) {
         let unusable =
             |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
         let renewed = renewed.and_then(|kept| self.live(kept).map_err(unusable));

@@ -34,13 +34,13 @@ pub(crate) struct Chat {
     mark: SessionMark,
     /// No configured secret may reach a browser, even if an upstream repeats it.
     redactor: Redactor,
-    kept: Mutex<Kept>,
+    content: Mutex<ChatContent>,
     /// Wakes the task when readers come and go, and when the chat is stopped.
     moved: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct ChatContent {
     parts: VecDeque<Part>,
     /// The end of the text, while it may be the start of a secret.
     held: Option<(Saying, String)>,
@@ -106,7 +106,7 @@ impl Chat {
     pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
         // Text that a person wrote must not be changed.
         let redactor = redactor.of_configured();
-        Self { id, mark, redactor, kept: Mutex::default(), moved: Notify::new() }
+        Self { id, mark, redactor, content: Mutex::default(), moved: Notify::new() }
     }
 
     /// The id of the exchange.
@@ -155,7 +155,7 @@ impl Chat {
     /// Returns when there has been no reader for [`GRACE`], or the chat is stopped.
     pub(super) async fn abandoned(&self) {
         loop {
-            let Kept { is_stopped, readers, .. } = *self.lock();
+            let ChatContent { is_stopped, readers, .. } = *self.lock();
             if is_stopped {
                 return;
             }
@@ -171,19 +171,19 @@ impl Chat {
     pub(super) fn event(&self, name: &'static str, data: &Value) {
         let mut data = data.clone();
         self.redactor.cover_json(&mut data);
-        let mut kept = self.lock();
-        kept.release();
+        let mut content = self.lock();
+        content.release();
         let own = match name {
-            "message_complete" => Some(&mut kept.summary.complete),
-            "error" => Some(&mut kept.summary.error),
-            "tool_result" => Some(&mut kept.summary.result),
+            "message_complete" => Some(&mut content.summary.complete),
+            "error" => Some(&mut content.summary.error),
+            "tool_result" => Some(&mut content.summary.result),
             _ => None,
         };
         let text = printable_json(&data);
         if let Some(own) = own {
             *own = Some(data);
         }
-        kept.put(Part::Event(name, text));
+        content.put(Part::Event(name, text));
     }
 
     /// Adds text.
@@ -191,35 +191,35 @@ impl Chat {
         if text.is_empty() {
             return;
         }
-        let mut kept = self.lock();
-        if kept.held.as_ref().is_some_and(|(before, _)| before != saying) {
-            kept.release();
+        let mut content = self.lock();
+        if content.held.as_ref().is_some_and(|(before, _)| before != saying) {
+            content.release();
         }
-        let before = kept.held.take().map(|(_, held)| held).unwrap_or_default();
+        let before = content.held.take().map(|(_, held)| held).unwrap_or_default();
         let mut text = self.redactor.text(&(before + text)).into_owned();
         let held = text.split_off(text.len() - self.redactor.begun_in(&text));
-        kept.held = (!held.is_empty()).then(|| (saying.clone(), held));
-        kept.say(saying, text);
+        content.held = (!held.is_empty()).then(|| (saying.clone(), held));
+        content.say(saying, text);
     }
 
     /// Ends the chat: nothing more will be added.
     pub(super) fn end(&self) {
-        let mut kept = self.lock();
-        kept.release();
-        kept.is_over = true;
-        kept.wake();
+        let mut content = self.lock();
+        content.release();
+        content.is_over = true;
+        content.wake();
     }
 
     /// The whole chat as one object: `message`, `type`, `data`. Only for a finished chat.
     pub(crate) fn summary(&self) -> Value {
-        let kept = self.lock();
-        let text: String = kept.parts.iter().filter_map(Part::content).collect();
-        let Summary { complete, error, result } = &kept.summary;
+        let content = self.lock();
+        let text: String = content.parts.iter().filter_map(Part::content).collect();
+        let Summary { complete, error, result } = &content.summary;
         let mut data = complete.clone().unwrap_or_else(|| json!({}));
         if let Value::Object(data) = &mut data {
             data.insert("exchange".to_owned(), (*self.id).into());
             data.extend(result.clone().map(|result| ("result".to_owned(), result)));
-            data.extend((kept.dropped > 0).then(|| ("cut".to_owned(), true.into())));
+            data.extend((content.dropped > 0).then(|| ("cut".to_owned(), true.into())));
         }
         let Some(error) = error.as_ref().map(|error| &error["error"]) else {
             return json!({"message": text, "type": "text", "data": data});
@@ -234,16 +234,16 @@ impl Chat {
     /// The chat so far, as events.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
-        let kept = self.lock();
-        let told = kept.parts.iter().map(|part| match part {
+        let content = self.lock();
+        let told = content.parts.iter().map(|part| match part {
             Part::Event(name, data) => (*name, serde_json::from_str(data).unwrap()),
             Part::Text(saying, text) => saying.event(text),
         });
         told.collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ChatContent> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -256,7 +256,7 @@ impl Part {
     }
 }
 
-impl Kept {
+impl ChatContent {
     /// Releases the held text: it does not continue, so it is not a secret.
     fn release(&mut self) {
         if let Some((saying, held)) = self.held.take() {
@@ -314,18 +314,18 @@ impl ChatReader {
     /// Waits until the chat is over.
     pub(crate) async fn ended(&mut self) {
         std::future::poll_fn(|cx| {
-            let mut kept = self.chat.lock();
-            if kept.is_over {
+            let mut content = self.chat.lock();
+            if content.is_over {
                 return Poll::Ready(());
             }
-            kept.wait(cx);
+            content.wait(cx);
             Poll::Pending
         })
         .await;
     }
 }
 
-impl Kept {
+impl ChatContent {
     fn wait(&mut self, cx: &Context<'_>) {
         if !self.waiting.iter().any(|waiting| waiting.will_wake(cx.waker())) {
             self.waiting.push(cx.waker().clone());
@@ -335,17 +335,17 @@ impl Kept {
 
 impl FeedSource for ChatReader {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut kept = self.chat.lock();
+        let mut content = self.chat.lock();
         let mut out = String::new();
-        if self.at < kept.dropped {
-            (self.at, self.within) = (kept.dropped, 0);
+        if self.at < content.dropped {
+            (self.at, self.within) = (content.dropped, 0);
             put(&mut out, "reset", &printable_json(&json!({"reason": "too_slow"})));
         }
-        while let Some(part) = kept.parts.get(self.at - kept.dropped) {
+        while let Some(part) = content.parts.get(self.at - content.dropped) {
             if out.len() >= MAX_PIECE {
                 break;
             }
-            let is_last = self.at - kept.dropped + 1 == kept.parts.len();
+            let is_last = self.at - content.dropped + 1 == content.parts.len();
             match part {
                 Part::Event(name, data) => put(&mut out, name, data),
                 Part::Text(saying, text) => {
@@ -367,10 +367,10 @@ impl FeedSource for ChatReader {
         if !out.is_empty() {
             return Poll::Ready(Some(out.into()));
         }
-        if kept.is_over {
+        if content.is_over {
             return Poll::Ready(None);
         }
-        kept.wait(cx);
+        content.wait(cx);
         Poll::Pending
     }
 }
