@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use super::{
     count, exchange,
-    learned::Learned,
     permits::Claimant,
     stamp::{seed, unix_time},
     upstream::{Admission, BodyRead, Client, Opened},
+    upstream_capabilities::UpstreamCapabilities,
 };
 use toolwire_config::{Config, Model};
 use toolwire_execution::ask::{Ask, Asking, Citation, ModelAnswer, Purpose, Question};
@@ -40,7 +40,7 @@ pub(super) use report::Witness;
 #[derive(Debug)]
 pub(super) struct ConfiguredModels {
     config: Arc<Config>,
-    learned: Arc<Learned>,
+    capabilities: Arc<UpstreamCapabilities>,
     /// Clients by upstream name. Their connections belong to the thread on which questions are asked.
     clients: HashMap<String, Arc<Client>>,
     witness: Witness,
@@ -57,11 +57,11 @@ impl ConfiguredModels {
     /// The models of `config`, which are asked through `clients`.
     pub(super) fn new(
         config: &Arc<Config>,
-        learned: &Arc<Learned>,
+        capabilities: &Arc<UpstreamCapabilities>,
         clients: HashMap<String, Arc<Client>>,
         witness: Witness,
     ) -> Self {
-        Self { config: Arc::clone(config), learned: Arc::clone(learned), clients, witness }
+        Self { config: Arc::clone(config), capabilities: Arc::clone(capabilities), clients, witness }
     }
 
     async fn answer(&self, question: Question) -> Result<ModelAnswer, Failure> {
@@ -84,7 +84,7 @@ impl ConfiguredModels {
         })?;
         let now = unix_time();
         let stamp = Stamp { seed: seed(), created: now };
-        let (options, means) = self.learned.about(model, &conversation, Owner::default());
+        let (options, means) = self.capabilities.about(model, &conversation, Owner::default());
         let options = match purpose {
             Purpose::Search => options.searching(&mut conversation),
             Purpose::Vision => options.into_owned(),

@@ -36,8 +36,8 @@ use super::{
     auth::Caller,
     command::{self, Command},
     hops::{AskAgain, Asked, DecideHop},
-    learned::{Kind as MeansKind, Learned, Subject},
     turn_states::{Keeper, OwnStates, TurnStates},
+    upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 
 /// Everything that an exchange needs.
@@ -78,7 +78,7 @@ impl Exchange {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharedState<'s> {
     pub(super) config: &'s Arc<Config>,
-    pub(super) learned: &'s Arc<Learned>,
+    pub(super) capabilities: &'s Arc<UpstreamCapabilities>,
     pub(super) states: &'s Arc<TurnStates>,
     pub(super) execution: Option<&'s Arc<Execution>>,
 }
@@ -141,7 +141,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for a request that its upstream or its chat template
 /// cannot handle, [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
-    SharedState { config, learned, states, execution }: SharedState<'_>,
+    SharedState { config, capabilities, states, execution }: SharedState<'_>,
     context: RequestContext<'_>,
     dialect: ClientDialect,
     (body, mut conversation): (Option<&Bytes>, Conversation),
@@ -153,7 +153,7 @@ pub(super) fn prepare(
     let reasoning = reasoning.unwrap_or(model.settings.reasoning);
     let mut answering = Answering { reasoning, ..Answering::new(&conversation, stamp) };
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
-        learned.servers.look_at(&model.upstream);
+        capabilities.servers.look_at(&model.upstream);
     }
     let states = own_states(model, (states, context.caller.owner));
     if let Some(states) = &states {
@@ -164,7 +164,7 @@ pub(super) fn prepare(
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
-    let (options, means) = learned.about(model, &conversation, context.caller.owner);
+    let (options, means) = capabilities.about(model, &conversation, context.caller.owner);
     answering.left_out = left_out_tools(model, &conversation);
     let asked = (dialect.dialect(), body.map(|body| &**body));
     let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
@@ -177,7 +177,7 @@ pub(super) fn prepare(
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let may_go_on = may_follow_up || constrained.is_some() || hosted.is_some();
     let hops = (may_go_on || may_join).then(|| {
-        let shared = (Arc::clone(config), Arc::clone(learned));
+        let shared = (Arc::clone(config), Arc::clone(capabilities));
         let asked = match body.filter(|_| hosted.is_none() && !is_settled) {
             Some(body) => Asked::Body(body.clone(), states.clone()),
             None => Asked::Conversation(Arc::clone(&conversation)),

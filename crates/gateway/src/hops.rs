@@ -26,8 +26,8 @@ use toolwire_pipeline::{
 
 use super::{
     exchange,
-    learned::{Kind, Learned, Subject, of_tools},
     turn_states::OwnStates,
+    upstream_capabilities::{Kind, Subject, UpstreamCapabilities, of_tools},
 };
 
 /// Maximum bytes of images, in base64, that the client gets as items of one response: half the default of
@@ -174,7 +174,7 @@ pub(super) struct AskAgain {
     may_join: bool,
     /// Whether the upstream has refused a request because of the roles of its messages.
     joins: bool,
-    learned: Arc<Learned>,
+    capabilities: Arc<UpstreamCapabilities>,
 }
 
 /// Whether an error may mean that the server does not know a constraint. Most servers then answer with status 400 or
@@ -193,7 +193,7 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 impl AskAgain {
     /// Decides for the response to the request `body` at the time `now`, whose first upstream request is `constrained`.
     pub(super) fn new(
-        (config, learned): (Arc<Config>, Arc<Learned>),
+        (config, capabilities): (Arc<Config>, Arc<UpstreamCapabilities>),
         (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
         (asked, now): (Asked, u64),
         (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
@@ -220,7 +220,7 @@ impl AskAgain {
             may_go_on,
             may_join,
             joins: false,
-            learned,
+            capabilities,
         }
     }
 
@@ -238,7 +238,7 @@ impl AskAgain {
         let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
         conversation.turns.extend(conversed.iter().cloned());
         let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let (mut options, left) = self.learned.about(model, &conversation, self.subject.owner);
+        let (mut options, left) = self.capabilities.about(model, &conversation, self.subject.owner);
         if self.joins {
             let strict = Observed { strict_roles: true, ..Observed::default() };
             options = Cow::Owned(options.into_owned().observing(strict));
@@ -488,13 +488,13 @@ impl DecideHop for AskAgain {
 
     fn accepted(&mut self) {
         if self.joins {
-            self.learned.refused_roles(&self.subject);
+            self.capabilities.refused_roles(&self.subject);
         }
         if let Some(tools) = self.tools.take() {
-            self.learned.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
+            self.capabilities.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
         }
         if let Some(kind) = self.constrained {
-            self.learned.means.accepted(&self.subject, kind);
+            self.capabilities.means.accepted(&self.subject, kind);
         }
     }
 
@@ -504,7 +504,7 @@ impl DecideHop for AskAgain {
 
     fn completed(&mut self, tally: &Tally) {
         if let Some(kind) = self.constrained.filter(|_| self.requires_call) {
-            self.learned.means.answered(&self.subject, kind, tally);
+            self.capabilities.means.answered(&self.subject, kind, tally);
         }
     }
 }

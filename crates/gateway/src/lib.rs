@@ -42,7 +42,6 @@ mod hops;
 mod images;
 mod intake;
 mod large;
-mod learned;
 pub mod limits;
 mod listen;
 pub mod manifest;
@@ -69,6 +68,7 @@ pub mod tap;
 mod turn;
 mod turn_states;
 mod upstream;
+mod upstream_capabilities;
 pub mod web_pages;
 mod worker;
 

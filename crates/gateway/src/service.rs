@@ -47,7 +47,6 @@ use super::{
     extension::{ConfiguredExtension, Extension, ExtensionRequest, RequestBody, Responding},
     failover::Failover,
     images, intake, large,
-    learned::Learned,
     limits::{Account, Allowance, Limited, RequestDemand},
     models::{self, Models},
     passthrough::{self, PassedBody, Prepared},
@@ -60,6 +59,7 @@ use super::{
     tap::Tap,
     turn_states::TurnStates,
     upstream::Client,
+    upstream_capabilities::UpstreamCapabilities,
 };
 
 pub use self::own::{MadeResponse, OwnExchange};
@@ -149,7 +149,7 @@ pub struct Service {
     clients: HashMap<String, Arc<Client>>,
     keys: Arc<Keys>,
     models: Arc<Models>,
-    learned: Arc<Learned>,
+    capabilities: Arc<UpstreamCapabilities>,
     /// Place of the state that outlives a request.
     stores: Stores,
     responses: Responses,
@@ -623,7 +623,7 @@ impl Service {
             exchange::host((execution, model), &mut conversation, RequestContext { caller, exchange: id });
         }
         exchange::settle_choice(model, &mut conversation)?;
-        let (_, means) = self.learned.about(model, &conversation, caller.owner);
+        let (_, means) = self.capabilities.about(model, &conversation, caller.owner);
         let sent = exchange::sent(model, &conversation, dialect.dialect(), (&means, unix_time()))?;
         Ok(count::tokens(&sent))
     }

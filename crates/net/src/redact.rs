@@ -64,12 +64,12 @@ pub struct Redactor {
     /// Length in bytes of the longest configured secret.
     longest: usize,
     /// Secrets that were learned later; the newest comes last. Clones share them.
-    learned: Arc<RwLock<VecDeque<Learned>>>,
+    learned: Arc<RwLock<VecDeque<LearnedSecret>>>,
 }
 
 /// A secret that was learned later.
 #[derive(Clone)]
-struct Learned {
+struct LearnedSecret {
     secret: Box<str>,
     pattern: Regex,
 }
@@ -107,7 +107,8 @@ impl Redactor {
 
     /// Covers `secret` from now on, as if it were configured.
     pub fn learn(&self, secret: &str) {
-        let is_known = |learned: &VecDeque<Learned>| learned.iter().any(|known| *known.secret == *secret);
+        let is_known =
+            |learned: &VecDeque<LearnedSecret>| learned.iter().any(|known| *known.secret == *secret);
         if secret.len() < SHORTEST || is_known(&self.learned()) {
             return;
         }
@@ -116,10 +117,10 @@ impl Redactor {
         if learned.len() == MAX_LEARNED {
             learned.pop_front();
         }
-        learned.push_back(Learned { secret: secret.into(), pattern });
+        learned.push_back(LearnedSecret { secret: secret.into(), pattern });
     }
 
-    fn learned(&self) -> RwLockReadGuard<'_, VecDeque<Learned>> {
+    fn learned(&self) -> RwLockReadGuard<'_, VecDeque<LearnedSecret>> {
         self.learned.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -26,7 +26,6 @@ use super::{
         failover::Attempts,
         hops::{Continuation, DecideHop, Deciding, NextHop},
         large,
-        learned::Observer,
         limits::Allowance,
         permits::{Claimant, Permit},
         report::ExchangeReport,
@@ -35,6 +34,7 @@ use super::{
         tap::{Ending, Watch},
         turn_states::Keeper,
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},
+        upstream_capabilities::Observer,
     },
     MAX_BYTES,
 };

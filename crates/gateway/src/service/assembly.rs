@@ -19,7 +19,6 @@ use crate::{
     budget::Budget,
     extension::{Extension, ServiceParts},
     failover::Failover,
-    learned::{Learned, LearnedMeans},
     limits::{DistributedLimits, Ledger},
     models::Models,
     observe::Metrics,
@@ -31,6 +30,7 @@ use crate::{
     tap::Tap,
     turn_states::TurnStates,
     upstream::{Client, ReplacedAccount},
+    upstream_capabilities::{LearnedMeans, UpstreamCapabilities},
 };
 use toolwire_config::{Changes, Config, Limits, StoreKind};
 use toolwire_execution::{Audit, Execution, Observer, Started, Surroundings, ask::Ask};
@@ -125,11 +125,11 @@ impl Service {
         let clients = clients(&config, (&metrics, &redactor), before)?;
         let listed = before.map(|before| (&*before.service.models, before.changes));
         let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
-        let learned = learned(&config, &metrics, before)?;
+        let capabilities = capabilities(&config, &metrics, before)?;
         let audit = bus(&config, (&metrics, &redactor), extension.as_deref(), earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
         let (execution, stage_models) =
-            stage(&config, (&clients, &learned, &stores), (&redactor, &witness), before)?;
+            stage(&config, (&clients, &capabilities, &stores), (&redactor, &witness), before)?;
         let started = execution.as_deref().map(|started| &**started);
         let keys = match earlier {
             Some(earlier) => Arc::clone(&earlier.keys),
@@ -179,12 +179,12 @@ impl Service {
         Ok(Self {
             configured: configured.map_err(ServeError::Thread)?,
             extension,
-            asking: Arc::new(ConfiguredModels::new(&config, &learned, clients.clone(), witness)),
+            asking: Arc::new(ConfiguredModels::new(&config, &capabilities, clients.clone(), witness)),
             config,
             clients,
             keys,
             models,
-            learned,
+            capabilities,
             stores,
             responses,
             states: Arc::new(states),
@@ -221,7 +221,7 @@ impl Service {
         let own = before.map(|before| &before.clients);
         let clients = clients_of_thread(&self.clients, own);
         let witness = Witness { metrics: Arc::clone(&self.metrics), audit: self.audit.clone() };
-        let asking = ConfiguredModels::new(&self.config, &self.learned, clients.clone(), witness);
+        let asking = ConfiguredModels::new(&self.config, &self.capabilities, clients.clone(), witness);
         Self {
             config: Arc::clone(&self.config),
             clients,
@@ -233,7 +233,7 @@ impl Service {
             drain: Arc::clone(&self.drain),
             keys: Arc::clone(&self.keys),
             models: Arc::clone(&self.models),
-            learned: Arc::clone(&self.learned),
+            capabilities: Arc::clone(&self.capabilities),
             stores: self.stores.clone(),
             responses: self.responses.clone(),
             states: Arc::clone(&self.states),
@@ -332,26 +332,26 @@ fn clients_of_thread(clients: &Clients, own: Option<&Clients>) -> Clients {
 }
 
 /// Facts learned about upstreams, except changed ones.
-fn learned(
+fn capabilities(
     config: &Config,
     metrics: &Arc<Metrics>,
     before: Option<Before<'_>>,
-) -> Result<Arc<Learned>, ServeError> {
-    let known = before.map(|before| (&before.service.learned.servers, before.changes));
+) -> Result<Arc<UpstreamCapabilities>, ServeError> {
+    let known = before.map(|before| (&before.service.capabilities.servers, before.changes));
     let servers =
         Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
     let (means, forms) = match before {
         Some(Before { service, changes }) => {
             let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
             names.for_each(|name| {
-                service.learned.means.forget(name);
-                service.learned.forms.forget(name);
+                service.capabilities.means.forget(name);
+                service.capabilities.forms.forget(name);
             });
-            (Arc::clone(&service.learned.means), Arc::clone(&service.learned.forms))
+            (Arc::clone(&service.capabilities.means), Arc::clone(&service.capabilities.forms))
         }
         None => (Arc::new(LearnedMeans::new(Arc::clone(metrics))), Arc::default()),
     };
-    Ok(Arc::new(Learned { means, forms, servers }))
+    Ok(Arc::new(UpstreamCapabilities { means, forms, servers }))
 }
 
 /// The bus of events, if there may be subscribers.
@@ -382,7 +382,7 @@ fn bus(
 /// the same.
 fn stage(
     config: &Arc<Config>,
-    (clients, learned, stores): (&Clients, &Arc<Learned>, &Stores),
+    (clients, capabilities, stores): (&Clients, &Arc<UpstreamCapabilities>, &Stores),
     (redactor, witness): (&Arc<Redactor>, &Witness),
     before: Option<Before<'_>>,
 ) -> Result<Stage, ServeError> {
@@ -391,7 +391,7 @@ fn stage(
     let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
     // The tools run on their own thread.
     let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
-    let newest = ConfiguredModels::new(config, learned, own, witness.clone());
+    let newest = ConfiguredModels::new(config, capabilities, own, witness.clone());
     let models = match asked {
         Some(models) => {
             models.replace(newest);

@@ -37,7 +37,6 @@ use super::{
         exchange_observer::ExchangeBegin,
         failover::{self, Attempts},
         intake, large,
-        learned::Observer,
         limits::{Account, Allowance, RequestDemand},
         reply::{self, ReplyBody},
         report::{self, ExchangeReport},
@@ -46,6 +45,7 @@ use super::{
         stored::{self, RecordInput, ResponseKeeper},
         tap::{FanOut, Opening, Watch},
         upstream::{self, Client},
+        upstream_capabilities::Observer,
     },
     Refused, Rest, Service, admit,
 };
@@ -325,7 +325,7 @@ impl Service {
     ) -> Result<Exchange, Failure> {
         let shared = SharedState {
             config: &self.config,
-            learned: &self.learned,
+            capabilities: &self.capabilities,
             states: &self.states,
             execution: self.execution.as_deref().map(|started| &**started),
         };
@@ -401,7 +401,7 @@ impl Service {
             made,
         } = exchange;
         let observer =
-            attempt.as_ref().and_then(|_| Observer::new(&self.learned, model, &conversation.model));
+            attempt.as_ref().and_then(|_| Observer::new(&self.capabilities, model, &conversation.model));
         let begun = Instant::now();
         let size = request.body.len().max(body.len());
         let (prefill, key) = (request.prefill.clone(), request.key.clone());

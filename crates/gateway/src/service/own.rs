@@ -100,7 +100,7 @@ impl Service {
         access.asked(&conversation.model, conversation.stream);
         let shared = SharedState {
             config: &made.config,
-            learned: &self.learned,
+            capabilities: &self.capabilities,
             states: &self.states,
             execution: None,
         };

@@ -40,13 +40,13 @@ const MAX_MODELS: usize = 256;
 
 /// Facts that were learned about upstreams. All threads share them.
 #[derive(Debug)]
-pub(super) struct Learned {
+pub(super) struct UpstreamCapabilities {
     pub(super) means: Arc<LearnedMeans>,
     pub(super) forms: Arc<LearnedForms>,
     pub(super) servers: Servers,
 }
 
-impl Learned {
+impl UpstreamCapabilities {
     /// The settings of the upstream of `entry`, with the known facts about its server, and the means that it still
     /// has for this request of `owner`.
     pub(super) fn about<'m>(
@@ -85,7 +85,7 @@ struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 /// Learns from a response what its model supports.
 #[derive(Debug)]
 pub(super) struct Observer {
-    learned: Arc<Learned>,
+    capabilities: Arc<UpstreamCapabilities>,
     upstream: Arc<Upstream>,
     /// The upstream's name for the model.
     model: String,
@@ -93,9 +93,9 @@ pub(super) struct Observer {
 
 impl Observer {
     /// Observes a response of the model of `entry` that is requested as `asked`. `None` if nothing depends on it.
-    pub(super) fn new(learned: &Arc<Learned>, entry: &Model, asked: &str) -> Option<Self> {
+    pub(super) fn new(capabilities: &Arc<UpstreamCapabilities>, entry: &Model, asked: &str) -> Option<Self> {
         entry.upstream.options.side().follows_reasoning().then(|| Self {
-            learned: Arc::clone(learned),
+            capabilities: Arc::clone(capabilities),
             upstream: Arc::clone(&entry.upstream),
             model: entry.upstream_name(asked).to_owned(),
         })
@@ -103,7 +103,7 @@ impl Observer {
 
     /// Records that reasoning came in this field.
     pub(super) fn saw_reasoning(&self, field: ReasoningField) {
-        self.learned.forms.saw_reasoning(&self.upstream.name, &self.model, field);
+        self.capabilities.forms.saw_reasoning(&self.upstream.name, &self.model, field);
     }
 }
 
