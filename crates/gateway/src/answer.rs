@@ -46,7 +46,7 @@ use super::{
     deadlines::{Deadline, Deadlines, FILLER},
     drain::SignalFuture,
     stamp::unix_time,
-    turn,
+    yield_now,
 };
 
 use flow::ExchangeState;
@@ -167,7 +167,7 @@ impl AnswerBody {
             return Poll::Ready(());
         }
         *worked = 0;
-        turn::yield_now(cx);
+        yield_now::yield_now(cx);
         Poll::Pending
     }
 
@@ -193,9 +193,9 @@ impl AnswerBody {
         }
         match this.flow.stage {
             Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) | Stage::Making(..) => {
-                this.deadlines.asked();
+                this.deadlines.on_upstream_request();
             }
-            Stage::Streaming(_) => this.deadlines.heard(this.flow.is_filler),
+            Stage::Streaming(_) => this.deadlines.on_upstream_data(this.flow.is_filler),
             Stage::Ending(_) => this.deadlines.await_end(),
             Stage::AwaitingBodyEnd(_) => this.deadlines.linger(),
             Stage::Over => {}
@@ -216,7 +216,7 @@ impl AnswerBody {
         match deadline {
             Deadline::KeepAlive => {
                 this.flow.keep_alive();
-                this.deadlines.spoke();
+                this.deadlines.on_client_write();
             }
             Deadline::Idle => this.flow.fail_silent("next piece", this.timeouts.idle),
             Deadline::Filler => {
@@ -225,14 +225,14 @@ impl AnswerBody {
             }
             Deadline::FirstContent => {
                 this.deadlines.expect_content(None);
-                this.flow.lose_patience();
+                this.flow.first_content_expired();
             }
             Deadline::Total => {
                 let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
                 this.flow.fail_for_good(failure);
             }
             Deadline::Linger => this.flow.stage = Stage::Over,
-            Deadline::Unended if this.flow.end_hop() => this.deadlines.asked(),
+            Deadline::Unended if this.flow.end_hop() => this.deadlines.on_upstream_request(),
             Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
                 "the upstream sent its end mark without a finish reason and did not end its response",
@@ -291,7 +291,7 @@ impl AnswerBody {
     /// Takes the bytes for the client. Return the buffer with [`AnswerBody::put_back`].
     pub fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
-        this.deadlines.passed_on();
+        this.deadlines.on_forward();
         this.flow.take()
     }
 

@@ -51,11 +51,11 @@ pub(super) struct Deadlines {
     #[pin]
     sleep: Sleep,
     keep_alive: Option<Duration>,
-    spoken: Instant,
+    written: Instant,
     idle: Duration,
-    heard: Option<Instant>,
+    received: Option<Instant>,
     /// Time at which the upstream last sent anything but filler.
-    said: Option<Instant>,
+    received_content: Option<Instant>,
     content: Option<Instant>,
     total: Option<Instant>,
     linger: Option<Instant>,
@@ -71,10 +71,10 @@ impl Deadlines {
         let mut deadlines = Self {
             sleep: sleep_until(now),
             keep_alive,
-            spoken: now,
+            written: now,
             idle,
-            heard: None,
-            said: None,
+            received: None,
+            received_content: None,
             content: None,
             total,
             linger: None,
@@ -94,19 +94,19 @@ impl Deadlines {
 
     /// Restarts the upstream's idle time: it has sent something, and more is expected. `is_filler`: whether it was
     /// only comments or white space.
-    pub(super) fn heard(self: Pin<&mut Self>, is_filler: bool) {
+    pub(super) fn on_upstream_data(self: Pin<&mut Self>, is_filler: bool) {
         let this = self.project();
         let now = Instant::now();
-        *this.heard = Some(now);
-        *this.said = this.said.filter(|_| is_filler).or(Some(now));
+        *this.received = Some(now);
+        *this.received_content = this.received_content.filter(|_| is_filler).or(Some(now));
         *this.end = None;
     }
 
     /// Suspends the idle time: nothing is expected from the upstream until it responds to another request.
-    pub(super) fn asked(self: Pin<&mut Self>) {
+    pub(super) fn on_upstream_request(self: Pin<&mut Self>) {
         let this = self.project();
-        *this.heard = None;
-        *this.said = None;
+        *this.received = None;
+        *this.received_content = None;
         *this.end = None;
     }
 
@@ -121,15 +121,15 @@ impl Deadlines {
     }
 
     /// Restarts the keep-alive time: something is sent to the client.
-    pub(super) fn spoke(self: Pin<&mut Self>) {
-        *self.project().spoken = Instant::now();
+    pub(super) fn on_client_write(self: Pin<&mut Self>) {
+        *self.project().written = Instant::now();
     }
 
     /// Restarts the keep-alive time without another reading of the clock: what the upstream sent just now is passed
     /// on.
-    pub(super) fn passed_on(self: Pin<&mut Self>) {
+    pub(super) fn on_forward(self: Pin<&mut Self>) {
         let this = self.project();
-        *this.spoken = this.heard.map_or(*this.spoken, |heard| heard.max(*this.spoken));
+        *this.written = this.received.map_or(*this.written, |last| last.max(*this.written));
     }
 
     /// Keeps only [`Deadline::Linger`], since the response is complete.
@@ -173,9 +173,10 @@ impl Deadlines {
         if let Some(at) = self.linger {
             return Some((at, Deadline::Linger));
         }
-        let keep_alive = self.keep_alive.and_then(|limit| self.spoken.checked_add(limit));
-        let idle = self.heard.and_then(|heard| heard.checked_add(self.idle));
-        let filler = self.said.and_then(|said| said.checked_add(self.idle.saturating_mul(FILLER)));
+        let keep_alive = self.keep_alive.and_then(|limit| self.written.checked_add(limit));
+        let idle = self.received.and_then(|last| last.checked_add(self.idle));
+        let filler =
+            self.received_content.and_then(|last| last.checked_add(self.idle.saturating_mul(FILLER)));
         let deadlines = [
             (filler, Deadline::Filler),
             (self.total, Deadline::Total),
@@ -202,11 +203,11 @@ mod tests {
     async fn postponed_deadline_expires_later() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
-        deadlines.as_mut().heard(false);
+        deadlines.as_mut().on_upstream_data(false);
         for _ in 0..5 {
             advance(9 * SECOND).await;
             assert!(poll_fn(|cx| Poll::Ready(deadlines.as_mut().poll_deadline(cx))).await.is_pending());
-            deadlines.as_mut().heard(false);
+            deadlines.as_mut().on_upstream_data(false);
         }
         assert_eq!(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await, Deadline::Idle);
         assert_eq!(start.elapsed(), 55 * SECOND);
@@ -216,7 +217,7 @@ mod tests {
     async fn filler_postpones_the_idle_deadline_ten_times() {
         let start = Instant::now();
         let mut deadlines = pin!(Deadlines::new(None, 10 * SECOND, None));
-        deadlines.as_mut().heard(false);
+        deadlines.as_mut().on_upstream_data(false);
         let passed = loop {
             advance(9 * SECOND).await;
             if let Poll::Ready(deadline) =
@@ -224,7 +225,7 @@ mod tests {
             {
                 break deadline;
             }
-            deadlines.as_mut().heard(true);
+            deadlines.as_mut().on_upstream_data(true);
         };
         assert_eq!(passed, Deadline::Filler);
         assert_eq!(start.elapsed(), 108 * SECOND);
@@ -236,7 +237,7 @@ mod tests {
         let mut passed = Vec::new();
         while passed.last() != Some(&Deadline::Total) {
             passed.push(poll_fn(|cx| deadlines.as_mut().poll_deadline(cx)).await);
-            deadlines.as_mut().spoke();
+            deadlines.as_mut().on_client_write();
         }
         assert_eq!(passed, [Deadline::KeepAlive, Deadline::KeepAlive, Deadline::Total]);
     }

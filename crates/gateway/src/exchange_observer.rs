@@ -25,7 +25,7 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
     fn content_began(&self, after: Duration);
 
     /// Progress of the text, and how many of its bytes are `held` back. Called from time to time.
-    fn went_on(&self, text: &EmittedText, held: u64);
+    fn progressed(&self, text: &EmittedText, held: u64);
 
     /// The exchange is over, unless another model is asked. Called once, last.
     fn ended(&self, end: &ExchangeEnd<'_>);

@@ -65,12 +65,12 @@ pub mod service;
 pub mod stamp;
 mod stored;
 pub mod tap;
-mod turn;
 mod turn_states;
 mod upstream;
 mod upstream_capabilities;
 pub mod web_pages;
 mod worker;
+mod yield_now;
 
 pub use bench::{Bench, BenchRequest, BenchRun};
 pub use drain::terminated;

@@ -175,7 +175,7 @@ impl ExchangeReport {
     }
 
     /// Reports the progress of the response, part of which may have been given to the client.
-    pub(super) fn went_on(&mut self, pipeline: &Pipeline) {
+    pub(super) fn progressed(&mut self, pipeline: &Pipeline) {
         if !self.has_content && pipeline.has_content() {
             self.has_content = true;
             if let Some(observer) = &self.observer {
@@ -199,7 +199,7 @@ impl ExchangeReport {
     fn observe_text(&mut self, pipeline: &Pipeline, now: Instant) {
         let is_due = self.text.observed.is_none_or(|last| now.duration_since(last) >= OBSERVER_PAUSE);
         if let (true, Some(observer), Some(text)) = (is_due, &self.observer, pipeline.emitted_text()) {
-            observer.went_on(text, pipeline.held() as u64);
+            observer.progressed(text, pipeline.held() as u64);
             self.text.observed = Some(now);
         }
     }
@@ -217,7 +217,7 @@ impl ExchangeReport {
             self.report_text(pipeline, true);
         }
         if let (Some(observer), Some(text)) = (&self.observer, pipeline.emitted_text()) {
-            observer.went_on(text, 0);
+            observer.progressed(text, 0);
         }
         let event = match outcome {
             Outcome::Done => AuditEvent::MessageComplete {

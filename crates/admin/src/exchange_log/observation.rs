@@ -41,8 +41,8 @@ impl ExchangeObserver for Observation {
         self.record.content_began(after);
     }
 
-    fn went_on(&self, text: &EmittedText, held: u64) {
-        self.record.went_on(text, held);
+    fn progressed(&self, text: &EmittedText, held: u64) {
+        self.record.progressed(text, held);
     }
 
     fn ended(&self, end: &ExchangeEnd<'_>) {

@@ -178,7 +178,7 @@ impl ExchangeRecord {
     }
 
     /// Updates the progress of the text.
-    pub(crate) fn went_on(&self, text: &EmittedText, held: u64) {
+    pub(crate) fn progressed(&self, text: &EmittedText, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }

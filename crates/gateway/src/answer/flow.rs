@@ -284,7 +284,7 @@ impl ExchangeState {
                 self.pipeline.work(&mut self.out);
                 self.reads += 1;
                 self.worked += SLICE;
-                self.went_on(self.pipeline.state());
+                self.apply_state(self.pipeline.state());
             }
             Stage::Streaming(body) | Stage::Ending(body) => {
                 let (pipeline, out, watch) = (&mut self.pipeline, &mut self.out, &mut self.watch);
@@ -347,7 +347,7 @@ impl ExchangeState {
     /// Publishes the progress of the text.
     fn report_text(&mut self) {
         if let Some(report) = &mut self.report {
-            report.went_on(&self.pipeline);
+            report.progressed(&self.pipeline);
         }
     }
 
@@ -413,7 +413,7 @@ impl ExchangeState {
                     return self.fail(failure);
                 }
                 self.is_answered = true;
-                self.went_on(self.pipeline.state());
+                self.apply_state(self.pipeline.state());
             }
         }
     }
@@ -437,12 +437,12 @@ impl ExchangeState {
             // The response was already complete.
             Err(_) => self.pipeline.state(),
         };
-        self.went_on(state);
+        self.apply_state(state);
     }
 
     /// Acts on the pipeline's new `state`.
-    fn went_on(&mut self, state: State) {
-        if self.may_turn() && self.pipeline.has_content() {
+    fn apply_state(&mut self, state: State) {
+        if self.can_fail_over() && self.pipeline.has_content() {
             self.has_content();
         }
         match state {
@@ -496,7 +496,7 @@ impl ExchangeState {
             return false;
         }
         self.pipeline.finish(&mut self.out);
-        self.went_on(self.pipeline.state());
+        self.apply_state(self.pipeline.state());
         if let Stage::AwaitingBodyEnd(_) = self.stage {
             self.stage = Stage::Over;
         }
@@ -717,7 +717,7 @@ impl ExchangeState {
     }
 
     /// Whether another model may still answer, because the client has not seen any of this model's response.
-    fn may_turn(&self) -> bool {
+    fn can_fail_over(&self) -> bool {
         self.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
     }
 
@@ -727,7 +727,7 @@ impl ExchangeState {
     }
 
     /// Asks another target, if there is one, because the time limit for the first content has passed.
-    pub(super) fn lose_patience(&mut self) {
+    pub(super) fn first_content_expired(&mut self) {
         let is_asked = matches!(self.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_));
         if let Some(limit) = self.patience().filter(|_| is_asked) {
             // Without another target, the current one continues.
@@ -752,7 +752,7 @@ impl ExchangeState {
 
     /// Releases the memory of the request's body, unless the body may be sent to another model.
     fn release(&mut self) {
-        if !self.may_turn() {
+        if !self.can_fail_over() {
             self.memory = None;
         }
     }
@@ -780,13 +780,14 @@ impl ExchangeState {
 
     /// Whether there are bytes to send. While another model may still answer, only keep-alives count.
     pub(super) fn has_output(&self) -> bool {
-        let is_held = self.may_turn() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
+        let is_held =
+            self.can_fail_over() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
         !self.out.is_empty() && !is_held
     }
 
     /// Writes a keep-alive before text that is held back.
     pub(super) fn keep_alive(&mut self) {
-        let held = if self.may_turn() { self.out.split_off(self.comments) } else { BytesMut::new() };
+        let held = if self.can_fail_over() { self.out.split_off(self.comments) } else { BytesMut::new() };
         match held.is_empty() {
             true => self.pipeline.keep_alive(&mut self.out),
             false => self.out.extend_from_slice(COMMENT),
@@ -797,7 +798,7 @@ impl ExchangeState {
 
     /// Takes the bytes to send: only keep-alives while another model may still answer.
     pub(super) fn take(&mut self) -> BytesMut {
-        if self.may_turn() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
+        if self.can_fail_over() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
             let held = self.out.split_off(mem::take(&mut self.comments));
             self.access.wrote(self.out.len());
             return mem::replace(&mut self.out, held);

@@ -21,8 +21,8 @@ use super::super::{
     limits::Allowance,
     permits::Permit,
     stamp::unix_time,
-    turn,
     upstream::{BodyRead, Opened, UpstreamBody},
+    yield_now,
 };
 use crate::observe::{Access, Outcome};
 use toolwire_config::Timeouts;
@@ -180,7 +180,7 @@ impl PassedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         self.end(Outcome::Failed(failure.clone()));
         self.failure = Some(failure);
-        turn::yield_now(cx);
+        yield_now::yield_now(cx);
         Poll::Pending
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{MAX_MODELS, REMEMBERED};
 use toolwire_pipeline::dialect::{Observed, ReasoningField};
 
-/// UpstreamCapabilities forms, by the names of upstreams and their own names for models. All clients share them: each form means
+/// Learned forms, by the names of upstreams and their own names for models. All clients share them: each form means
 /// the same to the model, so no client can harm another one by what toolwire learns from its requests.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedForms {

@@ -18,7 +18,7 @@ use http_body::Body as _;
 use tokio::io::AsyncWrite;
 
 use super::{flood_throttle::FloodThrottle, rewind::Rewind};
-use crate::{answer::AnswerBody, drain::Drain, reply, turn};
+use crate::{answer::AnswerBody, drain::Drain, reply, yield_now};
 use toolwire_http1::ResponseEncoder;
 
 /// Number of writes after which other connections of the thread get a turn.
@@ -117,7 +117,7 @@ impl Streaming {
             self.flood_throttle.sent();
             self.answer.as_mut().put_back(data);
         }
-        turn::yield_now(cx);
+        yield_now::yield_now(cx);
         Poll::Pending
     }
 
