@@ -22,7 +22,7 @@ use super::{
 use toolwire_admin as admin;
 use toolwire_config::{Config, FileWatch};
 use toolwire_gateway::{ServeError, tap::Tap, terminated};
-use toolwire_lab::bench::served::UpstreamBench;
+use toolwire_lab::bench::upstream_bench::UpstreamBench;
 
 /// Options of `serve`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AdminError, AdminResponse,
-    analysis::{self, Analysis, EventKind, Part, Rejected, TimedEvent},
+    analysis::{self, Analysis, EventKind, Part, RejectedFormat, TimedEvent},
     object,
 };
 use toolwire_pipeline::{
@@ -86,13 +86,13 @@ fn analyzed(known: &KnownFormats, body: &[u8]) -> Result<Value, AdminError> {
     Ok(shown(&analysis, &rejected, text.len(), clients))
 }
 
-fn shown(analysis: &Analysis, rejected: &[Rejected], len: usize, clients: Map<String, Value>) -> Value {
+fn shown(analysis: &Analysis, rejected: &[RejectedFormat], len: usize, clients: Map<String, Value>) -> Value {
     let events: Vec<_> = analysis.events.iter().map(event).collect();
     let spans: Vec<_> = analysis.parts.iter().map(span).collect();
     let calls: Vec<_> = analysis.calls.iter().zip(1..).map(|(call, number)| call.json(number)).collect();
     let rejected: Vec<_> = rejected
         .iter()
-        .map(|Rejected { format, range, why }| json!({"format": format, "range": pair(range), "why": why}))
+        .map(|RejectedFormat { format, range, why }| json!({"format": format, "range": pair(range), "why": why}))
         .collect();
     json!({
         "bytes": len, "events": events, "spans": spans, "calls": calls, "rejected": rejected, "clients": clients,

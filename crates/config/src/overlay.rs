@@ -4,8 +4,8 @@
 //! They can only change tables of hosted tools that the file contains; keys that are marked as
 //! [`file_only`](toolwire_pipeline::settings::Key::file_only) are refused when they are read.
 
+mod file;
 mod path;
-mod saved;
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range, path::PathBuf};
 

@@ -11,7 +11,7 @@
 //! not seen either. Records belong to one client, survive a restart, and expire. A history without a record is valid too: it
 //! is forwarded as the client sent it.
 
-pub mod saved;
+pub mod record_json;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -167,8 +167,8 @@ impl Deferred {
     fn put(&self, owner: Owner, record: &Record) {
         let (mut ids, now) = (record.client_ids(), unix_time());
         let Some(first) = ids.next() else { return };
-        self.store.put(Key::new(owner, first), Bytes::from(saved::write(record)), now);
-        let under = Bytes::from(saved::write_under(first));
+        self.store.put(Key::new(owner, first), Bytes::from(record_json::write(record)), now);
+        let under = Bytes::from(record_json::write_under(first));
         ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
     }
 
@@ -265,7 +265,7 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
     let read = |ids: &[String]| {
         let keys: Vec<_> = ids.iter().map(|id| Key::new(owner, id)).collect();
         let values = store.get_all(&keys, now)?.into_iter();
-        Ok::<_, StoreError>(values.map(|value| saved::read(&value?)).collect::<Vec<_>>())
+        Ok::<_, StoreError>(values.map(|value| record_json::read(&value?)).collect::<Vec<_>>())
     };
     let (mut records, mut firsts) = (Vec::new(), Vec::new());
     for entry in read(ids)?.into_iter().flatten() {

@@ -63,7 +63,7 @@ pub use self::{
     address::Domain,
     asker::Asker,
     audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
-    deferred::saved,
+    deferred::record_json,
     intent::Intent,
     permission::{NotKept, RememberedRule},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},

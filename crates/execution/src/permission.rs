@@ -15,7 +15,7 @@
 //! person can allow one.
 
 mod keeping;
-mod remembered;
+mod remembered_rules;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,8 +29,8 @@ use tokio::{
 };
 
 pub(crate) use self::keeping::Keeping;
-pub use self::{keeping::NotKept, remembered::RememberedRule};
-use self::{keeping::OpenStorage, remembered::Remembered};
+pub use self::{keeping::NotKept, remembered_rules::RememberedRule};
+use self::{keeping::OpenStorage, remembered_rules::RememberedRules};
 use super::{
     address::Domain,
     audit::{Audit, AuditEvent, Subject, unix_millis},
@@ -58,7 +58,7 @@ pub struct Permissions {
 
 #[derive(Default)]
 struct State {
-    remembered: Remembered,
+    remembered: RememberedRules,
     open: HashMap<String, Open>,
     settled: VecDeque<Settled>,
 }
@@ -219,7 +219,7 @@ impl Permissions {
         };
         self.publish([settled.clone()]);
         if answer.remember {
-            let remember = |remembered: &mut Remembered| {
+            let remember = |remembered: &mut RememberedRules| {
                 remembered.remember(tool.clone(), domain.clone(), answer.granted, unix_millis());
             };
             if let Err(error) = self.change(remember).await {
@@ -256,7 +256,7 @@ impl Permissions {
     /// # Errors
     /// As for [`NotKept`].
     pub async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
-        let allow = |remembered: &mut Remembered| {
+        let allow = |remembered: &mut RememberedRules| {
             tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
         };
         self.change(allow).await

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{large, stamp::unix_time, stored};
-use toolwire_execution::saved;
+use toolwire_execution::record_json;
 use toolwire_net::store::{self, Key, Space, Store, Stores};
 use toolwire_pipeline::{
     conversation::{Conversation, TurnState, WantsBack},
@@ -168,7 +168,7 @@ impl OwnStates {
                 !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
             };
             if let Some(value) = value.filter(|_| is_new(&self.states))
-                && let Some(state) = saved::read_state(&value)
+                && let Some(state) = record_json::read_state(&value)
             {
                 self.keep_here(state, answered);
             }
@@ -231,7 +231,7 @@ impl Keeper {
     pub(super) fn keep(&self, state: TurnState) {
         let own = &self.states;
         if let Some(store) = &own.states.store {
-            let (value, now) = (Bytes::from(saved::write_state(&state)), unix_time());
+            let (value, now) = (Bytes::from(record_json::write_state(&state)), unix_time());
             let keys = state.calls.iter().map(|(id, _)| own.key(id, self.answered));
             keys.for_each(|key| store.put(key, value.clone(), now));
         }

@@ -9,7 +9,7 @@
 //! ```
 
 mod parts;
-mod rejected;
+mod rejected_formats;
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use memchr::memmem;
 use self::parts::{FoundCall, Located};
 pub(crate) use self::{
     parts::{CallParts, Part},
-    rejected::{Rejected, rejected},
+    rejected_formats::{RejectedFormat, rejected},
 };
 use toolwire_pipeline::{
     conversation::Conversation,

@@ -9,7 +9,7 @@ mod adopt;
 mod calls;
 mod file;
 mod pieces;
-mod said;
+mod split_turns;
 mod unfit;
 
 use std::{borrow::Cow, collections::HashSet};
@@ -23,7 +23,7 @@ pub(super) use self::{
 use self::{
     calls::{CallIndex, Shown},
     pieces::{Piece, kind_of, read, read_all, readable, shown, text},
-    said::Said,
+    split_turns::SplitTurns,
     unfit::{refuse_elsewhere, unfit},
 };
 pub use self::{
@@ -163,10 +163,10 @@ impl Fitting<'_> {
 
     /// Adds the result of fitting a turn.
     fn turn(&self, turn: &Turn, index: &CallIndex<'_>, turns: &mut Vec<Turn>) -> Result<(), Unfit> {
-        let mut said = Said { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
+        let mut split = SplitTurns { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
         for part in &turn.parts {
             match (part, self.foreign(part)) {
-                (_, Some(value)) => self.part(value, index, &mut said)?,
+                (_, Some(value)) => self.part(value, index, &mut split)?,
                 (Part::Image { url, detail }, _) if !self.passes(url) => {
                     let mut pieces = Vec::new();
                     let image = image_part(url, detail.as_deref());
@@ -176,11 +176,11 @@ impl Fitting<'_> {
                             "is no URL of an image, and no base64 of one",
                         ));
                     }
-                    self.pieces(pieces, &url.as_str().into(), &mut said)?;
+                    self.pieces(pieces, &url.as_str().into(), &mut split)?;
                 }
                 // Calls come last, because their results are in the turns right after this one.
-                (Part::Call(_), _) => said.calls.push(part.clone()),
-                _ => said.parts.push(part.clone()),
+                (Part::Call(_), _) => split.calls.push(part.clone()),
+                _ => split.parts.push(part.clone()),
             }
         }
         for (key, value) in self.beside(turn) {
@@ -194,35 +194,35 @@ impl Fitting<'_> {
                 }
                 (_, other) => read_all(other, &mut pieces),
             }
-            self.pieces(pieces, value, &mut said)?;
+            self.pieces(pieces, value, &mut split)?;
         }
-        said.end();
+        split.end();
         Ok(())
     }
 
     /// Adds the contents of a part of another API.
-    fn part(&self, value: &Value, index: &CallIndex<'_>, said: &mut Said<'_>) -> Result<(), Unfit> {
-        let role = said.turn.role;
+    fn part(&self, value: &Value, index: &CallIndex<'_>, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
+        let role = split.turn.role;
         match Shown::of(value).filter(|_| role != Role::Tool) {
             Some(Shown::Call { .. }) if role != Role::Assistant => {
                 return Err(unfit(value, "is a call; only messages of the assistant have calls"));
             }
             Some(Shown::Call { id, tool, value }) => {
-                said.parts.push(Part::Call(calls::call(id, tool, value)));
+                split.parts.push(Part::Call(calls::call(id, tool, value)));
                 if !index.is_answered(id) {
-                    self.result(id, value, said);
+                    self.result(id, value, split);
                 }
                 return Ok(());
             }
             Some(Shown::Output { id, tool, value }) => {
                 match index.call_of(id) {
-                    Some(id) => self.result(id, value, said),
+                    Some(id) => self.result(id, value, split),
                     None => {
                         let mut pieces = Vec::new();
                         calls::output(value, &mut pieces);
                         let (texts, media) = self.told(pieces);
                         let text = format!("[the result of a call of {tool}: {}]", texts.join("\n"));
-                        said.aside(vec![Part::Text(text.into())].into_iter().chain(media).collect());
+                        split.aside(vec![Part::Text(text.into())].into_iter().chain(media).collect());
                     }
                 }
                 return Ok(());
@@ -231,7 +231,7 @@ impl Fitting<'_> {
         }
         let mut pieces = Vec::new();
         if read(value, &mut pieces) {
-            return self.pieces(pieces, value, said);
+            return self.pieces(pieces, value, split);
         }
         let kind = kind_of(value);
         match (role, kind) {
@@ -249,13 +249,13 @@ impl Fitting<'_> {
                 },
             )),
             (Role::Tool, _) => {
-                said.parts.push(Part::Text(shown(value).into()));
+                split.parts.push(Part::Text(shown(value).into()));
                 Ok(())
             }
             (Role::Assistant, _) => {
                 let mut rest = readable(value);
                 rest.as_object_mut().and_then(|members| members.shift_remove("type"));
-                said.aside(vec![Part::Text(format!("[{kind}: {rest}]").into())]);
+                split.aside(vec![Part::Text(format!("[{kind}: {rest}]").into())]);
                 Ok(())
             }
             _ => Err(unfit(
@@ -266,7 +266,7 @@ impl Fitting<'_> {
     }
 
     /// Adds the result of a call, as a separate turn.
-    fn result(&self, id: &str, value: &Value, said: &mut Said<'_>) {
+    fn result(&self, id: &str, value: &Value, split: &mut SplitTurns<'_>) {
         let mut pieces = Vec::new();
         calls::output(value, &mut pieces);
         let (texts, media) = self.told(pieces);
@@ -276,27 +276,27 @@ impl Fitting<'_> {
             content: texts.join("\n"),
             is_error: calls::is_error(value),
         };
-        said.apart(Turn::of(Role::Tool, [Part::Result(output)].into_iter().chain(media).collect()));
+        split.apart(Turn::of(Role::Tool, [Part::Result(output)].into_iter().chain(media).collect()));
     }
 
     /// Adds pieces of a part, which is `whole`, to a turn.
-    fn pieces(&self, pieces: Vec<Piece>, whole: &Value, said: &mut Said<'_>) -> Result<(), Unfit> {
-        let is_models = said.turn.role == Role::Assistant;
+    fn pieces(&self, pieces: Vec<Piece>, whole: &Value, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
+        let is_models = split.turn.role == Role::Assistant;
         let pieces = pieces.into_iter().map(|piece| match piece {
             Piece::Reasoning(text) if !is_models => Piece::Text(text),
             piece => piece,
         });
-        match said.turn.role {
+        match split.turn.role {
             Role::Tool | Role::Assistant => {
-                let is_tool = said.turn.role == Role::Tool;
+                let is_tool = split.turn.role == Role::Tool;
                 for piece in pieces {
                     match self.expressed(piece) {
                         // A model's turn cannot contain media.
                         Ok(part @ (Part::Image { .. } | Part::Other(_))) if !is_tool => {
-                            said.aside(vec![part])
+                            split.aside(vec![part])
                         }
-                        Ok(part) => said.parts.push(part),
-                        Err(what) => said.parts.push(Part::Text(left_out(&what).into())),
+                        Ok(part) => split.parts.push(part),
+                        Err(what) => split.parts.push(Part::Text(left_out(&what).into())),
                     }
                 }
             }
@@ -310,7 +310,7 @@ impl Fitting<'_> {
                                 "is no text; instructions to this model can be text only",
                             ));
                         }
-                        Ok(part) => said.parts.push(part),
+                        Ok(part) => split.parts.push(part),
                         Err(what) => {
                             let why = format!("is {what}, which this model's API does not take in this form");
                             return Err(unfit(whole, &why));

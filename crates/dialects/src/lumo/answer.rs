@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::{
     images::Images,
-    sealed,
+    sealed_payload,
     server_calls::{Ending, ServerCalls},
     target::Target,
     values::{Outside, Values},
@@ -187,12 +187,12 @@ impl AnswerState {
             _ if content.is_null() => return Ok(()),
             _ if !is_container => {
                 let body = content.string_body().unwrap_or(content.raw());
-                return self.content(target, sealed::opened(is_sealed, body)?, out);
+                return self.content(target, sealed_payload::opened(is_sealed, body)?, out);
             }
             Target::ToolCall => return self.call_values(content, is_sealed, out),
             Target::ToolResult => {
                 self.end_segments(out);
-                self.server_result("", sealed::opened(is_sealed, content.raw())?, out);
+                self.server_result("", sealed_payload::opened(is_sealed, content.raw())?, out);
                 return Ok(());
             }
             _ => {}
@@ -222,7 +222,7 @@ impl AnswerState {
         let (mut url, mut text) = (None, None);
         for (key, value) in part.members().filter(|(_, value)| !value.is_null()) {
             match key.as_ref() {
-                "encrypted" => is_sealed |= sealed::is_set(value),
+                "encrypted" => is_sealed |= sealed_payload::is_set(value),
                 "image_url" => url = value.get("url").unwrap_or(value).as_str(),
                 key => {
                     let rank = TEXTS.iter().position(|text| *text == key);
@@ -232,7 +232,7 @@ impl AnswerState {
             }
         }
         match (url, text) {
-            (Some(url), _) => self.linked_image(sealed::opened(is_sealed, &url)?, out),
+            (Some(url), _) => self.linked_image(sealed_payload::opened(is_sealed, &url)?, out),
             (None, Some((rank, text))) => {
                 let target = if rank < 2 { Target::Reasoning } else { target };
                 return self.parts(target, text, is_sealed, depth, out);
@@ -299,7 +299,7 @@ impl AnswerState {
         is_sealed: bool,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {
-        sealed::check_call(call, is_sealed)?;
+        sealed_payload::check_call(call, is_sealed)?;
         if self.opens(out) && !self.server_calls.call(call, &mut self.calls, out)? {
             self.skip(Skip::NamelessCall);
         }
@@ -424,7 +424,7 @@ impl AnswerState {
             }
             let told = match Json::parse(text) {
                 Ok(call) => {
-                    sealed::check_call(call, false).and_then(|()| server_calls.call(call, calls, out))
+                    sealed_payload::check_call(call, false).and_then(|()| server_calls.call(call, calls, out))
                 }
                 Err(_) => Ok(false),
             };

@@ -21,7 +21,7 @@ mod partial;
 mod reader;
 mod refusal;
 mod request;
-mod sealed;
+mod sealed_payload;
 mod server_calls;
 mod session;
 mod shapes;
@@ -30,7 +30,7 @@ mod tools;
 mod turns;
 #[cfg_attr(not(feature = "lumo-u2l"), path = "no_u2l.rs")]
 pub mod u2l;
-mod unfinished;
+mod unfinished_frame;
 mod upstream;
 mod v1;
 mod v2;

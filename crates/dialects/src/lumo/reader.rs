@@ -15,7 +15,7 @@ use super::{
     shapes::{Shapes, Token},
     target::Target,
     u2l::Unsealer,
-    unfinished::{Joined, Unfinished},
+    unfinished_frame::{Joined, UnfinishedFrame},
     v1::{self, Read},
     v2::{self, Frame},
 };
@@ -67,7 +67,7 @@ impl Reader {
             lines: Lines::new(settings.max_frame),
             body: Box::new(Body {
                 answer: AnswerState::new(target, settings.max_frame),
-                unfinished: Unfinished::new(),
+                unfinished: UnfinishedFrame::new(),
                 shapes: Shapes::default(),
                 is_last: false,
                 unsealer: None,
@@ -168,7 +168,7 @@ impl Reader {
 #[derive(Debug)]
 struct Body {
     answer: AnswerState,
-    unfinished: Unfinished,
+    unfinished: UnfinishedFrame,
     shapes: Shapes,
     /// The line that is read has no line end: if it is not JSON, the body was cut there.
     is_last: bool,

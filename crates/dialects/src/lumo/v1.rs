@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     answer::{AnswerState, MAX_PARTS},
-    refusal, sealed,
+    refusal, sealed_payload,
     shapes::Token,
     target::Target,
 };
@@ -95,7 +95,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
                 target = name.map_or(answer.requested(), |name| Target::named(&name));
             }
             "content" => content = Some(value),
-            "encrypted" => is_sealed |= sealed::is_set(value),
+            "encrypted" => is_sealed |= sealed_payload::is_set(value),
             "count" if value.kind() == JsonKind::Number => count = Some(value),
             _ => {}
         }
@@ -105,7 +105,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
         answer.parts(target, content, is_sealed, MAX_PARTS, out)?;
         return Ok(Read::Taken);
     };
-    let body = sealed::opened(is_sealed, body)?;
+    let body = sealed_payload::opened(is_sealed, body)?;
     answer.content(target, body, out)?;
     let plain = matches!(target, Target::Message | Target::Reasoning) && !is_sealed;
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
@@ -119,10 +119,10 @@ fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Res
     }
     let text = |key| object.get(key).and_then(|value| value.as_str()).unwrap_or_default();
     let data = text("data");
-    sealed::opened(sealed::is_sealed(object), &data)?;
+    sealed_payload::opened(sealed_payload::is_sealed(object), &data)?;
     let media = Media { id: text("image_id"), mime: Cow::Borrowed(""), data };
     match object.get("is_final").filter(|flag| !flag.is_null()) {
-        Some(flag) if !sealed::is_set(flag) => answer.unfinished_image(&media, out),
+        Some(flag) if !sealed_payload::is_set(flag) => answer.unfinished_image(&media, out),
         _ => answer.media(media, out),
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{
     answer::{AnswerState, MAX_PARTS},
-    refusal, sealed,
+    refusal, sealed_payload,
     shapes::Token,
     target::Target,
     v1::Read,
@@ -108,7 +108,7 @@ impl<'a> Frame<'a> {
             {
                 self.error = Some(value);
             }
-            "encrypted" => self.is_sealed |= sealed::is_set(value),
+            "encrypted" => self.is_sealed |= sealed_payload::is_set(value),
             "tool_call" | "tool_result" | "image" => self.payload = Some(value),
             _ => {}
         }
@@ -151,7 +151,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
             "text" => delta = delta.or(Some(value)),
             "message" if value.kind() == JsonKind::Object => message = Some(value),
             "finish_reason" => finish = value.as_str(),
-            "encrypted" => is_sealed |= sealed::is_set(value),
+            "encrypted" => is_sealed |= sealed_payload::is_set(value),
             _ => {}
         }
     }
@@ -221,7 +221,7 @@ impl<'a> Delta<'a> {
                 "reasoning_content" if is_text => delta.reasoning = body,
                 "reasoning" if is_text => reasoning = body,
                 "reasoning_content" | "reasoning" => delta.reasoning_parts = Some(value),
-                "encrypted" => delta.is_sealed |= sealed::is_set(value),
+                "encrypted" => delta.is_sealed |= sealed_payload::is_set(value),
                 "target" => delta.target = target(value),
                 "tool_calls" if value.elements().next().is_some() => delta.tool_calls = Some(value),
                 "function_call" if value.kind() == JsonKind::Object => delta.function_call = Some(value),
@@ -260,8 +260,8 @@ impl<'a> Delta<'a> {
         out: &mut impl Sink,
     ) -> Result<Option<Token<'a>>, Failure> {
         let is_sealed = is_sealed || self.is_sealed;
-        let content = sealed::opened(is_sealed, self.content)?;
-        let reasoning = sealed::opened(is_sealed, self.reasoning)?;
+        let content = sealed_payload::opened(is_sealed, self.content)?;
+        let reasoning = sealed_payload::opened(is_sealed, self.reasoning)?;
         if target != Target::Aside {
             answer.content(Target::Reasoning, reasoning, out)?;
             if let (Some(parts), "") = (self.reasoning_parts, reasoning) {
@@ -273,11 +273,11 @@ impl<'a> Delta<'a> {
             answer.parts(target, parts, is_sealed, MAX_PARTS, out)?;
         }
         if let Some(tool_calls) = self.tool_calls {
-            tool_calls.elements().try_for_each(|call| sealed::check_call(call, is_sealed))?;
+            tool_calls.elements().try_for_each(|call| sealed_payload::check_call(call, is_sealed))?;
             answer.call_deltas(tool_calls, out)?;
         }
         if let Some(function_call) = self.function_call {
-            sealed::check_call(function_call, is_sealed)?;
+            sealed_payload::check_call(function_call, is_sealed)?;
             answer.legacy_call(function_call, out)?;
         }
         let token = match (self.tool_calls, target, content, reasoning) {
@@ -308,7 +308,7 @@ fn tool_result(
         // Documented as a string but observed as an object: its JSON text is then the result.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
-    let content = sealed::opened(is_sealed || sealed::is_sealed(result), &content)?;
+    let content = sealed_payload::opened(is_sealed || sealed_payload::is_sealed(result), &content)?;
     answer.server_result(&id, content, out);
     Ok(())
 }
@@ -321,7 +321,7 @@ fn image(
 ) -> Result<(), Failure> {
     let text = |key| image.get(key).and_then(|value| value.as_str()).unwrap_or_default();
     let data = text("data");
-    sealed::opened(is_sealed || sealed::is_sealed(image), &data)?;
+    sealed_payload::opened(is_sealed || sealed_payload::is_sealed(image), &data)?;
     answer.media(Media { id: text("id"), mime: Cow::Borrowed(""), data }, out);
     Ok(())
 }

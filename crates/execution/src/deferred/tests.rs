@@ -225,8 +225,8 @@ impl Store for Overtaken {
 fn turn_that_is_put_while_it_is_looked_for_is_found_whole() {
     let record = record(&["a", "b", "c"], &["a"]);
     let meanwhile = vec![
-        (Key::new(OWNER, "b"), saved::write(&record).into()),
-        (Key::new(OWNER, "c"), saved::write_under("b").into()),
+        (Key::new(OWNER, "b"), record_json::write(&record).into()),
+        (Key::new(OWNER, "c"), record_json::write_under("b").into()),
     ];
     let store = Stores::Embedded(None).open(Space::Deferred, (MAX_BYTES, TTL), Box::new(|_| ()));
     let store = Overtaken { store, meanwhile: Mutex::new(meanwhile) };
@@ -248,7 +248,9 @@ fn turns_that_older_versions_kept_are_read() {
         // The owner of a client's values, derived from its name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();
-        let Some(DeferredEntry::Record(record)) = saved::read(&kept) else { panic!("{version}: no record") };
+        let Some(DeferredEntry::Record(record)) = record_json::read(&kept) else {
+            panic!("{version}: no record")
+        };
         assert_eq!(record.hosted, ["call_lookup"], "{version}");
         assert_eq!(record.client_ids().collect::<Vec<_>>(), [facts["call"].as_str().unwrap()]);
         assert_eq!(

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Permissions,
-    remembered::{Remembered, Save},
+    remembered_rules::{RememberedRules, Save},
 };
 use crate::{audit::unix_millis, rules::Asked};
 use toolwire_net::store::{Revision, SharedText, StoreError};
@@ -64,14 +64,14 @@ pub(super) enum OpenStorage {
 
 impl Keeping {
     /// Opens the storage and returns the rules remembered earlier. Reads the file, if the rules are in one.
-    pub(super) fn opened(self) -> (Remembered, OpenStorage) {
+    pub(super) fn opened(self) -> (RememberedRules, OpenStorage) {
         match self {
             Self::File(file) => {
-                let remembered = file.as_deref().map(Remembered::read).unwrap_or_default();
+                let remembered = file.as_deref().map(RememberedRules::read).unwrap_or_default();
                 (remembered, OpenStorage::File { file, saving: Mutex::default() })
             }
             Self::Shared(text) => {
-                (Remembered::default(), OpenStorage::Shared { text, revision: AsyncMutex::default() })
+                (RememberedRules::default(), OpenStorage::Shared { text, revision: AsyncMutex::default() })
             }
         }
     }
@@ -120,7 +120,7 @@ impl Permissions {
     /// `change`, which is called again if another instance changed the rules first.
     pub(super) async fn change<T>(
         self: &Arc<Self>,
-        change: impl Fn(&mut Remembered) -> T,
+        change: impl Fn(&mut RememberedRules) -> T,
     ) -> Result<T, NotKept> {
         let changed = match &self.storage {
             OpenStorage::File { .. } => {
@@ -141,7 +141,7 @@ impl Permissions {
     async fn change_shared<T>(
         &self,
         text: &dyn SharedText,
-        change: impl Fn(&mut Remembered) -> T,
+        change: impl Fn(&mut RememberedRules) -> T,
     ) -> Result<T, StoreError> {
         for _ in 0..TRIES {
             let Some(mut revision) = self.newest().await? else { break };

@@ -5,7 +5,7 @@
 
 mod answer;
 mod question;
-mod seen;
+mod seen_pages;
 mod tools;
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use self::{question::Vertical, seen::Seen};
+use self::{question::Vertical, seen_pages::SeenPages};
 use toolwire_pipeline::settings::{Field, Key, Settings};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict, address::{AddressRules, Domain, comparable, is_admitted}, providers::Fault};
 
@@ -182,7 +182,7 @@ impl Options {
             tracing::warn!(provider = %host.name, "the provider has no `api_key` and offers no tools");
             Vec::new()
         };
-        let provider = Serper { options: self.clone(), host: host.clone(), rules, specs, seen: Seen::default() };
+        let provider = Serper { options: self.clone(), host: host.clone(), rules, specs, seen: SeenPages::default() };
         Ok(Arc::new(provider))
     }
 }
@@ -195,7 +195,7 @@ struct Serper {
     rules: AddressRules,
     specs: Vec<Arc<ToolSpec>>,
     /// Pages that were found by searches.
-    seen: Seen,
+    seen: SeenPages,
 }
 
 impl Provider for Serper {

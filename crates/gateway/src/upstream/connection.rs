@@ -20,8 +20,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     body_read::{BodyError, BodyRead},
+    no_response::NoResponse,
     stream::{IdleState, Stream},
-    unanswered::Unanswered,
 };
 use toolwire_http1::{BodyDecoder, HeadReader, RequestHead, ResponseHead};
 
@@ -103,7 +103,7 @@ impl Connection {
         mut self,
         head: &RequestHead,
         body: Bytes,
-    ) -> Result<(Parts, Http1Body), Unanswered> {
+    ) -> Result<(Parts, Http1Body), NoResponse> {
         let out = head.for_body(body.len()).chain(body);
         let length = out.remaining();
         let mut pending = Pending { out, length, heads: HeadReader::default(), is_early: false };
@@ -111,7 +111,7 @@ impl Connection {
             poll_fn(|cx| self.poll_head(cx, &mut pending)).await?;
         let Pending { mut out, heads, is_early, .. } = pending;
         if is_early && self.is_used && parts.status.is_success() {
-            return Err(Unanswered::Unsolicited);
+            return Err(NoResponse::Unsolicited);
         }
         let sent = poll_fn(|cx| Poll::Ready(self.poll_write(cx, &mut out))).await;
         let is_sent = matches!(sent, Poll::Ready(Ok(())));
@@ -128,7 +128,7 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         pending: &mut Pending,
-    ) -> Poll<Result<ResponseHead, Unanswered>> {
+    ) -> Poll<Result<ResponseHead, NoResponse>> {
         let mut write_error = match self.poll_write(cx, &mut pending.out) {
             Poll::Ready(Err(error)) => Some(error),
             _ => None,
@@ -136,7 +136,7 @@ impl Connection {
         // TLS accepts bytes before it writes them, so the number of accepted bytes proves nothing there.
         let is_unsent = pending.out.remaining() == pending.length && matches!(self.stream, Stream::Tcp(_));
         if let Some(error) = write_error.take_if(|_| is_unsent) {
-            return Poll::Ready(Err(Unanswered::Unsent(error)));
+            return Poll::Ready(Err(NoResponse::Unsent(error)));
         }
         loop {
             let heads = &mut pending.heads;
@@ -148,7 +148,7 @@ impl Connection {
                 Ok(0) => closed(),
                 Ok(_) => {
                     pending.is_early |= pending.out.has_remaining();
-                    match pending.heads.next_head().map_err(Unanswered::Head)? {
+                    match pending.heads.next_head().map_err(NoResponse::Head)? {
                         Some(head) => return Poll::Ready(Ok(head)),
                         None => continue,
                     }
@@ -156,7 +156,7 @@ impl Connection {
                 Err(error) => error,
             };
             let (error, is_silent) = (write_error.unwrap_or(read_error), pending.heads.is_empty());
-            return Poll::Ready(Err(Unanswered::Closed { error, is_silent }));
+            return Poll::Ready(Err(NoResponse::Closed { error, is_silent }));
         }
     }
 

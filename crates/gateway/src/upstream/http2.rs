@@ -23,9 +23,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::Instant;
 
 use super::{
+    no_response::NoResponse,
     pool::{IDLE, locked},
     stream::Stream,
-    unanswered::Unanswered,
 };
 use toolwire_http1 as http1;
 
@@ -171,14 +171,14 @@ impl Free {
     pub(super) async fn ask(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Unanswered> {
+    ) -> Result<Response<Incoming>, NoResponse> {
         let asked = self.sender.try_send_request(request).await;
         let response = asked.map_err(|mut error| {
             let is_unsent = error.take_message().is_some();
-            Unanswered::Http2 { error: error.into_error(), is_unsent }
+            NoResponse::Http2 { error: error.into_error(), is_unsent }
         })?;
         let (parts, body) = response.into_parts();
-        http1::check_head_size(&parts).map_err(Unanswered::Head)?;
+        http1::check_head_size(&parts).map_err(NoResponse::Head)?;
         Ok(Response::from_parts(parts, body))
     }
 }

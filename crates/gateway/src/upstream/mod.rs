@@ -15,11 +15,11 @@ mod connector;
 mod get;
 mod http2;
 mod listing;
+mod no_response;
 mod pool;
 mod small;
 mod stream;
 mod trust;
-mod unanswered;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -49,9 +49,9 @@ use self::{
     account::{Account, Live},
     connector::{Connect, ConnectError, Connector},
     http2::Free,
+    no_response::NoResponse,
     pool::{Lease, Pool},
     trust::Trust,
-    unanswered::Unanswered,
 };
 pub(super) use self::{
     body::UpstreamBody,
@@ -461,7 +461,7 @@ impl Client {
             Ok(answered) => return Ok(answered),
             Err(unanswered) => unanswered,
         };
-        if let Unanswered::Unsolicited = unanswered {
+        if let NoResponse::Unsolicited = unanswered {
             self.pool.distrust();
         }
         if !self.may_repeat(used, &unanswered) {
@@ -480,7 +480,7 @@ impl Client {
     /// although its header says keep-alive. An upstream that has begun to work and then crashed looks the same. The
     /// first case is common and the second is rare, so such a request is repeated unless the configuration forbids it
     /// (RFC 9110, section 9.2.2).
-    fn may_repeat(&self, used: bool, unanswered: &Unanswered) -> bool {
+    fn may_repeat(&self, used: bool, unanswered: &NoResponse) -> bool {
         unanswered.is_unprocessed() || (self.upstream.retry_unanswered && used && unanswered.is_silent())
     }
 
@@ -491,7 +491,7 @@ impl Client {
         lease: Lease,
         content: Bytes,
         limit: Duration,
-    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Failure> {
+    ) -> Result<Result<(Parts, UpstreamBody), NoResponse>, Failure> {
         let late = |_elapsed| failure::timed_out("response headers", limit);
         match lease {
             Lease::Http1(connection) => {
@@ -508,7 +508,7 @@ impl Client {
         mut free: Free,
         content: Bytes,
         limit: Duration,
-    ) -> Result<Result<(Parts, UpstreamBody), Unanswered>, Elapsed> {
+    ) -> Result<Result<(Parts, UpstreamBody), NoResponse>, Elapsed> {
         let request = target.request.clone().map(|()| Full::new(content));
         let asked = timeout(limit, free.ask(request)).await;
         if asked.is_err() {

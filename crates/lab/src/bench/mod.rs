@@ -24,11 +24,11 @@ pub(crate) mod ratios;
 pub mod report;
 pub(crate) mod rounds;
 pub(crate) mod sample;
-pub mod served;
 pub mod slo;
 pub(crate) mod tally;
 pub mod target;
 mod target_run;
+pub mod upstream_bench;
 
 pub use follow::Dialect;
 pub use rounds::{RunError, run};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     case::{Case, Category, Expected, Source, Wanted},
-    recorded::recorded,
+    recorded_responses::recorded,
     scenario::{Scenario, pieces},
     upstream::{Api, Frames},
     variant::Variant,

@@ -20,7 +20,7 @@ pub mod client;
 pub mod gateway;
 pub mod mock;
 mod received;
-mod recorded;
+mod recorded_responses;
 pub mod report;
 mod request;
 pub mod run;

@@ -5,9 +5,9 @@
 //! comparison ([`FrameTemplate`]) and have the same meaning with another string. Tests check that both paths
 //! agree.
 
+mod delta_content;
 mod ends;
-mod merged;
-mod said;
+mod merged_choices;
 
 use memchr::memchr2;
 
@@ -28,7 +28,7 @@ use crate::{
     wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
 };
 use ends::HeldFinish;
-use merged::Merged;
+use merged_choices::MergedChoices;
 
 /// The state of one response.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub struct AnswerState {
     /// The client asked for several choices, as far as is known.
     several: bool,
     /// Several choices that make up one response, if there are any.
-    merged: Option<Merged>,
+    merged: Option<MergedChoices>,
     /// The finish, until it is certain that no other choice follows.
     held_finish: Option<HeldFinish>,
     skipped: Skipped,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{super::sealed, RequestKey, undecryptable};
+use super::{super::sealed_payload, RequestKey, undecryptable};
 use crate::{
     failure::{Failure, Kind},
     wire::json::Json,
@@ -114,7 +114,8 @@ impl Unsealer {
         target: &str,
     ) -> Result<(), Failure> {
         let mark = object.shift_remove("encrypted");
-        let is_marked = mark.is_some_and(|mark| Json::parse(&mark.to_string()).is_ok_and(sealed::is_set));
+        let is_marked =
+            mark.is_some_and(|mark| Json::parse(&mark.to_string()).is_ok_and(sealed_payload::is_set));
         let is_sealed = is_inside || is_marked;
         let target = object.get("target").and_then(Value::as_str).unwrap_or(target).to_owned();
         for (name, value) in object.iter_mut() {

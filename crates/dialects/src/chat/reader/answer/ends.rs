@@ -1,6 +1,6 @@
 //! The end of a response: the finish reason, the usage, the end mark or its absence.
 
-use super::{AnswerState, said};
+use super::{AnswerState, delta_content};
 use crate::{
     Skip,
     channel::emit,
@@ -92,7 +92,7 @@ impl AnswerState {
             // If the model was interrupted, half of a surrogate pair is an incomplete character.
             if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
-                out.event(if is_text { Event::Text(half) } else { said::reasoning(half) });
+                out.event(if is_text { Event::Text(half) } else { delta_content::reasoning(half) });
             }
         }
         self.deltas.finish(cut, &mut self.calls.listen(None, out));

@@ -1,4 +1,4 @@
-//! [`Unfinished`]: a frame whose JSON spans several `data` lines.
+//! [`UnfinishedFrame`]: a frame whose JSON spans several `data` lines.
 
 use std::mem;
 
@@ -6,12 +6,12 @@ use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 
 /// The part received so far of a frame that spans several `data` lines.
 #[derive(Debug)]
-pub(super) struct Unfinished {
+pub(super) struct UnfinishedFrame {
     text: String,
     scanner: Scanner,
 }
 
-/// The state of an [`Unfinished`] frame after a line.
+/// The state of an [`UnfinishedFrame`] after a line.
 pub(super) enum Joined<'l> {
     /// The frame is incomplete.
     More,
@@ -21,7 +21,7 @@ pub(super) enum Joined<'l> {
     Broken,
 }
 
-impl Unfinished {
+impl UnfinishedFrame {
     /// Begins without a frame.
     pub(super) fn new() -> Self {
         Self { text: String::new(), scanner: Scanner::new(MAX_DEPTH) }

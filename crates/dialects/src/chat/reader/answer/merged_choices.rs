@@ -13,7 +13,7 @@ use crate::{
 
 /// The progress of a response's choices.
 #[derive(Debug, Default)]
-pub(super) struct Merged {
+pub(super) struct MergedChoices {
     /// The choices that have begun and those that have finished, one bit for each number; all higher numbers
     /// share the last bit.
     begun: u64,
@@ -21,7 +21,7 @@ pub(super) struct Merged {
     finish: Option<Finish>,
 }
 
-impl Merged {
+impl MergedChoices {
     fn note(&mut self, number: u64) -> u64 {
         let bit = 1_u64 << number.min(63);
         self.begun |= bit;
@@ -123,7 +123,7 @@ impl AnswerState {
 
     fn merge_choice(
         &mut self,
-        merged: &mut Merged,
+        merged: &mut MergedChoices,
         choice: &Choice<'_>,
         out: &mut impl Sink,
     ) -> Result<(), Failure> {

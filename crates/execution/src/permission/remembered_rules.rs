@@ -1,4 +1,4 @@
-//! [`Remembered`]: answers kept as rules, in a file or a text that instances share.
+//! [`RememberedRules`]: answers kept as rules, in a file or a text that instances share.
 
 use std::{
     collections::HashMap,
@@ -37,7 +37,7 @@ pub struct RememberedRule {
 
 /// The remembered rules.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Remembered {
+pub(super) struct RememberedRules {
     /// Whether all questions are answered with yes automatically.
     #[serde(default)]
     pub(super) auto_approve: bool,
@@ -52,7 +52,7 @@ pub(super) struct Remembered {
     uses: HashMap<String, (u64, u64)>,
 }
 
-impl Remembered {
+impl RememberedRules {
     /// Reads the rules in the file, if it exists. An unreadable file is set aside.
     pub(super) fn read(file: &Path) -> Self {
         let text = match fs::read_to_string(file) {

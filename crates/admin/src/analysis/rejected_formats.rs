@@ -17,7 +17,7 @@ use toolwire_pipeline::{
 
 /// A format in which the text contains no call.
 #[derive(Debug)]
-pub(crate) struct Rejected {
+pub(crate) struct RejectedFormat {
     pub(crate) format: &'static str,
     /// The range of the text that decided it.
     pub(crate) range: Range<usize>,
@@ -32,7 +32,7 @@ pub(crate) fn rejected(
     rules: &Rules,
     known: &KnownFormats,
     analysis: &Analysis,
-) -> Vec<Rejected> {
+) -> Vec<RejectedFormat> {
     let is_of_calls = |format: &&Format| {
         !format.grammars.iter().all(|grammar| matches!(grammar, Grammar::Reasoning(_) | Grammar::Frame(_)))
     };
@@ -47,9 +47,9 @@ fn reason(
     rules: &Rules,
     known: &KnownFormats,
     format: &'static Format,
-) -> Rejected {
+) -> RejectedFormat {
     let name = format.name;
-    let missing = |why: String| Rejected { format: name, range: 0..text.len(), why };
+    let missing = |why: String| RejectedFormat { format: name, range: 0..text.len(), why };
     let openers = format.openers();
     let found =
         openers.iter().filter_map(|open| Some((memmem::find(text.as_bytes(), open.as_bytes())?, *open)));
@@ -82,7 +82,11 @@ fn reason(
         _ if has_call => missing("it matches, but another format was read first".to_owned()),
         Some((range, open)) => {
             let open = if open.starts_with("the ") { open.to_owned() } else { format!("`{open}`") };
-            Rejected { format: name, range, why: format!("what follows {open} is not a call of this format") }
+            RejectedFormat {
+                format: name,
+                range,
+                why: format!("what follows {open} is not a call of this format"),
+            }
         }
         None => missing("nothing in the text is a call of this format to a declared tool".to_owned()),
     }

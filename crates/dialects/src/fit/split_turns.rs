@@ -1,11 +1,11 @@
-//! [`Said`]: the turns that one turn becomes.
+//! [`SplitTurns`]: the turns that one turn becomes.
 
 use std::mem;
 
 use crate::conversation::{Part, Role, Turn};
 
 /// The turns that a turn becomes.
-pub(super) struct Said<'t> {
+pub(super) struct SplitTurns<'t> {
     pub(super) turn: &'t Turn,
     /// Number of turns before it.
     pub(super) first: usize,
@@ -15,7 +15,7 @@ pub(super) struct Said<'t> {
     pub(super) turns: &'t mut Vec<Turn>,
 }
 
-impl Said<'_> {
+impl SplitTurns<'_> {
     /// Ends the turn so far.
     fn flush(&mut self) {
         let mut parts = mem::take(&mut self.parts);

@@ -1,4 +1,4 @@
-//! [`Seen`]: the pages found by searches, for each client.
+//! [`SeenPages`]: the pages found by searches, for each client.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -15,7 +15,7 @@ const MAX_PAGES: usize = 50_000;
 
 /// The pages found by searches, for each client.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Pages>);
+pub(super) struct SeenPages(Mutex<Pages>);
 
 #[derive(Debug, Default)]
 struct Pages {
@@ -23,7 +23,7 @@ struct Pages {
     order: VecDeque<(Owner, Digest)>,
 }
 
-impl Seen {
+impl SeenPages {
     /// Adds pages found by a search of `client`.
     pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! [`Unanswered`]: the reason why a request has no response, and whether it may be sent again.
+//! [`NoResponse`]: the reason why a request has no response, and whether it may be sent again.
 
 use std::{error::Error, fmt, io, iter};
 
@@ -10,7 +10,7 @@ use toolwire_pipeline::failure::{Failure, Kind};
 
 /// The reason why a request has no response.
 #[derive(Debug)]
-pub(super) enum Unanswered {
+pub(super) enum NoResponse {
     /// The connection failed before a byte of the request was written.
     Unsent(io::Error),
     /// The connection was closed, or failed. `is_silent`: whether no byte of a response had arrived.
@@ -24,7 +24,7 @@ pub(super) enum Unanswered {
     Http2 { error: hyper::Error, is_unsent: bool },
 }
 
-impl Unanswered {
+impl NoResponse {
     /// Whether the upstream cannot have acted on the request: it was not sent completely, or the upstream says so
     /// (RFC 9113, section 8.7). Such a request may always be sent again.
     pub(super) fn is_unprocessed(&self) -> bool {
@@ -68,7 +68,7 @@ impl Unanswered {
 
 const CLOSED: &str = "closed the connection before it responded";
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for NoResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsent(error) | Self::Closed { error, .. } => error.fmt(f),
