@@ -4,7 +4,7 @@
 
 mod children;
 mod flags;
-mod started;
+mod started_servers;
 
 use std::{collections::BTreeSet, env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::rustls::ClientConfig;
 
 pub(super) use self::flags::Args;
-use self::{children::Child, started::StartedServers};
+use self::{children::Child, started_servers::StartedServers};
 use super::output::{failed, refused, warn};
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_lab::{
@@ -102,7 +102,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
     let targets = targets.map(|target| Target { tls: tls.clone(), ..target }).collect();
     let pids: Vec<_> = args.pids.iter().cloned().chain(own.pids).collect();
     let headers = headers(args)?;
-    let baseline = (!args.mock.no_baseline).then(|| started::baseline(&args.mock)).transpose()?;
+    let baseline = (!args.mock.no_baseline).then(|| started_servers::baseline(&args.mock)).transpose()?;
     let plan = Plan {
         dialect: args.dialect,
         targets: contenders(targets, &pids, &headers)?,

@@ -23,7 +23,7 @@ use toolwire_config::{
     client_keys::{Made, NAME_EXPECTED, is_name},
 };
 use toolwire_execution::http::HttpClient;
-use toolwire_gateway::{Counts, CountsByModel, observe::untrusted::escaped, unix_time};
+use toolwire_gateway::{Counts, CountsByModel, observe::untrusted_text::escaped, unix_time};
 
 /// Time limit for a server's report of usage.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@ use super::{
 };
 use toolwire_config as config;
 use toolwire_config::{Loaded, Overrides, Problems};
-use toolwire_gateway::{Managed, Status, observe::untrusted::escaped};
+use toolwire_gateway::{Managed, Status, observe::untrusted_text::escaped};
 
 /// Options of `lumo`.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use toolwire_gateway::observe::untrusted::escaped;
+use toolwire_gateway::observe::untrusted_text::escaped;
 
 /// Writes a result to stdout with `write` and returns `status`. It is a normal end if the reader has closed the output
 /// (`… | head`).

@@ -13,7 +13,7 @@ use super::{
     NO_FIXTURE,
     output::{failed, refused},
 };
-use toolwire_gateway::observe::{terminal::counted, untrusted::escaped};
+use toolwire_gateway::observe::{terminal::counted, untrusted_text::escaped};
 use toolwire_lab::fixture::{
     BUDGET, Cutting, Fixture, Splits, cuts_in_two,
     load::{EXPECT, EXPECT_STREAM},

@@ -16,7 +16,7 @@ use toolwire_config as config;
 use toolwire_config::{ToolStyle, model_rules};
 use toolwire_gateway::{
     manifest::RuleOverrides,
-    observe::{terminal::counted, untrusted::escaped},
+    observe::{terminal::counted, untrusted_text::escaped},
 };
 use toolwire_lab::fixture::{Fixture, Response, Splits, cuts_in_two, replay};
 use toolwire_net::redact::Redactor;

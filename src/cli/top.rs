@@ -34,7 +34,7 @@ use super::{
     results,
 };
 use toolwire_gateway::{observe::terminal, terminated};
-use toolwire_net::untrusted::printable_json;
+use toolwire_net::untrusted_text::printable_json;
 
 /// Delay before connecting again.
 const PAUSE: Duration = Duration::from_secs(1);

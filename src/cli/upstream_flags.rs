@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::{LogFormat, WRONG_INPUT, output::tip};
 use toolwire_config as config;
 use toolwire_config::{Config, Loaded, Overrides, Problem, Problems, Severity};
-use toolwire_gateway::observe::untrusted::escaped;
+use toolwire_gateway::observe::untrusted_text::escaped;
 
 /// Headings of the help.
 const SERVED: &str = "Upstream";

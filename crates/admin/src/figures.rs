@@ -19,7 +19,7 @@ use toolwire_gateway::{
     observe::{By, MAX_WINDOW, Metrics},
     stamp::unix_time,
 };
-use toolwire_net::untrusted::printable_json;
+use toolwire_net::untrusted_text::printable_json;
 
 /// Interval at which readers get the responses in progress.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);

@@ -35,9 +35,9 @@ mod playground;
 mod reload;
 mod sample;
 mod serving;
+mod session_feed;
 mod sessions;
 mod settings;
-mod signed_in;
 mod tar;
 mod tools;
 
@@ -57,8 +57,8 @@ use self::{
     figures::StreamsFeed,
     path::AdminPath,
     playground::{Chat, Chats},
+    session_feed::SessionFeed,
     settings::SavedSettings,
-    signed_in::SignedIn,
 };
 use toolwire_config::Config;
 use toolwire_execution::{Audit, Execution, Runtime};
@@ -320,7 +320,7 @@ impl Admin {
     /// Limits `source` to the session that the request belongs to, if it belongs to one.
     fn while_signed_in(&self, admitted: &Admitted, source: Box<dyn FeedSource>) -> Box<dyn FeedSource> {
         match admitted.mark() {
-            Some(token) => Box::new(SignedIn::new(&self.door, token, source)),
+            Some(token) => Box::new(SessionFeed::new(&self.door, token, source)),
             None => source,
         }
     }

@@ -5,7 +5,7 @@ use super::{
     channels::Channel,
     fence::{Fence, Opener, Opening},
     gate::{Gate, Wait},
-    gated::Gated,
+    gated_container::GatedContainer,
     markers::Entry,
     reading::{Reading, Rivals},
     region::{Region, RegionKind},
@@ -119,7 +119,7 @@ impl Detector {
             Some(calls) => {
                 let wait = Wait::new(quoted, false, whole);
                 let section = Section::naked(calls, "", wait, &self.search.rules(false));
-                Gated::new(section, Gate::new(wait), "")
+                GatedContainer::new(section, Gate::new(wait), "")
             }
             None => region(RegionKind::Bare, quoted, Wait::new(quoted, false, whole)),
         };
@@ -223,12 +223,14 @@ impl Detector {
                 marked = !channels.common;
                 let only_reasoning = self.search.sought.reads_only_reasoning(opener.format);
                 let channel = Channel::new(channels, open, quoted, self.search.max_hold);
-                Gated::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
+                GatedContainer::new(channel.only_reasoning(only_reasoning), Gate::new(wait), open)
             }
-            Entry::Section(calls, close) => Gated::new(Section::new(calls, close, wait), Gate::new(wait), ""),
+            Entry::Section(calls, close) => {
+                GatedContainer::new(Section::new(calls, close, wait), Gate::new(wait), "")
+            }
             Entry::Call(calls) => {
                 let section = Section::naked(calls, &self.held, wait, &self.search.rules(true));
-                Gated::new(section, Gate::new(wait), "")
+                GatedContainer::new(section, Gate::new(wait), "")
             }
         };
         self.state = State::Calls(Box::new(Reading {
@@ -297,8 +299,8 @@ impl Detector {
 }
 
 /// Builds the reader for calls in a container.
-fn region(container: RegionKind, quoted: bool, wait: Wait) -> Gated {
+fn region(container: RegionKind, quoted: bool, wait: Wait) -> GatedContainer {
     let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
     let gate = Gate::new(wait).dropping(no_tool);
-    Gated::new(Region::new(container, quoted, wait), gate, "")
+    GatedContainer::new(Region::new(container, quoted, wait), gate, "")
 }

@@ -13,8 +13,8 @@
 //! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4). The module
 //! `enter` has the transitions out of prose, and `settle` the transitions back to it.
 
+mod after_call;
 mod bare_text;
-mod behind;
 mod body;
 mod channels;
 mod checkpoint;
@@ -25,9 +25,9 @@ mod envelope;
 mod escape;
 mod fence;
 mod gate;
-mod gated;
+mod gated_container;
 mod header;
-mod joined;
+mod joiner;
 mod literal;
 mod markers;
 mod params;
@@ -46,8 +46,8 @@ mod tag;
 #[cfg(test)]
 mod tagged_tests;
 mod thinking;
-mod trimmed;
-mod typed;
+mod trimmer;
+mod typed_value;
 mod walk;
 mod walker;
 
@@ -62,8 +62,8 @@ use self::{
     channels::Channel,
     fence::{Foreign, Opener, Reach},
     gate::{Gate, Wait},
-    gated::Gated,
-    joined::Joined,
+    gated_container::GatedContainer,
+    joiner::Joiner,
     markers::{Markers, Reads},
     prose::Prose,
     reading::{Reading, Rivals},
@@ -185,7 +185,7 @@ impl Detector {
             takes_line: false,
             quoted: false,
             marked: !channels.common,
-            container: Gated::new(channel, Gate::new(Wait::new(false, true, search.whole)), ""),
+            container: GatedContainer::new(channel, Gate::new(Wait::new(false, true, search.whole)), ""),
             rivals: Rivals::None,
             behind: None,
         }))
@@ -247,7 +247,7 @@ impl Detector {
     /// they are all of it (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
-        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
+        let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.text(text, &mut joined);
         let whole = joined.pure && joined.joined == text && self.held() == 0;
         if let Some(frame) = frame.filter(|_| whole) {
@@ -260,7 +260,7 @@ impl Detector {
 
     /// Ends the text and resolves the held text. `stopped`: the model finished.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
-        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
+        let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
         self.prose.finish(&mut joined);
         self.joined = joined.finish();
@@ -268,7 +268,7 @@ impl Detector {
 
     /// Ends the upstream's response here; the text of another response continues the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
-        let mut joined = Joined::new(std::mem::take(&mut self.joined), out);
+        let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(false, &mut joined);
         self.joined = joined.finish();
         self.prose.next_answer();

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use super::{
     text::{head, is_blank, tail},
-    trimmed::hold_blank,
+    trimmer::hold_blank,
 };
 use crate::event::{Event, Sink};
 

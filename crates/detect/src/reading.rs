@@ -2,7 +2,7 @@
 
 use super::{
     gate::Waiting,
-    gated::{Gated, Passed},
+    gated_container::{GatedContainer, Passed},
     prose::Prose,
     string_fast_path::StringFastPath,
     walk::{CallRules, Out, Piece},
@@ -25,7 +25,7 @@ pub(super) struct Reading {
     /// calls all blanks stay, as if the container were inside a line
     /// (docs/protocols/text-formats.md#white-space).
     pub(super) takes_line: bool,
-    pub(super) container: Gated,
+    pub(super) container: GatedContainer,
     /// Alternatives that may begin here if this reading fails.
     pub(super) rivals: Rivals,
     /// The ending of a section that may be quoted, about which the next byte decides.

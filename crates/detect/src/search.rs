@@ -5,7 +5,7 @@ use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
 
 use super::{
-    behind::Framing,
+    after_call::Framing,
     markers::{Markers, Reads},
     reading::Reading,
     walk::CallRules,

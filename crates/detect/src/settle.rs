@@ -4,7 +4,7 @@ use super::{
     Detector, State,
     fence::{Fence, Foreign},
     gate::Waiting,
-    gated::Passed,
+    gated_container::Passed,
     reading::{Outlet, Reading, Rivals},
     text::{append, boundary_from, head, tail},
     thinking::Thinking,

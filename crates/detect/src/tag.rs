@@ -4,7 +4,7 @@ use super::{
     body::{Fed, JsonBody},
     pattern::{Fit, fit},
     text::{head, slice, tail},
-    typed::TypedValue,
+    typed_value::TypedValue,
     walk::{Out, Piece, Step},
 };
 use crate::format::Key;

@@ -10,7 +10,7 @@ use super::{
     markers::Markers,
     pattern::{Case, Fit, fit_cased},
     text::{head, tail},
-    trimmed::Trimmed,
+    trimmer::Trimmer,
 };
 use crate::{
     event::{Event, Reasoning, Sink},
@@ -38,7 +38,7 @@ pub(super) struct Thinking {
     /// Calls may end the reasoning, so their openers are recognised too.
     ended_by_calls: bool,
     markup: String,
-    text: Trimmed,
+    text: Trimmer,
     last: u8,
 }
 
@@ -55,7 +55,7 @@ impl Thinking {
     }
 
     fn of(close: Vec<&'static str>, open: Vec<&'static str>, ended_by_calls: bool, max_blank: usize) -> Self {
-        let text = Trimmed::new(max_blank);
+        let text = Trimmer::new(max_blank);
         Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 

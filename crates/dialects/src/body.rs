@@ -16,7 +16,7 @@ use super::{
     Asked, Progress, ReasoningField, Skip, Skipped,
     json_array::{ElementError, JsonArray},
     refusal::{first_words, reported_event},
-    skipped::is_sign_of_life,
+    skipped_parts::is_sign_of_life,
 };
 use crate::{
     event::{Event, Sink},

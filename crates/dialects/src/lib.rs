@@ -29,7 +29,7 @@ pub mod lumo;
 mod media;
 pub mod messages;
 mod objects;
-mod observed;
+mod observed_properties;
 pub mod ollama;
 mod opaque;
 mod openai_error;
@@ -42,7 +42,7 @@ mod schemas;
 mod search_results;
 pub(crate) mod server;
 mod signatures;
-mod skipped;
+mod skipped_parts;
 mod stamp;
 pub(crate) mod status;
 mod system_messages;
@@ -67,17 +67,17 @@ use self::{
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},
     fit::{File, Source, Unfit, fitted},
-    observed::{Observed, ReasoningField},
+    observed_properties::{Observed, ReasoningField},
     probe::{Probe, Root},
     response_writer::ResponseWriter,
-    skipped::{Skip, Skipped},
+    skipped_parts::{Skip, Skipped},
     stamp::Stamp,
     system_messages::SystemMessages,
     upstream::{KeyHeader, ReaderRules, UpstreamRequest, UpstreamSide},
 };
 pub use self::{
-    field_case::is_like, fields::check_choice, lumo::RequestKey, observed::refuses_roles, stamp::Ids,
-    upstream::Asked,
+    field_case::is_like, fields::check_choice, lumo::RequestKey, observed_properties::refuses_roles,
+    stamp::Ids, upstream::Asked,
 };
 
 use toolwire_detect as detect;

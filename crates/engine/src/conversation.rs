@@ -10,7 +10,7 @@ mod client_headers;
 mod constraint;
 mod forms;
 mod own_calls;
-mod received;
+mod received_values;
 mod text;
 mod turn_state;
 mod unique_ids;
@@ -28,7 +28,7 @@ pub use self::{
     constraint::{Constraint, Prefill, StructuralTags, Tag},
     forms::{IdForm, NameForm},
     own_calls::{is_own, is_own_id, own_id},
-    received::{Received, Rest},
+    received_values::{Received, Rest},
     text::Text,
     turn_state::{TurnState, WantsBack},
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use toolwire_net::untrusted::{clip, escaped};
+use toolwire_net::untrusted_text::{clip, escaped};
 
 /// Maximum size of an argument in the line, in bytes.
 const MAX_ARGUMENT: usize = 150;

@@ -16,13 +16,13 @@ use tokio::{
 };
 
 use super::{
-    current::CurrentService,
+    current_service::CurrentService,
     reloads::{Asked, ReloadError, ReloadReason, ReloadStatus, Reloaded, Reloads, Requests},
     service::Service,
     stamp::unix_time,
     upstream::ReplacedAccount,
 };
-use crate::observe::{List, untrusted::clip};
+use crate::observe::{List, untrusted_text::clip};
 use toolwire_config::{Changes, Loaded, Problem, Problems, Severity};
 use toolwire_execution::{AuditEvent, Started, audit::unix_millis};
 

@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 
 use http::{HeaderMap, HeaderName, Method, Version, header, request::Parts};
 
-use crate::observe::untrusted::clip;
+use crate::observe::untrusted_text::clip;
 use toolwire_http1::list_contains;
 use toolwire_pipeline::{
     failure::{Failure, Kind},

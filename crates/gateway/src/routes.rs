@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::reply::DEFAULT_DIALECT;
-use crate::observe::untrusted::clip;
+use crate::observe::untrusted_text::clip;
 use toolwire_config::{Passthrough, percent::percent_decoded};
 use toolwire_execution::files;
 use toolwire_pipeline::{

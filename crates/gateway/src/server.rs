@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    current::CurrentService,
+    current_service::CurrentService,
     extension::Extension,
     listen,
     reload::Reloader,

@@ -55,7 +55,7 @@ use super::{
     request as checks,
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
     stamp::{seed, unix_time},
-    stored::{self, Part, Responses},
+    stored_responses::{self, Part, Responses},
     tap::Tap,
     turn_states::TurnStates,
     upstream::Client,
@@ -450,11 +450,11 @@ impl Service {
             Route::CountTokens(_) => {
                 Box::pin(self.count_tokens((dialect, client), (&head.headers, body), rest, access)).await
             }
-            Route::Stored(_, id) if head.method == stored::DELETE => {
+            Route::Stored(_, id) if head.method == stored_responses::DELETE => {
                 Box::pin(self.delete(dialect, (client.owner, &id), access)).await
             }
-            Route::Stored(..) if stored::asks_stream(head.uri.query()) => {
-                reply::error(stored::not_streamed(), dialect, access)
+            Route::Stored(..) if stored_responses::asks_stream(head.uri.query()) => {
+                reply::error(stored_responses::not_streamed(), dialect, access)
             }
             Route::Stored(_, id) => {
                 Box::pin(self.stored(dialect, (client.owner, &id), Part::Response, access)).await

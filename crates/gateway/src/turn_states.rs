@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{task::spawn_blocking, time::Instant};
 
-use super::{large, stamp::unix_time, stored};
+use super::{large, stamp::unix_time, stored_responses};
 use toolwire_execution::record_json;
 use toolwire_net::store::{self, Key, Space, Store, Stores};
 use toolwire_pipeline::{
@@ -161,7 +161,7 @@ impl OwnStates {
         let keys: Vec<_> = unknown.iter().map(|(id, answered)| self.key(id, *answered)).collect();
         let now = unix_time();
         let read = spawn_blocking(move || store.get_all(&keys, now)).await;
-        let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored::away(&error))?;
+        let read = read.unwrap_or_else(|_| Ok(Vec::new())).map_err(|error| stored_responses::away(&error))?;
         for ((id, answered), value) in unknown.into_iter().zip(read) {
             // A turn with several calls has a single state.
             let is_new = |states: &TurnStates| {

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
 
-use crate::observe::untrusted::clip;
+use crate::observe::untrusted_text::clip;
 use toolwire_pipeline::failure::{Failure, Kind};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

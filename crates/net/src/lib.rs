@@ -12,7 +12,7 @@ pub mod redact;
 pub mod store;
 pub mod telemetry;
 pub mod tls;
-pub mod untrusted;
+pub mod untrusted_text;
 
 use toolwire_engine::{failure, settings};
 use toolwire_wire as wire;

@@ -9,7 +9,7 @@ use crate::cli::{output::failed, results, upstream_flags};
 use toolwire_config::{Config, Problem};
 use toolwire_gateway::{
     doctor::{Diagnosis, Health, examine},
-    observe::untrusted::escaped,
+    observe::untrusted_text::escaped,
 };
 
 /// Tests the upstreams and prints a line for each. `warnings` are those of the configuration.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use toolwire_gateway::observe::{
     terminal::{self, wrapped},
-    untrusted::escaped,
+    untrusted_text::escaped,
 };
 use toolwire_lab::fixture::{Answer, assemble};
 use toolwire_pipeline::dialect::ClientDialect;

@@ -8,7 +8,7 @@ use std::{cmp::Ordering, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
 use super::snapshot::{Now, Percentiles, Snapshot, Stream};
-use toolwire_gateway::observe::{terminal::counted, untrusted::escaped};
+use toolwire_gateway::observe::{terminal::counted, untrusted_text::escaped};
 
 /// The user's choices.
 #[derive(Debug, Default)]

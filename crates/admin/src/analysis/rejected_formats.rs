@@ -5,7 +5,7 @@ use std::ops::Range;
 use memchr::memmem;
 
 use super::{Analysis, parts::has_fence};
-use toolwire_net::untrusted::clip;
+use toolwire_net::untrusted_text::clip;
 use toolwire_pipeline::{
     conversation::Conversation,
     detect::Detector,

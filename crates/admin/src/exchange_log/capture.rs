@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
-use super::{ExchangeLog, held};
+use super::{ExchangeLog, held_request};
 use toolwire_gateway::{
     manifest::{MANIFEST, ManifestBuilder, REQUEST, times_file, upstream_file},
     report::millis,
@@ -149,8 +149,9 @@ impl Capture {
         opening: &Opening<'_>,
         redactor: &Redactor,
     ) -> (Arc<Self>, CaptureWatch) {
-        let own_size = held::size(opening.conversation, opening.answering, MAX_REQUEST);
-        let conversation = own_size.map(|_| held::for_reading(opening.conversation)).unwrap_or_default();
+        let own_size = held_request::size(opening.conversation, opening.answering, MAX_REQUEST);
+        let conversation =
+            own_size.map(|_| held_request::for_reading(opening.conversation)).unwrap_or_default();
         let answering = own_size.map(|_| opening.answering.clone());
         let limits = opening.rules.limits;
         let replay = Replay {

@@ -10,7 +10,7 @@
 //! the end. The size of a record is bounded, and so is the number of records; the newest replace the oldest.
 
 mod capture;
-mod held;
+mod held_request;
 mod observation;
 mod query;
 mod record;

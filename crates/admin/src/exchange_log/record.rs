@@ -20,7 +20,7 @@ use toolwire_gateway::{
     exchange_observer::{ExchangeBegin, ExchangeEnd, HopResult},
     report::{millis, usage},
 };
-use toolwire_net::untrusted::clip;
+use toolwire_net::untrusted_text::clip;
 use toolwire_pipeline::pipeline::{EmittedText, Tally};
 
 /// Maximum length of a name in bytes.

@@ -339,7 +339,10 @@ impl FeedSource for TraceFeed {
 }
 
 fn put_event(text: &mut String, name: &str, data: &Value) {
-    text.push_str(&format!("event: {name}\ndata: {}\n\n", toolwire_net::untrusted::printable_json(data)));
+    text.push_str(&format!(
+        "event: {name}\ndata: {}\n\n",
+        toolwire_net::untrusted_text::printable_json(data)
+    ));
 }
 
 impl std::fmt::Debug for Trace {

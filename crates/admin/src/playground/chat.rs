@@ -13,7 +13,7 @@ use tokio::{sync::Notify, time::timeout};
 use super::{CLIENT, ChatRequest, GRACE, SessionMark};
 use toolwire_execution::{ExchangeId, audit::unix_millis};
 use toolwire_gateway::feed_body::FeedSource;
-use toolwire_net::{redact::Redactor, untrusted::printable_json};
+use toolwire_net::{redact::Redactor, untrusted_text::printable_json};
 
 /// Maximum number of bytes kept of one chat. Beyond it, the start of the chat is dropped.
 const MAX_KEPT: usize = 1 << 20;

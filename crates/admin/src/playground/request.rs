@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::AdminError;
-use toolwire_net::untrusted::clip;
+use toolwire_net::untrusted_text::clip;
 use toolwire_pipeline::{
     conversation::{Conversation, Role, Turn},
     dialect::{ClientDialect, UpstreamDialect},

@@ -1,6 +1,6 @@
 //! [`Header`]: a message's header, and as much of the text after it as is needed to confirm it.
 
-use super::{Mark, Phase, mark, may_begin, named::NamedJson};
+use super::{Mark, Phase, mark, may_begin, named_json::NamedJson};
 use crate::{
     envelope::Envelope,
     format::{CallBody, Channels, Route, Voice},

@@ -10,13 +10,13 @@
 //! message's end, blanks, end markers and openers are expected; anything else is text after the last message.
 
 mod header;
-mod named;
+mod named_json;
 
 use self::header::{Header, Opens};
 use super::{
     string_fast_path::StringFastPath,
     text::{head, tail},
-    trimmed::Trimmed,
+    trimmer::Trimmer,
     walk::{CallRules, Out, Piece, Step, Surroundings, Walk, step},
 };
 use crate::{
@@ -46,7 +46,7 @@ pub(super) struct Channel {
     /// The possible header at the beginning of the text.
     header: Option<Header>,
     /// The reasoning being read.
-    reasoning: Trimmed,
+    reasoning: Trimmer,
     /// Only reasoning is read; the first other message ends the channels.
     only_reasoning: bool,
 }
@@ -137,7 +137,7 @@ impl Channel {
         max_blank: usize,
     ) -> Self {
         let header = (!quoted).then(|| Header::new(channels, open, true));
-        let reasoning = Trimmed::new(max_blank);
+        let reasoning = Trimmer::new(max_blank);
         Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     pattern::{Fit, fit, fit_any},
     tag::{MAX_BLANK, Reached, Sure, Verdict, candidate, read_cdata, read_value, terminator},
     text::{head, tail},
-    typed::TypedValue,
+    typed_value::TypedValue,
     walk::{CallRules, Out, Piece, Step},
 };
 

@@ -15,7 +15,7 @@ use super::{
     string_fast_path::StringFastPath,
     tag::{Verdict, json},
     text::{head, tail},
-    typed::{Mend, TypedValue},
+    typed_value::{Mend, TypedValue},
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Elements, ElementsName};

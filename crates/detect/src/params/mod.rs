@@ -16,7 +16,7 @@ use super::{
         Sure, Verdict, attribute, bare_name, blank_or_name, json, read_key, read_pair, tag_text, types_of,
     },
     text::{head, tail},
-    typed::{Mend, TypedValue},
+    typed_value::{Mend, TypedValue},
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 use crate::format::{Calls, Key, Params, ParamsName};

@@ -9,7 +9,7 @@ use crate::{
     },
     text::{slice, tail},
     tools::DeclaredTools,
-    typed::Quotes,
+    typed_value::Quotes,
     walk::{Out, Step, bounded},
 };
 

@@ -24,7 +24,7 @@ use crate::{
     event::{Event, Sink},
     failure::{Failure, Kind},
     refusal::told,
-    skipped::is_sign_of_life,
+    skipped_parts::is_sign_of_life,
     wire::{
         json::{Json, Kind as JsonKind, MAX_DEPTH},
         sse::{Line, Lines, Oversized, parse_line},

@@ -13,7 +13,7 @@
 
 mod assembly;
 mod events;
-mod hosted;
+mod hosted_items;
 mod item;
 mod response;
 mod rope;

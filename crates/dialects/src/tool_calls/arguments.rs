@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use super::{extent::Extent, named::Streamed};
+use super::{extent::Extent, named_calls::Streamed};
 use crate::wire::json::{continues, is_same};
 
 /// Maximum bytes of arguments that are kept in order to compare other arguments with them by value.

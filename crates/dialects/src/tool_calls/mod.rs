@@ -24,7 +24,7 @@
 mod arguments;
 mod call;
 mod extent;
-mod named;
+mod named_calls;
 mod piece;
 #[cfg(test)]
 #[allow(clippy::string_slice, reason = "tests cut texts at known places")]
@@ -34,7 +34,7 @@ use std::borrow::Cow;
 
 use arguments::Arguments;
 use call::{State, StreamedCall, give};
-pub(crate) use named::{NamedCalls, Streamed};
+pub(crate) use named_calls::{NamedCalls, Streamed};
 pub(crate) use piece::arguments_only;
 use piece::{Address, ArgumentsPiece, Key, Piece};
 

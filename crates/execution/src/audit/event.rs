@@ -8,7 +8,7 @@ use crate::{
     ErrorCode,
     question::{Question, Settled},
 };
-use toolwire_net::untrusted::printable_json;
+use toolwire_net::untrusted_text::printable_json;
 
 /// The ids of an exchange.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -211,7 +211,7 @@ mod tests {
         writer(&path).write([record(1)].into_iter());
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
-        assert!(!text.trim_end().contains(toolwire_net::untrusted::is_unprintable), "{text:?}");
+        assert!(!text.trim_end().contains(toolwire_net::untrusted_text::is_unprintable), "{text:?}");
         assert_eq!(lines(&path)[0]["tools"][0], "a\r\nb\u{1b}[31m\u{9b}\u{2028}\u{202e}");
     }
 

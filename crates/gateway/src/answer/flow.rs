@@ -30,7 +30,7 @@ use super::{
         permits::{Claimant, Permit},
         report::ExchangeReport,
         stamp::unix_time,
-        stored::ResponseKeeper,
+        stored_responses::ResponseKeeper,
         tap::{Ending, Watch},
         turn_states::Keeper,
         upstream::{Admission, BodyError, BodyRead, Client, OpenError, Opened, Opening, UpstreamBody},

@@ -16,7 +16,7 @@
 mod bucket;
 mod distributed_limits;
 mod refusal;
-mod saved;
+mod saved_counts;
 mod usage;
 
 use std::{
@@ -33,7 +33,7 @@ use self::{
     bucket::{Bucket, Taken},
     distributed_limits::Held,
     refusal::{Exceeded, Levels},
-    saved::{SavedCounts, Unread},
+    saved_counts::{SavedCounts, Unread},
     usage::{BudgetRefusal, MonthCounts, Usage},
 };
 pub(super) use self::{distributed_limits::DistributedLimits, refusal::Limited};

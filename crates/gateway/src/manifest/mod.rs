@@ -1,14 +1,14 @@
 //! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played. Also names a
 //! fixture's files.
 
-pub mod hosted;
+pub mod hosted_tools;
 mod manifest_builder;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::hosted::{Hosted, HostedResult, Shown};
+use self::hosted_tools::{Hosted, HostedResult, Shown};
 pub(crate) use self::manifest_builder::ExchangeFacts;
 pub use self::manifest_builder::ManifestBuilder;
 use toolwire_config::{Keys, model_rules, read_table, table_of};

@@ -27,7 +27,7 @@ use super::{
     latencies::milliseconds,
     live::{LiveEntry, LiveStart},
     metrics::{Metrics, kind_name},
-    untrusted::clip,
+    untrusted_text::clip,
 };
 
 /// The status in logs and metrics for a client that disconnected before a status was decided.

@@ -1,6 +1,6 @@
 //! Log lines: their destination and their form. tracing-subscriber formats them. This module ensures that a value
-//! cannot break out of its place: text from outside is escaped and clipped ([`untrusted`](super::untrusted)), in text
-//! and in JSON.
+//! cannot break out of its place: text from outside is escaped and clipped
+//! ([`untrusted_text`](super::untrusted_text)), in text and in JSON.
 
 use std::{
     error::Error,
@@ -26,7 +26,7 @@ use tracing_subscriber::{
 
 use super::{
     List,
-    untrusted::{MAX_VALUE, cleaned, clip, write_printable},
+    untrusted_text::{MAX_VALUE, cleaned, clip, write_printable},
 };
 
 /// How a log line is written.
@@ -150,7 +150,7 @@ mod tests {
     use tracing_subscriber::fmt::format::DefaultFields;
 
     use super::*;
-    use toolwire_net::untrusted::is_unprintable;
+    use toolwire_net::untrusted_text::is_unprintable;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);

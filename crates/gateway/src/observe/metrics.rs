@@ -36,7 +36,7 @@ use self::{
 use super::{
     figures::Figures,
     gen_ai::{GenAiMetrics, Measured},
-    hosted::HostedFigures,
+    hosted_figures::HostedFigures,
     live::LiveStreams,
 };
 

@@ -26,7 +26,7 @@ use crate::{
     reloads::Reloads,
     servers::Servers,
     stamp::unix_time,
-    stored::Responses,
+    stored_responses::Responses,
     tap::Tap,
     turn_states::TurnStates,
     upstream::{Client, ReplacedAccount},

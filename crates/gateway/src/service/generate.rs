@@ -42,7 +42,7 @@ use super::{
         report::{self, ExchangeReport},
         request as checks,
         stamp::{seed, unix_time},
-        stored::{self, RecordInput, ResponseKeeper},
+        stored_responses::{self, RecordInput, ResponseKeeper},
         tap::{FanOut, Opening, Watch},
         upstream::{self, Client},
         upstream_capabilities::Observer,
@@ -259,9 +259,10 @@ impl Service {
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?.with_betas(betas.as_ref());
         let describer = self.describer(model, &conversation);
         let is_completed = match &self.execution {
-            Some(execution) => {
-                execution.complete(&mut conversation, owner).await.map_err(|error| stored::away(&error))?
-            }
+            Some(execution) => execution
+                .complete(&mut conversation, owner)
+                .await
+                .map_err(|error| stored_responses::away(&error))?,
             None => false,
         };
         let is_large = large::is_large(body.len());

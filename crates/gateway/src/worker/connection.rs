@@ -47,7 +47,7 @@ use tokio::{
 };
 
 use super::{
-    super::{answer::AnswerBody, current::CurrentService, reply::ReplyBody, service::Service},
+    super::{answer::AnswerBody, current_service::CurrentService, reply::ReplyBody, service::Service},
     bounds::{GOODBYE, IDLE},
     client_socket::ClientSocket,
     client_stream::{ClientStream, NoTls},

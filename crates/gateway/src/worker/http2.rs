@@ -27,7 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
-    super::{current::CurrentService, reply},
+    super::{current_service::CurrentService, reply},
     FAREWELL,
     bounds::{BUFFER, GOODBYE, IDLE},
     rewind::Rewind,

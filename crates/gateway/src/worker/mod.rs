@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use self::shortage::Shortage;
-use super::current::CurrentService;
+use super::current_service::CurrentService;
 
 /// Grace period in which aborted streams may still send their error event, and finished ones reach the client. Part of the
 /// drain timeout.

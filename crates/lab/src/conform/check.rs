@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     case::{Expected, Wanted},
-    received::{Received, ReceivedCall},
+    received_response::{ReceivedCall, ReceivedResponse},
 };
 use crate::bench::{Dialect, follow};
 
@@ -55,7 +55,12 @@ pub(crate) struct Found {
 const SHOWN: usize = 120;
 
 /// Checks the response that a client of `dialect` received. If `is_strict`, nothing is tolerated.
-pub(crate) fn check(expected: &Expected, dialect: Dialect, received: &Received, is_strict: bool) -> Found {
+pub(crate) fn check(
+    expected: &Expected,
+    dialect: Dialect,
+    received: &ReceivedResponse,
+    is_strict: bool,
+) -> Found {
     let (mut faults, mut notes) = (Faults(Vec::new()), Faults(Vec::new()));
     for violation in &received.violations {
         let rule = follow::rule(violation);
@@ -84,7 +89,7 @@ impl Faults {
         }
     }
 
-    fn response(&mut self, wanted: &Wanted, received: &Received) {
+    fn response(&mut self, wanted: &Wanted, received: &ReceivedResponse) {
         if received.status != 200 {
             let what = match (received.status, &received.broken) {
                 (0, why) => why.clone().unwrap_or_default(),
@@ -126,7 +131,7 @@ impl Faults {
         }
     }
 
-    fn calls(&mut self, wanted: &Wanted, received: &Received) {
+    fn calls(&mut self, wanted: &Wanted, received: &ReceivedResponse) {
         let (expected, got) = (wanted.calls.len(), received.calls.len());
         self.holds(got >= expected, "a call is lost", || format!("{got} of {expected} calls"));
         self.holds(got <= expected, "a call is invented", || format!("{got} calls, not {expected}"));
@@ -151,7 +156,7 @@ impl Faults {
         of: &Wanted,
         status: &RangeInclusive<u16>,
         is_truncated: bool,
-        received: &Received,
+        received: &ReceivedResponse,
     ) {
         if received.status != 200 {
             if received.status == 0 {
@@ -222,21 +227,21 @@ mod tests {
         }
     }
 
-    fn received() -> Received {
+    fn received() -> ReceivedResponse {
         let call =
             ReceivedCall { id: "c".to_owned(), name: "f".to_owned(), arguments: r#"{"a":2.50}"#.to_owned() };
-        Received {
+        ReceivedResponse {
             status: 200,
             text: "Looking.".to_owned(),
             calls: vec![call],
             finish: Some(Finish::Calls),
             usage: (Some(1), Some(2)),
             is_complete: true,
-            ..Received::default()
+            ..ReceivedResponse::default()
         }
     }
 
-    fn rules(expected: &Expected, received: &Received) -> Vec<String> {
+    fn rules(expected: &Expected, received: &ReceivedResponse) -> Vec<String> {
         let found = check(expected, Dialect::Chat, received, false);
         found.faults.into_iter().chain(found.notes).map(|fault| fault.rule).collect()
     }
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_change_of_a_response_violates_its_rule() {
-        type Change = fn(&mut Received);
+        type Change = fn(&mut ReceivedResponse);
         let changes: [(Change, &str); 12] = [
             (|it| it.text.push('x'), "the text is not the upstream's"),
             (|it| it.reasoning.push('x'), "the reasoning is not the upstream's"),
@@ -276,7 +281,7 @@ mod tests {
     #[test]
     fn tolerated_violation_is_a_fault_only_if_strict() {
         let violations = vec!["a line ends with CR (byte 7)".to_owned()];
-        let received = Received { violations, ..received() };
+        let received = ReceivedResponse { violations, ..received() };
         let expected = Expected::Response(wanted());
         let found = |is_strict| check(&expected, Dialect::Chat, &received, is_strict);
         assert_eq!((found(false).faults.len(), found(false).notes.len()), (0, 1));
@@ -294,15 +299,16 @@ mod tests {
     fn truncated_response_must_end_with_an_error() {
         let expected = Expected::Failure { of: wanted(), status: 500..=599, is_truncated: true };
         assert_eq!(rules(&expected, &received()), ["a truncated response looks complete"]);
-        let mut cut = Received { is_complete: false, finish: None, ..received() };
+        let mut cut = ReceivedResponse { is_complete: false, finish: None, ..received() };
         assert_eq!(rules(&expected, &cut), ["the stream ends without an error event", "a call is invented"]);
         cut.error = Some("the upstream closed the stream".to_owned());
         assert_eq!(rules(&expected, &cut), ["a call is invented"], "its arguments are written otherwise");
         cut.calls[0].arguments = "{\"a\": 2".to_owned();
         assert_eq!(rules(&expected, &cut), Vec::<String>::new());
-        let refused = Received { status: 404, error: Some("no".to_owned()), ..Received::default() };
+        let refused =
+            ReceivedResponse { status: 404, error: Some("no".to_owned()), ..ReceivedResponse::default() };
         assert_eq!(rules(&expected, &refused), ["the status of an error is wrong"]);
-        let refused = Received { status: 502, ..refused };
+        let refused = ReceivedResponse { status: 502, ..refused };
         assert_eq!(rules(&expected, &refused), Vec::<String>::new());
     }
 }

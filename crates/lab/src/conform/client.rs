@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{
     case::Case,
-    received::{self, Received},
+    received_response::{self, ReceivedResponse},
     request,
 };
 use crate::bench::Dialect;
@@ -47,8 +47,8 @@ impl Client {
     }
 
     /// Sends the request of `case` in `dialect`.
-    pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> Received {
-        let broken = |why: String| Received { broken: Some(why), ..Received::default() };
+    pub(crate) async fn ask(&self, dialect: Dialect, case: &Case, model: &str) -> ReceivedResponse {
+        let broken = |why: String| ReceivedResponse { broken: Some(why), ..ReceivedResponse::default() };
         let body = Bytes::from(request::body(dialect, case, model).to_string());
         let request = match self.request(dialect, body) {
             Ok(request) => request,
@@ -85,7 +85,7 @@ impl Client {
         &self,
         dialect: Dialect,
         request: Request<Full<Bytes>>,
-    ) -> Result<Received, Box<dyn Error + Send + Sync>> {
+    ) -> Result<ReceivedResponse, Box<dyn Error + Send + Sync>> {
         let response = self.client.request(request).await?;
         let status = response.status().as_u16();
         let is_stream = response
@@ -108,9 +108,9 @@ impl Client {
             }
         }
         if status != 200 {
-            return Ok(received::of_refusal(dialect, status, &bytes));
+            return Ok(received_response::of_refusal(dialect, status, &bytes));
         }
-        let mut received = received::of_stream(dialect, &bytes, broken.as_deref());
+        let mut received = received_response::of_stream(dialect, &bytes, broken.as_deref());
         if !is_stream {
             received.violations.insert(0, "the response is not an event stream".to_owned());
         }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! Case ─▶ request (names the case in its last message) ─▶ gateway ─▶ Mock ─frames, cut by the variant─┐
-//!   └─▶ check ◀─ Received ◀─ client: follow (rules of the dialect), assembled ◀─ gateway ◀────────────┘
+//!   └─▶ check ◀─ ReceivedResponse ◀─ client: follow (rules of the dialect), assembled ◀─ gateway ◀────┘
 //! table, JSON, page ◀─ Report ◀─ Verdict
 //! ```
 //!
@@ -19,7 +19,7 @@ mod check;
 pub mod client;
 pub mod gateway;
 pub mod mock;
-mod received;
+mod received_response;
 mod recorded_responses;
 pub mod report;
 mod request;

@@ -21,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageError, Table, TableDefinition};
 
-use super::{StoreError, Trouble, checked::CheckedFile};
+use super::{StoreError, Trouble, checked_file::CheckedFile};
 
 const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values");
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");

@@ -18,7 +18,7 @@
 //! them on a thread for blocking work.
 
 mod address;
-mod checked;
+mod checked_file;
 mod disk;
 mod memory;
 #[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]

@@ -14,14 +14,14 @@
 //! The header fields are those of W3C Trace Context, see `docs/protocols/telemetry.md#trace-context`.
 
 mod context;
-mod current;
+mod current_span;
 mod settings;
 mod span;
 mod tracer;
 
 pub use self::{
     context::SpanContext,
-    current::{current, scoped, within},
+    current_span::{current, scoped, within},
     span::{Parent, Span, SpanKind, SpanRecord, Value},
     tracer::{Message, TraceMetrics, Tracer},
 };

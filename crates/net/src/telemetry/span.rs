@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{SpanContext, Tracer};
-use crate::untrusted::{MAX_VALUE, clip};
+use crate::untrusted_text::{MAX_VALUE, clip};
 
 /// Maximum number of attributes of a span. Further ones are left out.
 const MAX_ATTRIBUTES: usize = 64;

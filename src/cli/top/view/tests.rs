@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use toolwire_net::untrusted::is_unprintable;
+use toolwire_net::untrusted_text::is_unprintable;
 
 fn snapshot(models: &[&str]) -> Snapshot {
     let streams: Vec<_> = models

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     events::Events,
-    hosted::{Hosted, Key, Kind, Outcome},
+    hosted_items::{Hosted, Key, Kind, Outcome},
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
     response::{Head, Status, code},
     rope::Rope,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     ArgumentForm, Form, Values,
-    described::{Described, VARIANTS},
+    described_tool::{DescribedTool, VARIANTS},
     estimated_tokens,
     sample::{ReadBack, is_plain_name, placeholders},
 };
@@ -53,7 +53,7 @@ impl Example {
 /// arguments are placeholders.
 pub(super) fn examples(
     form: &Form,
-    tools: &[&Described<'_>],
+    tools: &[&DescribedTool<'_>],
     prefix: &str,
     count: usize,
     parallel: bool,
@@ -89,19 +89,19 @@ pub(super) fn examples(
 }
 
 /// The calls for the examples: never empty unless `count` is 0.
-fn chosen(form: &Form, tools: &[&Described<'_>], prefix: &str, count: usize) -> Vec<Call> {
+fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize) -> Vec<Call> {
     let read_back = match form.arguments {
         ArgumentForm::Json => ReadBack::Typed,
         ArgumentForm::Each { values: Values::Python | Values::Delimited(_), .. } => ReadBack::Typed,
         ArgumentForm::Each { values: Values::Text, .. } => ReadBack::Text,
         ArgumentForm::Each { values: Values::Elements, .. } => ReadBack::Elements,
     };
-    let call = |described: &Described<'_>, variant: usize| {
+    let call = |described: &DescribedTool<'_>, variant: usize| {
         let arguments = described.arguments(read_back, variant)?;
         Some(Call::new("call_1", format!("{prefix}{}", described.tool.name), arguments))
     };
-    let is_plain = |described: &&Described<'_>| is_writable(form, &described.tool.name);
-    let plain: Vec<&Described<'_>> = tools.iter().copied().take(MAX_TOOLS).filter(is_plain).collect();
+    let is_plain = |described: &&DescribedTool<'_>| is_writable(form, &described.tool.name);
+    let plain: Vec<&DescribedTool<'_>> = tools.iter().copied().take(MAX_TOOLS).filter(is_plain).collect();
     let mut calls: Vec<Call> = Vec::new();
     // Short examples first, then tools without arguments, long examples, and the same tools with other arguments.
     let rank = |call: &Call| match call.arguments.len() {

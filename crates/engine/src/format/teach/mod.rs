@@ -16,7 +16,7 @@
 
 mod answer;
 mod budget;
-mod described;
+mod described_tool;
 mod examples;
 mod form;
 mod guess;

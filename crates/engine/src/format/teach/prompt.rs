@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::HashSet};
 use super::{
     ArgumentForm, Teach, Teaching,
     budget::{Detail, estimated_tokens, schema, tokens_upto},
-    described::Described,
+    described_tool::DescribedTool,
     examples::{Example, examples},
     references::MAX_FOLLOWED,
     render,
@@ -65,8 +65,8 @@ pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teac
         return Some(Prompt { instructions: text.clone(), example_turns: Vec::new(), left_out: Vec::new() });
     }
     let left = Cell::new(MAX_FOLLOWED);
-    let tools: Vec<_> = conversation.tools.iter().map(|tool| Described::new(tool, &left)).collect();
-    let tools: Vec<&Described<'_>> = tools.iter().collect();
+    let tools: Vec<_> = conversation.tools.iter().map(|tool| DescribedTool::new(tool, &left)).collect();
+    let tools: Vec<&DescribedTool<'_>> = tools.iter().collect();
     let parts = Parts { conversation, teach, teaching, left: &left };
     let Some(limit) = teaching.max_instructions else {
         return Some(parts.prompt(&tools, Detail::Whole, &[]));
@@ -99,7 +99,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     /// The shortest descriptions of as many tools as there is room for: the named tool, then the remaining
     /// tools in the order of declaration. At least one tool is described.
-    fn fewer_tools(&self, tools: &[&Described<'_>], limit: usize) -> Prompt {
+    fn fewer_tools(&self, tools: &[&DescribedTool<'_>], limit: usize) -> Prompt {
         let named: HashSet<&str> = match &self.conversation.tool_choice {
             ToolChoice::Named(name) => HashSet::from([name.as_str()]),
             ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
@@ -129,7 +129,12 @@ impl Parts<'_> {
         prompt(fits)
     }
 
-    fn prompt(&self, tools: &[&Described<'_>], detail: Detail, left_out: &[&Described<'_>]) -> Prompt {
+    fn prompt(
+        &self,
+        tools: &[&DescribedTool<'_>],
+        detail: Detail,
+        left_out: &[&DescribedTool<'_>],
+    ) -> Prompt {
         self.left.set(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
         // A user's template may say that the tools are JSON.
@@ -208,7 +213,7 @@ fn prefix_note(prefix: &str) -> String {
 
 /// A tool in one line. The shortest form is kept, because it is needed for each number of tools that is
 /// tried.
-fn line(described: &Described<'_>, prefix: &str, detail: Detail, is_signature: bool) -> String {
+fn line(described: &DescribedTool<'_>, prefix: &str, detail: Detail, is_signature: bool) -> String {
     let write = || match is_signature {
         true => signature(described, prefix, detail),
         false => declaration(described, prefix, detail),
@@ -217,7 +222,7 @@ fn line(described: &Described<'_>, prefix: &str, detail: Detail, is_signature: b
 }
 
 /// A tool as JSON, in one line.
-fn declaration(described: &Described<'_>, prefix: &str, detail: Detail) -> String {
+fn declaration(described: &DescribedTool<'_>, prefix: &str, detail: Detail) -> String {
     let Tool { name, description, parameters, .. } = described.tool;
     let mut json = Encoder::default();
     json.object(|json| {

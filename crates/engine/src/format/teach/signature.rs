@@ -1,6 +1,6 @@
 //! [`signature`]: a tool as the signature of a function.
 
-use super::{budget::Detail, described::Described, references::References};
+use super::{budget::Detail, described_tool::DescribedTool, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
 /// Maximum nesting depth of types; deeper types are only named.
@@ -13,7 +13,7 @@ const MAX_VALUES: usize = 12;
 const MAX_STEPS: usize = 1024;
 
 /// A tool in one line: `get_weather(city: string, unit?: "celsius" | "fahrenheit"): the current weather`.
-pub(super) fn signature(described: &Described<'_>, prefix: &str, detail: Detail) -> String {
+pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Detail) -> String {
     let tool = described.tool;
     let references = described.references();
     let mut types = TypeWriter { references, detail, steps: MAX_STEPS };

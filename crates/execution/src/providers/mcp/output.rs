@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use toolwire_net::untrusted::is_unprintable;
+use toolwire_net::untrusted_text::is_unprintable;
 use crate::{Output, files::{ImageFiles, UnclaimedImage}};
 
 /// Maximum number of images of one result that are stored.

@@ -5,7 +5,7 @@
 
 use toolwire_gateway::observe::{
     terminal::{WITHOUT_TERMINAL, plural, wrapped},
-    untrusted::{escaped, is_unprintable},
+    untrusted_text::{escaped, is_unprintable},
 };
 
 use super::{

@@ -12,7 +12,7 @@ use crate::{
     },
     calibrate::interval::Share,
 };
-use toolwire_gateway::observe::untrusted;
+use toolwire_gateway::observe::untrusted_text;
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
@@ -41,7 +41,7 @@ pub fn page(report: &Report) -> String {
 /// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
 /// them.
 fn visible(text: &str) -> String {
-    escaped(&untrusted::escaped(text))
+    escaped(&untrusted_text::escaped(text))
 }
 
 fn variants(report: &Report) -> String {

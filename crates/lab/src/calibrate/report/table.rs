@@ -10,7 +10,7 @@ use crate::{
 };
 use toolwire_gateway::observe::{
     terminal::{WITHOUT_TERMINAL, counted, wrapped},
-    untrusted::{clip, escaped},
+    untrusted_text::{clip, escaped},
 };
 
 /// Maximum number of columns of a line of prose.

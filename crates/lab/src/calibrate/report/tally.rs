@@ -13,7 +13,7 @@ use crate::{
     },
     fixture::Answer,
 };
-use toolwire_gateway::observe::untrusted::clip;
+use toolwire_gateway::observe::untrusted_text::clip;
 
 /// Maximum number of examples of each kind of failure.
 const EXAMPLES: usize = 3;

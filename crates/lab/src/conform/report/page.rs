@@ -5,7 +5,7 @@ use crate::bench::report::{
     html::{self, Cell, html_table},
     page::{STYLE, embedded, escaped, filled},
 };
-use toolwire_gateway::observe::untrusted;
+use toolwire_gateway::observe::untrusted_text;
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
@@ -35,7 +35,7 @@ pub fn page(report: &Report) -> String {
 /// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
 /// them.
 fn visible(text: &str) -> String {
-    escaped(&untrusted::escaped(text))
+    escaped(&untrusted_text::escaped(text))
 }
 
 fn counts(report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use super::{Count, Report};
 use crate::bench::report::{figure::NONE, grid::Grid};
-use toolwire_gateway::observe::{terminal::WITHOUT_TERMINAL, untrusted::escaped};
+use toolwire_gateway::observe::{terminal::WITHOUT_TERMINAL, untrusted_text::escaped};
 
 /// Maximum number of rules that are shown with an example.
 const SHOWN: usize = 40;

@@ -4,8 +4,8 @@ use super::{
     super::hops::{FollowUp, Reason},
     Calls, Entry, Fate,
     doubles::Doubles,
-    hosted::After,
-    misrouted::{self, Incomplete},
+    hosted_calls::After,
+    misrouted_calls::{self, Incomplete},
     send,
 };
 use crate::event::{CallEnd, Event, Finish, Sink};
@@ -106,7 +106,7 @@ impl Calls {
         let follow_up = match said {
             Finish::Length | Finish::Filter => None,
             Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
-                Some(misrouted::follow_up(&self.said, &incomplete))
+                Some(misrouted_calls::follow_up(&self.said, &incomplete))
             }
             Finish::Stop | Finish::Calls if self.cut || !self.can_replace || !self.may_follow_up => None,
             Finish::Stop | Finish::Calls => {

@@ -16,18 +16,18 @@
 mod begin;
 mod doubles;
 mod hop;
-mod hosted;
-mod misrouted;
+mod hosted_calls;
+mod misrouted_calls;
 mod server;
 
 use std::borrow::Cow;
 
-pub use self::hosted::DeferredTurn;
+pub use self::hosted_calls::DeferredTurn;
 use self::{
     doubles::{Doubles, Held},
     hop::{Checkpoint, Pending},
-    hosted::Hosted,
-    misrouted::Incomplete,
+    hosted_calls::Hosted,
+    misrouted_calls::Incomplete,
 };
 use super::{Tally, corrections::Corrections, hops::UsageSum, turn_state::StateCollector};
 use crate::{

@@ -1,4 +1,4 @@
-//! [`Gated`]: a container of calls being read, whose calls are sent through a [`Gate`].
+//! [`GatedContainer`]: a container of calls being read, whose calls are sent through a [`Gate`].
 
 use super::{
     gate::{Gate, Waiting},
@@ -28,12 +28,12 @@ pub(super) enum Passed {
 
 /// Reads one container of calls.
 #[derive(Debug)]
-pub(super) struct Gated {
+pub(super) struct GatedContainer {
     walker: Walker,
     gate: Gate,
 }
 
-impl Gated {
+impl GatedContainer {
     /// Reads with `walk`, beginning with the text `held`.
     pub(super) fn new(walk: impl Walk + 'static, gate: Gate, held: &str) -> Self {
         Self { walker: Walker::new(walk, held), gate }

@@ -1,4 +1,4 @@
-//! [`Described`]: a tool to be described, which derives facts from its schema only once.
+//! [`DescribedTool`]: a tool to be described, which derives facts from its schema only once.
 
 use std::cell::{Cell, OnceCell};
 
@@ -13,7 +13,7 @@ pub(super) const VARIANTS: usize = 2;
 
 /// A tool, and the facts that have been derived from its schema.
 #[derive(Debug)]
-pub(super) struct Described<'a> {
+pub(super) struct DescribedTool<'a> {
     pub(super) tool: &'a Tool,
     /// The rest of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), for all tools.
     left: &'a Cell<usize>,
@@ -24,7 +24,7 @@ pub(super) struct Described<'a> {
     shortest: [OnceCell<String>; 2],
 }
 
-impl<'a> Described<'a> {
+impl<'a> DescribedTool<'a> {
     pub(super) fn new(tool: &'a Tool, left: &'a Cell<usize>) -> Self {
         let (references, arguments, shortest) = Default::default();
         Self { tool, left, references, arguments, shortest }

@@ -1,4 +1,4 @@
-//! [`Trimmed`]: sends text without the blanks around it.
+//! [`Trimmer`]: sends text without the blanks around it.
 //!
 //! Trailing blanks are held until something visible follows, and leading blanks are dropped. How much is held
 //! depends only on the text, never on where pieces end.
@@ -7,14 +7,14 @@ use super::text::tail;
 
 /// Sends text without the blanks around it.
 #[derive(Debug)]
-pub(super) struct Trimmed {
+pub(super) struct Trimmer {
     /// Blanks since the last visible character.
     blank: String,
     max_blank: usize,
     begun: bool,
 }
 
-impl Trimmed {
+impl Trimmer {
     /// Blanks are sent whenever there are more than `max_blank` bytes of them.
     pub(super) fn new(max_blank: usize) -> Self {
         Self { blank: String::new(), max_blank, begun: false }

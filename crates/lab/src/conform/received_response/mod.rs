@@ -1,4 +1,4 @@
-//! [`Received`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
+//! [`ReceivedResponse`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
 //!
 //! [`Follower`] decides whether a stream keeps its dialect's rules. Its content is read here once more, leniently.
 
@@ -19,7 +19,7 @@ use toolwire_pipeline::event::Finish;
 
 /// A received response.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedResponse {
     /// HTTP status; 0 without a response.
     pub(crate) status: u16,
     pub(crate) text: String,
@@ -54,7 +54,7 @@ pub(crate) struct ReceivedCall {
 }
 
 /// Reads a stream. `broken` tells why its body broke off, if it did.
-pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> Received {
+pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> ReceivedResponse {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     follower.push(body, 0, &mut sample);
     match broken {
@@ -63,11 +63,11 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
     }
     let mut reading = Reading {
         dialect,
-        received: Received {
+        received: ReceivedResponse {
             status: 200,
             violations: sample.violations,
             is_interrupted: broken.is_some(),
-            ..Received::default()
+            ..ReceivedResponse::default()
         },
         places: HashMap::new(),
     };
@@ -87,8 +87,8 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
 }
 
 /// Reads the body of an error response.
-pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received {
-    let mut received = Received { status, ..Received::default() };
+pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> ReceivedResponse {
+    let mut received = ReceivedResponse { status, ..ReceivedResponse::default() };
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let word = |pointer: &str| {
         let word = value.pointer(pointer).and_then(Value::as_str);
@@ -111,7 +111,7 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
 /// A stream being read.
 struct Reading {
     dialect: Dialect,
-    received: Received,
+    received: ReceivedResponse,
     /// Indices of the calls, by their key in the stream.
     places: HashMap<String, usize>,
 }
@@ -164,7 +164,7 @@ mod tests {
     const CHUNK: &str = r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":"#;
 
     /// A chat stream with these choices.
-    fn chat(choices: &[&str], end: &str) -> Received {
+    fn chat(choices: &[&str], end: &str) -> ReceivedResponse {
         let frames = choices.iter().map(|choice| format!("data: {CHUNK}[{choice}]}}\n\n"));
         of_stream(Dialect::Chat, (frames.collect::<String>() + end).as_bytes(), None)
     }

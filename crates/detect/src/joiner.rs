@@ -1,4 +1,4 @@
-//! [`Joined`]: joins adjacent output pieces of the same kind.
+//! [`Joiner`]: joins adjacent output pieces of the same kind.
 //!
 //! A stretch of text may produce as many pieces as it has bytes, and each piece becomes a chunk of a few
 //! hundred bytes for the client. Joining never waits for the upstream's next piece: the joined text is sent
@@ -22,7 +22,7 @@ enum Kind {
 
 /// A sink that joins adjacent pieces.
 #[derive(Debug)]
-pub(super) struct Joined<'s, S> {
+pub(super) struct Joiner<'s, S> {
     kind: Kind,
     pub(super) joined: String,
     /// Only text has arrived, and none of it has been sent yet.
@@ -30,7 +30,7 @@ pub(super) struct Joined<'s, S> {
     pub(super) out: &'s mut S,
 }
 
-impl<'s, S: Sink> Joined<'s, S> {
+impl<'s, S: Sink> Joiner<'s, S> {
     /// Joins pieces in `space`, which must be empty.
     pub(super) fn new(space: String, out: &'s mut S) -> Self {
         Self { kind: Kind::Text, joined: space, pure: true, out }
@@ -66,7 +66,7 @@ impl<'s, S: Sink> Joined<'s, S> {
     }
 }
 
-impl<S: Sink> Sink for Joined<'_, S> {
+impl<S: Sink> Sink for Joiner<'_, S> {
     fn event(&mut self, event: Event<'_>) {
         if let Event::Text(text) = event {
             return self.add(Kind::Text, &text);

@@ -7,7 +7,7 @@ use http::Method;
 use tokio::task::spawn_blocking;
 
 use super::large;
-use crate::observe::{Metrics, untrusted::clip};
+use crate::observe::{Metrics, untrusted_text::clip};
 use toolwire_config::{Config, StoreKind};
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::{
