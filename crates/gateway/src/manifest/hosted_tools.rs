@@ -15,7 +15,7 @@ use toolwire_pipeline::{
 /// `[hosted]`: the tools that toolwire runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Hosted {
+pub struct HostedTools {
     /// The setting of the same name in configuration files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mixed_turns: Option<Mixed>,
@@ -82,7 +82,7 @@ pub enum Shown {
     },
 }
 
-impl Hosted {
+impl HostedTools {
     /// The hosted tools of `conversation`. `None` if there are none.
     pub(crate) fn of(conversation: &Conversation, rules: Option<&HostedRules>) -> Option<Self> {
         let HostedRules { mixed_turns, separator } = rules?.clone();

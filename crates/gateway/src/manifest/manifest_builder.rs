@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode};
 
-use super::{Hop, Hosted, HostedResult, Manifest, RuleOverrides, Shown, Upstream};
+use super::{Hop, HostedResult, HostedTools, Manifest, RuleOverrides, Shown, Upstream};
 use toolwire_config as config;
 use toolwire_pipeline::{
     conversation::{Conversation, Prefill, Turn},
@@ -53,7 +53,7 @@ impl ManifestBuilder {
             title: format!("Recorded from {}: {}", upstream.name, conversation.model),
             from: upstream.dialect().name().to_owned(),
             to: dialect.dialect().name().to_owned(),
-            hosted: Hosted::of(conversation, hosted),
+            hosted: HostedTools::of(conversation, hosted),
             settings: RuleOverrides::of(rules),
             formats: Manifest::formats_of(rules, model.formats.own()),
             ..Manifest::default()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::hosted_tools::{Hosted, HostedResult, Shown};
+use self::hosted_tools::{HostedResult, HostedTools, Shown};
 pub(crate) use self::manifest_builder::ExchangeFacts;
 pub use self::manifest_builder::ManifestBuilder;
 use toolwire_config::{Keys, model_rules, read_table, table_of};
@@ -70,7 +70,7 @@ pub struct Manifest {
     pub hops: Vec<Hop>,
     /// The tools that toolwire runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hosted: Option<Hosted>,
+    pub hosted: Option<HostedTools>,
     /// The rules that differ from the defaults.
     #[serde(default, skip_serializing_if = "is_default")]
     pub settings: RuleOverrides,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     events::Events,
-    hosted_items::{Hosted, Key, Kind, Outcome},
+    hosted_items::{HostedItem, Key, Kind, Outcome},
     item::{CUSTOM, Call, DONE, FUNCTION, Message, PartKind, Place, Reasoning, quoted},
     response::{Head, Status, code},
     rope::Rope,
@@ -35,7 +35,7 @@ pub(super) struct Assembly {
     customs: Customs,
     namespaced: Vec<Namespaced>,
     /// The calls of other tools that have no result yet.
-    hosted: Vec<Hosted>,
+    hosted: Vec<HostedItem>,
     /// The ids of toolwire's calls that make images.
     image_calls: Vec<String>,
     /// Citations that wait for the text to which they belong.
@@ -369,7 +369,7 @@ impl Assembly {
     ) {
         self.close(true, events);
         let place = self.hosted_place(kind, runner, events);
-        self.hosted.push(Hosted::begin((key, place), (name, server, kind), events));
+        self.hosted.push(HostedItem::begin((key, place), (name, server, kind), events));
     }
 
     /// Adds the result of a call that the client does not run.
@@ -422,7 +422,7 @@ impl Assembly {
                 let is_own = self.image_calls.iter().any(|id| *id == media.id);
                 let runner = if is_own { Runner::Toolwire } else { Runner::Upstream };
                 let place = self.hosted_place(Kind::Image, runner, events);
-                Hosted::begin((key, place), ("", "", Kind::Image), events)
+                HostedItem::begin((key, place), ("", "", Kind::Image), events)
             }
         };
         let done = hosted.end(Outcome::Image(media), events);

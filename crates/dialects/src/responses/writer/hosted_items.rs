@@ -25,7 +25,7 @@ pub(super) enum Key {
 
 /// A call that the upstream or toolwire runs.
 #[derive(Debug)]
-pub(super) struct Hosted {
+pub(super) struct HostedItem {
     pub(super) key: Key,
     place: Place,
     kind: Kind,
@@ -108,7 +108,7 @@ impl Kind {
     }
 }
 
-impl Hosted {
+impl HostedItem {
     pub(super) fn begin(
         (key, place): (Key, Place),
         (name, server, kind): (&str, &str, Kind),

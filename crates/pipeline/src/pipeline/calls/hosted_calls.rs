@@ -27,7 +27,7 @@ use crate::{
 
 /// The hosted tools of a request, and the calls of the current hop.
 #[derive(Debug, Default)]
-pub(super) struct Hosted {
+pub(super) struct HostedCalls {
     /// The names under which they may be called.
     names: Vec<String>,
     rules: HostedRules,
@@ -62,7 +62,7 @@ pub struct DeferredTurn {
     pub hosted: Vec<Call>,
 }
 
-impl Hosted {
+impl HostedCalls {
     pub(super) fn new(conversation: &Conversation) -> Option<Self> {
         let (names, lacks_ids) = (&conversation.hosted_tools, conversation.legacy_functions);
         let hosted = (!names.is_empty()).then(|| Self { names: names.clone(), lacks_ids, ..Self::default() });

@@ -26,7 +26,7 @@ pub use self::hosted_calls::DeferredTurn;
 use self::{
     doubles::{Doubles, Held},
     hop::{Checkpoint, Pending},
-    hosted_calls::Hosted,
+    hosted_calls::HostedCalls,
     misrouted_calls::Incomplete,
 };
 use super::{Tally, corrections::Corrections, hops::UsageSum, turn_state::StateCollector};
@@ -100,7 +100,7 @@ pub(super) struct Calls {
     /// The client declared tools.
     has_tools: bool,
     /// The tools that toolwire runs, if there are any.
-    hosted: Option<Box<Hosted>>,
+    hosted: Option<Box<HostedCalls>>,
     /// The turn that contains calls of hosted tools for which the client does not wait.
     pub(super) deferred: Option<DeferredTurn>,
     /// The model has written reasoning since other content was last shown as reasoning.
@@ -163,7 +163,7 @@ impl Calls {
     ) -> Self {
         let is_hosted = |name: &String| conversation.hosted_tools.contains(name);
         let has_tools = conversation.tools.iter().any(|tool| !is_hosted(&tool.name));
-        let hosted = Hosted::new(conversation).map(Box::new);
+        let hosted = HostedCalls::new(conversation).map(Box::new);
         let corrections = Corrections::new(conversation, &tools, settings);
         let may_cite = match settings.server_calls {
             ServerCalls::Auto => has_tools || hosted.is_some(),
