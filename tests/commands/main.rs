@@ -27,7 +27,7 @@ mod record;
 mod reload;
 mod replay;
 mod rewrite;
-mod saved;
+mod saved_settings;
 mod sign_in;
 mod state_files;
 mod support;

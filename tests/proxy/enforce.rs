@@ -13,7 +13,7 @@ use toolwire::{
 use crate::support::{
     client::{Client, chat_request},
     proxy::Setup,
-    taught::{Said, model, required, response, setup},
+    taught::{ModelAnswer, model, required, response, setup},
 };
 
 /// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns the model's
@@ -24,7 +24,7 @@ async fn exchange(
     choice: Value,
     text: &'static str,
 ) -> (Value, Value) {
-    let (upstream, asked) = model(move |_| Said::text(text)).await;
+    let (upstream, asked) = model(move |_| ModelAnswer::text(text)).await;
     let mut setup = setup(&upstream, server, Enforce::Auto);
     change(&mut setup);
     let proxy = setup.start().await;
@@ -120,8 +120,8 @@ async fn a_missing_call_is_a_warning_all_the_same() {
 #[tokio::test]
 async fn a_refused_means_is_replaced_and_remembered() {
     let (upstream, asked) = model(|request| match request.get("response_format") {
-        Some(_) => Said::Refused("400 Bad Request", "unknown field response_format"),
-        None => Said::text(TAGGED),
+        Some(_) => ModelAnswer::Refused("400 Bad Request", "unknown field response_format"),
+        None => ModelAnswer::text(TAGGED),
     })
     .await;
     let proxy = setup(&upstream, Server::LlamaCpp, Enforce::Auto).start().await;
@@ -144,7 +144,7 @@ async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
     let status = Arc::new(Mutex::new(""));
     let sent = Arc::clone(&status);
     let (upstream, asked) =
-        model(move |_| Said::Refused(*sent.lock().unwrap(), "the prompt is too long")).await;
+        model(move |_| ModelAnswer::Refused(*sent.lock().unwrap(), "the prompt is too long")).await;
     let proxy = setup(&upstream, Server::Ollama, Enforce::Auto).start().await;
     let request = required(json!({})).to_string();
     // A server error says nothing about the constraint unless its message mentions it.

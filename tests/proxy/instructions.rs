@@ -5,7 +5,7 @@ use toolwire::{dialect::chat::Server, rules::Enforce};
 
 use crate::support::{
     client::{Client, chat_request},
-    taught::{Said, model, response, setup},
+    taught::{ModelAnswer, model, response, setup},
 };
 
 /// A request with two tools that do not fit into one set of instructions.
@@ -23,7 +23,7 @@ fn request(stream: bool) -> Value {
 #[tokio::test]
 async fn client_learns_which_tools_the_instructions_left_out() {
     for (max_instructions, expected) in [(Some(1), 1), (None, 0)] {
-        let (upstream, asked) = model(|_| Said::text("Hello.")).await;
+        let (upstream, asked) = model(|_| ModelAnswer::text("Hello.")).await;
         let mut setup = setup(&upstream, Server::Other, Enforce::Off);
         setup.settings.showing.max_instructions = max_instructions;
         let proxy = setup.start().await;

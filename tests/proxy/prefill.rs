@@ -8,7 +8,7 @@ use toolwire::{
 
 use crate::support::{
     client::{Client, chat_request},
-    taught::{Said, gist, model, required, response, setup},
+    taught::{ModelAnswer, gist, model, required, response, setup},
 };
 
 const PREFILL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":";
@@ -29,7 +29,7 @@ async fn required_call_is_begun_for_the_model() {
         (Server::Mistral, Enforce::Prefill, format!("{PREFILL}{REST}")),
     ] {
         let pieces: Vec<String> = rest.chars().map(String::from).collect();
-        let (upstream, asked) = model(move |_| Said::Text(pieces.clone(), "stop")).await;
+        let (upstream, asked) = model(move |_| ModelAnswer::Text(pieces.clone(), "stop")).await;
         let proxy = setup(&upstream, server, enforce).start().await;
         assert_eq!(gist(&response(&proxy, &required(json!({}))).await), CALL);
         let streamed = required(json!({"stream": true})).to_string();
@@ -50,7 +50,7 @@ async fn required_call_is_begun_for_the_model() {
 #[tokio::test]
 async fn prefill_is_not_text_for_the_client() {
     for text in ["I cannot.", " \"weather\" is fine", "<tool_call>\n"] {
-        let (upstream, _) = model(move |_| Said::text(text)).await;
+        let (upstream, _) = model(move |_| ModelAnswer::text(text)).await;
         let proxy = setup(&upstream, Server::DeepSeek, Enforce::Auto).start().await;
         let response = response(&proxy, &required(json!({}))).await;
         assert_eq!(gist(&response), (Some(text), None, "stop"));
@@ -65,9 +65,11 @@ async fn response_is_read_as_its_own_request_asked_for_it() {
         [(true, Enforce::Prefill, [true, false]), (false, Enforce::Auto, [false, true])]
     {
         let (upstream, asked) = model(move |request| match begun(request).is_some() {
-            is_begun if is_begun == refuses_prefill => Said::Refused("400 Bad Request", "not like this"),
-            true => Said::text(REST),
-            false => Said::text(&format!("{PREFILL}{REST}")),
+            is_begun if is_begun == refuses_prefill => {
+                ModelAnswer::Refused("400 Bad Request", "not like this")
+            }
+            true => ModelAnswer::text(REST),
+            false => ModelAnswer::text(&format!("{PREFILL}{REST}")),
         })
         .await;
         let proxy = setup(&upstream, Server::Mistral, enforce).start().await;
@@ -82,8 +84,10 @@ async fn response_is_read_as_its_own_request_asked_for_it() {
 #[tokio::test]
 async fn every_hop_is_prefilled() {
     let (upstream, asked) = model(|request| match request.to_string().contains("no such tool") {
-        false => Said::text("\"x\"}\n</tool_call><tool_call>{\"name\":\"zzz\",\"arguments\":{}}</tool_call>"),
-        true => Said::text(REST),
+        false => ModelAnswer::text(
+            "\"x\"}\n</tool_call><tool_call>{\"name\":\"zzz\",\"arguments\":{}}</tool_call>",
+        ),
+        true => ModelAnswer::text(REST),
     })
     .await;
     let mut setup = setup(&upstream, Server::DeepSeek, Enforce::Auto);
@@ -97,7 +101,7 @@ async fn every_hop_is_prefilled() {
 /// Servers refuse two turns of the assistant at the end, and the client would not mean that.
 #[tokio::test]
 async fn turn_that_the_client_has_begun_is_not_begun_again() {
-    let (upstream, asked) = model(|_| Said::text("fine")).await;
+    let (upstream, asked) = model(|_| ModelAnswer::text("fine")).await;
     let proxy = setup(&upstream, Server::DeepSeek, Enforce::Auto).start().await;
     let messages =
         json!([{"role": "user", "content": "weather?"}, {"role": "assistant", "content": "It is"}]);
@@ -109,7 +113,7 @@ async fn turn_that_the_client_has_begun_is_not_begun_again() {
 #[tokio::test]
 async fn auto_does_not_prefill_a_model_that_reasons_first() {
     for (enforce, expected) in [(Enforce::Auto, false), (Enforce::Prefill, true)] {
-        let (upstream, asked) = model(|_| Said::text("fine")).await;
+        let (upstream, asked) = model(|_| ModelAnswer::text("fine")).await;
         let mut setup = setup(&upstream, Server::DeepSeek, enforce);
         setup.settings.starts_in_reasoning = true;
         let proxy = setup.start().await;

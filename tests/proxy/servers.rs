@@ -8,7 +8,7 @@ use toolwire::{dialect::chat::Server, rules::Enforce};
 use crate::support::{
     proxy::Proxy,
     soon,
-    taught::{Said, describing_model, gist, required, response, setup},
+    taught::{ModelAnswer, describing_model, gist, required, response, setup},
 };
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
@@ -58,7 +58,7 @@ async fn server_is_recognised_and_its_means_are_used() {
             true => Some(("200 OK", body.clone())),
             false => Some(("404 Not Found", "{}".to_owned())),
         });
-        let (upstream, asked) = describing_model(|_| Said::text(CALL), describe).await;
+        let (upstream, asked) = describing_model(|_| ModelAnswer::text(CALL), describe).await;
         let mut setup = setup(&upstream, Server::Unknown, Enforce::Auto);
         setup.upstream.base_url = format!("http://{}/{base}", upstream.address).parse().unwrap();
         let proxy = setup.start().await;
@@ -75,7 +75,7 @@ async fn server_is_recognised_and_its_means_are_used() {
 #[tokio::test]
 async fn requests_do_not_wait_for_probes() {
     let paths = Paths::default();
-    let (upstream, asked) = describing_model(|_| Said::text(CALL), noting(&paths, |_| None)).await;
+    let (upstream, asked) = describing_model(|_| ModelAnswer::text(CALL), noting(&paths, |_| None)).await;
     let proxy = setup(&upstream, Server::Unknown, Enforce::Auto).start().await;
     for _ in 0..5 {
         assert_eq!(gist(&response(&proxy, &required(json!({}))).await).2, "tool_calls");
@@ -93,7 +93,7 @@ async fn nothing_is_probed_without_need() {
         (Server::Unknown, Enforce::Retry),
     ] {
         let paths = Paths::default();
-        let (upstream, _) = describing_model(|_| Said::text(CALL), noting(&paths, |_| None)).await;
+        let (upstream, _) = describing_model(|_| ModelAnswer::text(CALL), noting(&paths, |_| None)).await;
         let proxy = setup(&upstream, server, enforce).start().await;
         for _ in 0..3 {
             response(&proxy, &required(json!({}))).await;
@@ -102,7 +102,7 @@ async fn nothing_is_probed_without_need() {
     }
     // Requests without tools do not cause a probe, either.
     let paths = Paths::default();
-    let (upstream, _) = describing_model(|_| Said::text("hello"), noting(&paths, |_| None)).await;
+    let (upstream, _) = describing_model(|_| ModelAnswer::text("hello"), noting(&paths, |_| None)).await;
     let proxy = setup(&upstream, Server::Unknown, Enforce::Auto).start().await;
     response(&proxy, &json!({"model": "m", "messages": [{"role": "user", "content": "?"}]})).await;
     assert_eq!(*paths.lock().unwrap(), [""; 0]);
@@ -122,9 +122,11 @@ async fn hostile_answers_to_probes_do_no_harm() {
         ("401 Unauthorized", String::new()),
     ] {
         let paths = Paths::default();
-        let (upstream, asked) =
-            describing_model(|_| Said::text(CALL), noting(&paths, move |_| Some((status, body.clone()))))
-                .await;
+        let (upstream, asked) = describing_model(
+            |_| ModelAnswer::text(CALL),
+            noting(&paths, move |_| Some((status, body.clone()))),
+        )
+        .await;
         let proxy = setup(&upstream, Server::Unknown, Enforce::Auto).start().await;
         soon("all probes", async {
             while paths.lock().unwrap().len() < 6 {
@@ -148,8 +150,8 @@ async fn means_of_a_recognised_server_may_be_refused() {
     let listed = json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string();
     let (upstream, asked) = describing_model(
         |request| match request.get("response_format") {
-            Some(_) => Said::Refused("400 Bad Request", "unknown field"),
-            None => Said::text(CALL),
+            Some(_) => ModelAnswer::Refused("400 Bad Request", "unknown field"),
+            None => ModelAnswer::text(CALL),
         },
         move |_| Some(("200 OK", listed.clone())),
     )

@@ -19,32 +19,33 @@ use crate::support::{
 
 /// A piece of a response: reasoning or text.
 #[derive(Debug, Clone)]
-struct Said {
+struct ResponsePiece {
     reasons: bool,
     text: String,
 }
 
 /// Pieces with tags, halves of tags and line ends in them.
-fn said() -> impl Strategy<Value = Vec<Said>> {
+fn said() -> impl Strategy<Value = Vec<ResponsePiece>> {
     let fragments =
         ["a", "é😀", " ", "\n", "<", "</", "</think", ">", "</think>", "</THINK>", "<think>", "\\", "think>"];
     let text = prop::collection::vec(prop::sample::select(fragments.to_vec()), 1..6);
-    let said = (any::<bool>(), text).prop_map(|(reasons, text)| Said { reasons, text: text.concat() });
+    let said =
+        (any::<bool>(), text).prop_map(|(reasons, text)| ResponsePiece { reasons, text: text.concat() });
     prop::collection::vec(said, 0..7)
 }
 
-fn events(said: &[Said]) -> Vec<Value> {
+fn events(said: &[ResponsePiece]) -> Vec<Value> {
     let events = said.iter().map(|said| json!([if said.reasons { "r" } else { "m" }, said.text]));
     events.chain([json!(["fin", "stop"]), json!(["done"])]).collect()
 }
 
 /// The texts of `said` by kind.
-fn joined(said: &[Said], reasons: bool) -> String {
+fn joined(said: &[ResponsePiece], reasons: bool) -> String {
     said.iter().filter(|said| said.reasons == reasons).map(|said| said.text.as_str()).collect()
 }
 
 /// The text that the client gets: each run of reasoning in tags on a new line, with closers inside it escaped.
-fn in_tags(said: &[Said]) -> String {
+fn in_tags(said: &[ResponsePiece]) -> String {
     let mut text = String::new();
     for run in said.chunk_by(|one, next| one.reasons == next.reasons) {
         let run_text: String = run.iter().map(|said| said.text.as_str()).collect();
@@ -61,7 +62,7 @@ fn in_tags(said: &[Said]) -> String {
     text
 }
 
-fn answer(exchange: &Exchange, said: &[Said], cuts: &[prop::sample::Index]) -> Answer {
+fn answer(exchange: &Exchange, said: &[ResponsePiece], cuts: &[prop::sample::Index]) -> Answer {
     let stream = exchange.speech.stream(&events(said));
     exchange.run(cut_bytes(&stream, cuts)).0
 }
@@ -85,7 +86,7 @@ proptest! {
         // Text next to reasoning is searched for markers, and blanks before the first text wait for it. This text
         // contains neither.
         let text = |text: String| format!("x{}", text.replace(['<', '>'], "-"));
-        let said = said.into_iter().map(|said| Said {
+        let said = said.into_iter().map(|said| ResponsePiece {
             text: if said.reasons { said.text } else { text(said.text) },
             ..said
         });
@@ -100,7 +101,7 @@ proptest! {
     fn dropped_reasoning_leaves_the_text_as_it_is(said in said(), cuts in cuts(), whole: bool) {
         let said: Vec<_> = said
             .into_iter()
-            .map(|said| Said { text: said.text.replace(['<', '>'], "-"), ..said })
+            .map(|said| ResponsePiece { text: said.text.replace(['<', '>'], "-"), ..said })
             .collect();
         let got = answer(&exchange(Reasoning::Drop, Speech::Chat, whole), &said, &cuts);
         prop_assert_eq!(got.text, joined(&said, false));
@@ -120,11 +121,13 @@ proptest! {
 #[test]
 fn inline_reasoning_can_be_read_back() {
     let pieces = [(true, "Hm </think> no.\nYes."), (false, "Hello"), (true, "Again"), (false, " there")];
-    let said: Vec<_> =
-        pieces.iter().map(|(reasons, text)| Said { reasons: *reasons, text: (*text).to_owned() }).collect();
+    let said: Vec<_> = pieces
+        .iter()
+        .map(|(reasons, text)| ResponsePiece { reasons: *reasons, text: (*text).to_owned() })
+        .collect();
     let inline = answer(&exchange(Reasoning::Inline, Speech::Chat, false), &said, &[]);
     assert_eq!(inline.text, "<think>Hm </think\\> no.\nYes.</think>Hello\n<think>Again</think> there");
-    let again = [Said { reasons: false, text: inline.text }];
+    let again = [ResponsePiece { reasons: false, text: inline.text }];
     let read = answer(&exchange(Reasoning::Auto, Speech::Chat, false), &again, &[]);
     assert_eq!(read.text, "Hello\n there");
     assert_eq!(read.reasoning, "Hm </think\\> no.\nYes.Again");
@@ -132,7 +135,7 @@ fn inline_reasoning_can_be_read_back() {
 
 #[test]
 fn tags_in_the_text_become_what_the_rules_say() {
-    let said = [Said { reasons: false, text: "<think>\nHm.\n</think>\n\nHi".to_owned() }];
+    let said = [ResponsePiece { reasons: false, text: "<think>\nHm.\n</think>\n\nHi".to_owned() }];
     for (reasoning, text, field) in [
         (Reasoning::Auto, "\n\nHi", "Hm."),
         (Reasoning::ReasoningContent, "\n\nHi", "Hm."),
@@ -150,7 +153,8 @@ fn tags_in_the_text_become_what_the_rules_say() {
 /// Clients of other dialects get reasoning in its usual place, whatever its name is in Chat Completions.
 #[test]
 fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
-    let said = [(true, "Hm."), (false, "Hi")].map(|(reasons, text)| Said { reasons, text: text.to_owned() });
+    let said = [(true, "Hm."), (false, "Hi")]
+        .map(|(reasons, text)| ResponsePiece { reasons, text: text.to_owned() });
     for (reasoning, text, thinking) in [
         (Reasoning::Auto, "Hi", "Hm."),
         (Reasoning::Reasoning, "Hi", "Hm."),

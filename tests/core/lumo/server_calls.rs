@@ -142,7 +142,7 @@ fn object_in_a_broken_call_is_not_a_call() {
 
 /// A stream and its expected meaning.
 #[derive(Debug, Clone)]
-enum Said {
+enum StreamStep {
     Text(String),
     Announce(usize),
     /// A piece of the call's arguments: its number, and the number of all pieces. The last one
@@ -152,14 +152,14 @@ enum Said {
 }
 
 /// Up to four calls, each with the number of pieces of its arguments.
-fn story() -> impl Strategy<Value = (Vec<usize>, Vec<Said>, usize)> {
+fn story() -> impl Strategy<Value = (Vec<usize>, Vec<StreamStep>, usize)> {
     prop::collection::vec(1..4_usize, 1..5).prop_flat_map(|pieces| {
         let count = pieces.len();
         let said = prop_oneof![
-            3 => "[a-z é]{1,5}".prop_map(Said::Text),
-            2 => (0..count).prop_map(Said::Announce),
-            4 => (0..count).prop_map(|call| Said::Dispatch(call, 0)),
-            1 => (0..count).prop_map(Said::Result),
+            3 => "[a-z é]{1,5}".prop_map(StreamStep::Text),
+            2 => (0..count).prop_map(StreamStep::Announce),
+            4 => (0..count).prop_map(|call| StreamStep::Dispatch(call, 0)),
+            1 => (0..count).prop_map(StreamStep::Result),
         ];
         (Just(pieces), prop::collection::vec(said, 0..24), 0..5_usize)
     })
@@ -175,19 +175,19 @@ fn arguments(call: usize, pieces: usize) -> Vec<String> {
 }
 
 /// The story with each call's pieces in order, and without events after the end of a call.
-fn in_order(pieces: &[usize], story: &[Said]) -> Vec<Said> {
+fn in_order(pieces: &[usize], story: &[StreamStep]) -> Vec<StreamStep> {
     let (mut next, mut over) = (vec![0; pieces.len()], vec![false; pieces.len()]);
     let mut kept = Vec::new();
     for said in story {
         match said {
-            Said::Text(_) => kept.push(said.clone()),
-            Said::Announce(call) if !over[*call] => kept.push(said.clone()),
-            Said::Dispatch(call, _) if !over[*call] && next[*call] < pieces[*call] => {
-                kept.push(Said::Dispatch(*call, next[*call]));
+            StreamStep::Text(_) => kept.push(said.clone()),
+            StreamStep::Announce(call) if !over[*call] => kept.push(said.clone()),
+            StreamStep::Dispatch(call, _) if !over[*call] && next[*call] < pieces[*call] => {
+                kept.push(StreamStep::Dispatch(*call, next[*call]));
                 next[*call] += 1;
             }
             // A result shows that the call was sent completely.
-            Said::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
+            StreamStep::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
                 over[*call] = true;
                 kept.push(said.clone());
             }
@@ -197,19 +197,19 @@ fn in_order(pieces: &[usize], story: &[Said]) -> Vec<Said> {
     kept
 }
 
-fn stream(pieces: &[usize], story: &[Said], end: &str) -> Vec<u8> {
+fn stream(pieces: &[usize], story: &[StreamStep], end: &str) -> Vec<u8> {
     let call = |call: usize| json!({"id": format!("n{call}"), "name": format!("tool{call}")});
     let mut events: Vec<Value> = story
         .iter()
         .map(|said| match said {
-            Said::Text(text) => json!(["m", text]),
-            Said::Announce(number) => json!(["stc", call(*number)]),
-            Said::Dispatch(number, piece) => {
+            StreamStep::Text(text) => json!(["m", text]),
+            StreamStep::Announce(number) => json!(["stc", call(*number)]),
+            StreamStep::Dispatch(number, piece) => {
                 let mut dispatch = call(*number);
                 dispatch["arguments"] = arguments(*number, pieces[*number])[*piece].clone().into();
                 json!(["stc", dispatch])
             }
-            Said::Result(number) => json!(["str", {"call_id": format!("n{number}"), "content": "r"}]),
+            StreamStep::Result(number) => json!(["str", {"call_id": format!("n{number}"), "content": "r"}]),
         })
         .collect();
     if !end.is_empty() {
@@ -230,7 +230,7 @@ proptest! {
         let got = read([bytes.as_slice()], &Default::default());
         prop_assert_eq!(&read(bytes.chunks(size), &Default::default()), &got);
 
-        let text: String = events.iter().filter_map(|said| if let Said::Text(text) = said { Some(text.as_str()) } else { None }).collect();
+        let text: String = events.iter().filter_map(|said| if let StreamStep::Text(text) = said { Some(text.as_str()) } else { None }).collect();
         prop_assert_eq!(&got.text, &text);
         let good = got.finish == Some(Finish::Stop);
         for (number, count) in pieces.iter().copied().enumerate() {
@@ -238,11 +238,11 @@ proptest! {
             let dispatched: String = events
                 .iter()
                 .filter_map(|said| match said {
-                    Said::Dispatch(call, piece) if *call == number => Some(arguments(number, count)[*piece].clone()),
+                    StreamStep::Dispatch(call, piece) if *call == number => Some(arguments(number, count)[*piece].clone()),
                     _ => None,
                 })
                 .collect();
-            let is_reported = events.iter().any(|said| matches!(said, Said::Announce(call) | Said::Dispatch(call, _) if *call == number));
+            let is_reported = events.iter().any(|said| matches!(said, StreamStep::Announce(call) | StreamStep::Dispatch(call, _) if *call == number));
             let is_whole = dispatched == arguments(number, count).concat();
             let seen: Vec<_> = got.calls.iter().filter(|call| call.2 == name).map(|call| (call.3.as_str(), call.4)).collect();
             let expected = match (is_whole, is_reported && good, dispatched.is_empty()) {

@@ -8,7 +8,7 @@ mod calls;
 mod deltas;
 mod ends;
 mod markers;
-mod said;
+mod plain_text;
 mod shapes;
 mod values;
 

@@ -29,13 +29,13 @@ fn setup(plan: &Plan, upstream: &Upstream, folder: &Path) -> Setup {
 }
 
 /// The conversation as a client keeps it: it sends back everything that it receives.
-struct Kept {
+struct ClientHistory {
     speaker: Speaker,
     items: Vec<Value>,
     previous: Option<Value>,
 }
 
-impl Kept {
+impl ClientHistory {
     fn new(speaker: Speaker) -> Self {
         Self { speaker, items: vec![json!({"role": "user", "content": "hi"})], previous: None }
     }
@@ -122,7 +122,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             let folder = tempfile::tempdir().unwrap();
             let (upstream, asked) = speaking(plan.responses(), 1 << 20).await;
             let proxy = setup(&plan, &upstream, folder.path()).start().await;
-            let mut kept = Kept::new(speaker);
+            let mut kept = ClientHistory::new(speaker);
             assert!(kept.ask(&proxy).await.is_empty(), "{case}");
             kept.say("next");
             kept.ask(&proxy).await;
@@ -174,7 +174,7 @@ async fn shown_calls_of_a_mixed_response_are_in_the_history_once() {
             let folder = tempfile::tempdir().unwrap();
             let (upstream, asked) = speaking(plan.responses(), 1 << 20).await;
             let proxy = setup(&plan, &upstream, folder.path()).start().await;
-            let mut kept = Kept::new(speaker);
+            let mut kept = ClientHistory::new(speaker);
             let calls = kept.ask(&proxy).await;
             assert_eq!(calls.len(), 1, "{case}");
             kept.result(&calls[0]);
@@ -234,7 +234,7 @@ async fn lines_about_calls_are_in_no_signed_reasoning() {
         let mut setup = setup(&plan, &upstream, folder.path());
         setup.execution = setup.execution.replace("\"items\"", "\"reasoning\"");
         let proxy = setup.start().await;
-        let mut kept = Kept::new(speaker);
+        let mut kept = ClientHistory::new(speaker);
         kept.ask(&proxy).await;
         let texts: Vec<(String, bool)> = match speaker {
             Speaker::Messages => {

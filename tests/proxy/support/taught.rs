@@ -18,7 +18,7 @@ use super::{
 
 /// The model's answer to a request.
 #[derive(Clone)]
-pub(crate) enum Said {
+pub(crate) enum ModelAnswer {
     /// A text in pieces, and the finish reason.
     Text(Vec<String>, &'static str),
     /// A refusal in the form of OpenAI's models.
@@ -27,7 +27,7 @@ pub(crate) enum Said {
     Refused(&'static str, &'static str),
 }
 
-impl Said {
+impl ModelAnswer {
     /// A complete text.
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(vec![text.to_owned()], "stop")
@@ -38,13 +38,15 @@ impl Said {
 pub(crate) type Asked = Arc<Mutex<Vec<Value>>>;
 
 /// An upstream of the dialect `chat`, and its requests. Requests other than those for a completion are refused.
-pub(crate) async fn model(answer: impl Fn(&Value) -> Said + Send + Sync + 'static) -> (Upstream, Asked) {
+pub(crate) async fn model(
+    answer: impl Fn(&Value) -> ModelAnswer + Send + Sync + 'static,
+) -> (Upstream, Asked) {
     describing_model(answer, |_| Some(("404 Not Found", String::new()))).await
 }
 
 /// The same for an upstream that answers `GET` requests by their paths. `None` for never.
 pub(crate) async fn describing_model(
-    answer: impl Fn(&Value) -> Said + Send + Sync + 'static,
+    answer: impl Fn(&Value) -> ModelAnswer + Send + Sync + 'static,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
 ) -> (Upstream, Asked) {
     let describe = Arc::new(describe);
@@ -63,7 +65,7 @@ pub(crate) async fn describing_model(
             let said = answer(&request);
             seen.lock().unwrap().push(request);
             match said {
-                Said::Text(pieces, finish) => {
+                ModelAnswer::Text(pieces, finish) => {
                     exchange.begin().await;
                     for piece in pieces {
                         exchange.piece(chunk(json!({"content": piece}), Value::Null)).await;
@@ -72,13 +74,13 @@ pub(crate) async fn describing_model(
                     exchange.piece("data: [DONE]\n\n").await;
                     exchange.end().await;
                 }
-                Said::Refusal(text) => {
+                ModelAnswer::Refusal(text) => {
                     exchange.begin().await;
                     exchange.piece(chunk(json!({"refusal": text}), Value::Null)).await;
                     exchange.piece(chunk(json!({}), "stop".into()) + "data: [DONE]\n\n").await;
                     exchange.end().await;
                 }
-                Said::Refused(status, message) => {
+                ModelAnswer::Refused(status, message) => {
                     let error = json!({"error": {"message": message}}).to_string();
                     exchange.whole(status, "content-type: application/json\r\n", &error).await;
                 }

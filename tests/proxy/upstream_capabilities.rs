@@ -10,7 +10,7 @@ use toolwire::{dialect::chat::Server, rules::Enforce};
 
 use crate::support::{
     client::{Client, chat_request},
-    taught::{Said, model, required, response, setup},
+    taught::{ModelAnswer, model, required, response, setup},
 };
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
@@ -27,7 +27,7 @@ fn means(request: &Value) -> &'static str {
 
 /// Plays these responses of a llama.cpp server, one for each request. Returns the constraint of each request, and the
 /// metrics at the end.
-async fn asked(enforce: Enforce, said: Vec<Said>, models: &[&str]) -> (Vec<&'static str>, String) {
+async fn asked(enforce: Enforce, said: Vec<ModelAnswer>, models: &[&str]) -> (Vec<&'static str>, String) {
     let (number, count) = (Arc::new(AtomicUsize::new(0)), said.len());
     let said = Arc::new(said);
     let (upstream, asked) = model(move |_| said[number.fetch_add(1, Ordering::SeqCst)].clone()).await;
@@ -51,7 +51,7 @@ fn ignored(metrics: &str, means: &str) -> Option<String> {
 
 #[tokio::test]
 async fn means_that_is_ignored_three_times_in_a_row_is_replaced() {
-    let no = || Said::text("I cannot.");
+    let no = || ModelAnswer::text("I cannot.");
     let (asked, metrics) = asked(Enforce::Auto, vec![no(), no(), no(), no(), no(), no(), no()], &["m"]).await;
     assert_eq!(asked, ["schema", "schema", "schema", "grammar", "grammar", "grammar", "prefill"]);
     assert_eq!(ignored(&metrics, "schema").as_deref(), Some("3"), "{metrics}");
@@ -60,15 +60,15 @@ async fn means_that_is_ignored_three_times_in_a_row_is_replaced() {
 
 #[tokio::test]
 async fn responses_that_show_nothing_do_not_count() {
-    let text = |finish| Said::Text(vec!["I".to_owned()], finish);
-    let cut = Said::Text(vec!["{\"name\": \"weather\", \"argum".to_owned()], "length");
+    let text = |finish| ModelAnswer::Text(vec!["I".to_owned()], finish);
+    let cut = ModelAnswer::Text(vec!["{\"name\": \"weather\", \"argum".to_owned()], "length");
     let said = vec![
         text("length"),
         text("content_filter"),
         cut,
-        Said::Refusal("No."),
+        ModelAnswer::Refusal("No."),
         text("length"),
-        Said::text("No."),
+        ModelAnswer::text("No."),
     ];
     let (asked, metrics) = asked(Enforce::Auto, said, &["m"]).await;
     assert_eq!(asked, ["schema"; 6]);
@@ -77,15 +77,19 @@ async fn responses_that_show_nothing_do_not_count() {
 
 #[tokio::test]
 async fn well_formed_call_ends_the_row() {
-    let no = || Said::text("I cannot.");
-    let (asked, _) =
-        asked(Enforce::Auto, vec![no(), no(), Said::text(CALL), no(), no(), Said::text(CALL)], &["m"]).await;
+    let no = || ModelAnswer::text("I cannot.");
+    let (asked, _) = asked(
+        Enforce::Auto,
+        vec![no(), no(), ModelAnswer::text(CALL), no(), no(), ModelAnswer::text(CALL)],
+        &["m"],
+    )
+    .await;
     assert_eq!(asked, ["schema"; 6]);
 }
 
 #[tokio::test]
 async fn configured_means_is_used_although_it_is_ignored() {
-    let no = || Said::text("I cannot.");
+    let no = || ModelAnswer::text("I cannot.");
     let (asked, metrics) = asked(Enforce::Schema, vec![no(), no(), no(), no()], &["m"]).await;
     assert_eq!(asked, ["schema"; 4]);
     assert_eq!(ignored(&metrics, "schema").as_deref(), Some("4"), "{metrics}");
@@ -94,7 +98,7 @@ async fn configured_means_is_used_although_it_is_ignored() {
 /// The models of a wildcard entry count as different models.
 #[tokio::test]
 async fn means_is_learned_by_model() {
-    let no = || Said::text("I cannot.");
+    let no = || ModelAnswer::text("I cannot.");
     let (asked, _) =
         asked(Enforce::Auto, vec![no(), no(), no(), no(), no(), no(), no(), no()], &["x", "y"]).await;
     assert_eq!(asked, ["schema", "schema", "schema", "schema", "schema", "schema", "grammar", "grammar"]);
@@ -104,7 +108,7 @@ async fn means_is_learned_by_model() {
 /// nothing.
 #[tokio::test]
 async fn response_that_needs_no_call_shows_nothing() {
-    let (upstream, asked) = model(|_| Said::text("Hello.")).await;
+    let (upstream, asked) = model(|_| ModelAnswer::text("Hello.")).await;
     let proxy = setup(&upstream, Server::Vllm, Enforce::Auto).start().await;
     let mut request = required(json!({"tool_choice": "auto"}));
     request["tools"][0]["function"]["strict"] = true.into();
@@ -123,10 +127,10 @@ async fn one_client_does_not_switch_a_means_off_for_others() {
         text if text.contains("uncompilable")
             && (text.contains("response_format") || text.contains("\"grammar\"")) =>
         {
-            Said::Refused("400 Bad Request", "cannot compile this schema")
+            ModelAnswer::Refused("400 Bad Request", "cannot compile this schema")
         }
-        text if text.contains("silent") => Said::text(""),
-        _ => Said::text(CALL),
+        text if text.contains("silent") => ModelAnswer::text(""),
+        _ => ModelAnswer::text(CALL),
     })
     .await;
     let mut setup = setup(&upstream, Server::LlamaCpp, Enforce::Auto);
