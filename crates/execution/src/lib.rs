@@ -23,7 +23,7 @@ mod asker;
 mod cache;
 mod call;
 mod connect;
-mod deferred;
+mod deferred_turns;
 #[cfg(test)]
 mod double;
 mod engines;
@@ -63,7 +63,7 @@ pub use self::{
     address::Domain,
     asker::Asker,
     audit::{Audit, AuditEvent, ExchangeId, Observer, Record, Subject, Subscription},
-    deferred::record_json,
+    deferred_turns::record_json,
     intent::Intent,
     permission::{NotKept, RememberedRule},
     provider::{Host, Invocation, Provider, Running, Status, Testing, Verdict},

@@ -20,7 +20,7 @@ use super::{
     asker::Asker,
     audit::Audit,
     cache::Cache,
-    deferred::Deferred,
+    deferred_turns::DeferredTurns,
     engines,
     files::{self, ImageFiles, ImageGauges},
     http::HttpClient,
@@ -54,7 +54,7 @@ pub struct Execution {
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
     audit: Arc<Audit>,
-    deferred: Arc<Deferred>,
+    deferred: Arc<DeferredTurns>,
     files: Option<Arc<ImageFiles>>,
     cache: Arc<Cache>,
     rates: Rates,
@@ -213,7 +213,7 @@ impl Execution {
         let (audit, before) = (around.audit, around.before.as_deref());
         audit.write_to(settings.audit.as_deref());
         let deferred = before.map(|before| Arc::clone(&before.deferred));
-        let deferred = deferred.unwrap_or_else(|| Arc::new(Deferred::new(&around.stores)));
+        let deferred = deferred.unwrap_or_else(|| Arc::new(DeferredTurns::new(&around.stores)));
         let images = settings.images.clone().in_state_dir(around.state_dir.as_deref());
         let files = before.and_then(|before| before.files.clone()).filter(|files| files.is_by(&images));
         let files = files.or_else(|| ImageFiles::new(&images, around.images).map(Arc::new));
@@ -330,7 +330,7 @@ impl Execution {
     }
 
     /// Results of hosted calls for the client's next request.
-    pub(super) fn deferred(&self) -> &Arc<Deferred> {
+    pub(super) fn deferred(&self) -> &Arc<DeferredTurns> {
         &self.deferred
     }
 

@@ -19,7 +19,7 @@ use super::{
     asker::Asker,
     audit::{AuditEvent, CallRecord, Subject},
     call::HostedCall,
-    deferred::Record,
+    deferred_turns::Record,
     inject::Offered,
     progress,
     registry::{Hosted, Snapshot},

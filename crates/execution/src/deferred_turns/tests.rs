@@ -35,19 +35,19 @@ fn asked(turns: Vec<Turn>) -> Conversation {
     Conversation { turns, ..Conversation::default() }
 }
 
-async fn restored(deferred: &Deferred, turns: Vec<Turn>) -> Vec<Turn> {
+async fn restored(deferred: &DeferredTurns, turns: Vec<Turn>) -> Vec<Turn> {
     let mut conversation = asked(turns);
     deferred.restore(&mut conversation, OWNER, Instant::now()).await.unwrap();
     conversation.turns.split_off(1)
 }
 
-fn kept(deferred: &Arc<Deferred>, record: Record) {
+fn kept(deferred: &Arc<DeferredTurns>, record: Record) {
     let results = record.results.clone();
     deferred.begin(OWNER, Record { results: Vec::new(), ..record }).finish(results);
 }
 
-fn in_memory() -> Arc<Deferred> {
-    Arc::new(Deferred::new(&Stores::Embedded(None)))
+fn in_memory() -> Arc<DeferredTurns> {
+    Arc::new(DeferredTurns::new(&Stores::Embedded(None)))
 }
 
 #[tokio::test]
@@ -164,13 +164,13 @@ async fn a_result_that_does_not_come_is_an_error_for_the_model() {
 #[tokio::test]
 async fn records_outlive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Arc::new(Deferred::new(&Stores::Embedded(Some(folder.path().to_owned()))));
+    let first = Arc::new(DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned()))));
     let signature = Some(Opaque::new("gemini", "s"));
     let mut own = record(&["a", "b"], &["a"]);
     own.turn.parts.insert(0, Part::Reasoning { text: "why".to_owned(), signature, redacted: false });
     kept(&first, own.clone());
     drop(first);
-    let second = Deferred::new(&Stores::Embedded(Some(folder.path().to_owned())));
+    let second = DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned())));
     let turns = restored(&second, vec![calling("Hm.", &["b"]), result("b", "of b")]).await;
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }
@@ -244,7 +244,7 @@ fn turns_that_older_versions_kept_are_read() {
         let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
         let file = "deferred.redb";
         std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
-        let deferred = Deferred::new(&Stores::Embedded(Some(folder.path().to_owned())));
+        let deferred = DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned())));
         // The owner of a client's values, derived from its name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();

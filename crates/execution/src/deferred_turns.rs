@@ -1,4 +1,4 @@
-//! [`Deferred`]: turns that call both hosted tools and the client's (`mixed_turns = "defer"`).
+//! [`DeferredTurns`]: turns that call both hosted tools and the client's (`mixed_turns = "defer"`).
 //!
 //! ```text
 //! the model's turn: calls a (hosted), b (the client's) ─▶ the client gets b
@@ -47,7 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const MAX_IDS: usize = 512;
 
 /// The turns of all clients that wait for the client's next request.
-pub(crate) struct Deferred {
+pub(crate) struct DeferredTurns {
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Id, watch::Receiver<()>>>,
 }
@@ -78,13 +78,13 @@ enum DeferredEntry {
 
 /// A record whose hosted calls are running. Dropping it wakes the requests that wait for them.
 pub(crate) struct Pending {
-    deferred: Arc<Deferred>,
+    deferred: Arc<DeferredTurns>,
     owner: Owner,
     record: Record,
     _done: watch::Sender<()>,
 }
 
-impl Deferred {
+impl DeferredTurns {
     /// Creates the records in a store of `stores`.
     pub(crate) fn new(stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
@@ -186,9 +186,9 @@ impl Deferred {
     }
 }
 
-impl fmt::Debug for Deferred {
+impl fmt::Debug for DeferredTurns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deferred").field("running", &self.running().len()).finish_non_exhaustive()
+        f.debug_struct("DeferredTurns").field("running", &self.running().len()).finish_non_exhaustive()
     }
 }
 
