@@ -1,4 +1,4 @@
-//! [`BodyDecoder`]: takes a body out of its framing (RFC 9112, sections 6 and 7): chunks, a length, or the
+//! [`BodyDecoder`]: removes the framing from a body (RFC 9112, sections 6 and 7): chunks, a length, or the
 //! end of the connection.
 //!
 //! [`BodyDecoder::next`] returns the data in place, as slices of the bytes that were read. Nothing is copied,
@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// Maximum bytes of a chunk's extensions, and of a body's trailer fields. Both are discarded.
+/// Maximum bytes of a chunk's extensions, and of a body's trailer fields. Both are discarded once read.
 const MAX_OVERHEAD: usize = (16 << 10) - 1;
 
 /// Maximum number of trailer fields.
@@ -15,7 +15,7 @@ const MAX_TRAILERS: u8 = 100;
 /// Maximum number of digits of a chunk's size, including leading zeros: enough for the largest size.
 const MAX_DIGITS: u8 = 16;
 
-/// Decodes a body whose bytes arrive in any split.
+/// Decodes a body whose bytes arrive split in any way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyDecoder {
     state: State,
@@ -30,7 +30,7 @@ pub struct BodyDecoder {
 enum State {
     /// Data, up to the end of the connection.
     UntilClose,
-    /// This many bytes of data, which end the body.
+    /// This many bytes of data, after which the body ends.
     Length(u64),
     /// A chunk's size: its value so far, and the number of digits read.
     Size(u64, u8),
@@ -40,7 +40,7 @@ enum State {
     Extension(u64),
     /// The LF that ends the line of a chunk's size.
     SizeLf(u64),
-    /// This many bytes of a chunk, and the line end that follows them.
+    /// This many bytes of a chunk, then the line end that follows the chunk.
     Chunk(u64),
     /// The line end after a chunk: CR, then LF.
     ChunkCr,
@@ -187,7 +187,7 @@ impl BodyDecoder {
                 State::TrailerStart
             }
             (State::SizeLf(size), b'\n') => {
-                // The limit is for each chunk: a long response may have an extension with every one.
+                // The limit applies to each chunk: each chunk of a long response may have an extension.
                 self.overhead = MAX_OVERHEAD;
                 State::Chunk(size)
             }
@@ -228,7 +228,8 @@ fn after_trailer(state: State, byte: u8) -> Result<State, BodyError> {
     })
 }
 
-/// Whether the byte is a `tchar` (RFC 9110, section 5.6.2), of which a field's name consists.
+/// Whether the byte is a `tchar` (RFC 9110, section 5.6.2), the only characters that a field's name may
+/// contain.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -258,7 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// The data of a body that arrives in `pieces`, the number of bytes after it, and whether it has ended.
+    /// Decodes a body that arrives in `pieces`. Returns its data, the number of bytes after it, and whether
+    /// it has ended.
     fn read<'p>(
         mut body: BodyDecoder,
         pieces: impl IntoIterator<Item = &'p [u8]>,

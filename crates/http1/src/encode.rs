@@ -33,8 +33,8 @@ enum Framing {
 }
 
 impl ResponseEncoder {
-    /// Continues in the way in which hyper began `head`, a response of unknown length: hyper knows the
-    /// request's version and whether the connection may persist.
+    /// Continues a response of unknown length as hyper began it with `head`: hyper knows the request's
+    /// version and whether the connection may persist.
     ///
     /// If the head does not say `chunked`, or cannot be read, the body ends with the connection.
     pub fn following(head: &[u8]) -> Self {
@@ -57,7 +57,7 @@ impl ResponseEncoder {
         self.framing = Framing::Length(length);
     }
 
-    /// Closes the connection after this response, and says so in the head.
+    /// Closes the connection after this response; the head says so.
     pub fn set_close(&mut self) {
         self.keep_alive = false;
     }
@@ -68,7 +68,7 @@ impl ResponseEncoder {
     }
 
     /// The head: the status and headers of `parts`, and the fields that belong to the connection, which
-    /// `parts` must not contain. `now` goes into `Date`.
+    /// `parts` must not contain. `now` is written as `Date`.
     pub fn head(&self, parts: &Parts, now: SystemTime) -> Vec<u8> {
         let reason = parts.status.canonical_reason().unwrap_or_default();
         let mut head = Vec::with_capacity(EXPECTED_HEAD);

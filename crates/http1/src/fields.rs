@@ -1,4 +1,4 @@
-//! Header fields: writing them, and reading those whose value is a list.
+//! Header fields: writes them, and reads those whose value is a list.
 
 use bytes::BufMut;
 use http::{HeaderMap, HeaderName};

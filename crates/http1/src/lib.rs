@@ -17,15 +17,15 @@
 //!
 //! # The handover
 //!
-//! hyper decides whether a client's connection persists, since it has seen all of the request, but it does not write the
-//! response. `worker::handover` of the gateway states the invariant by which a connection is taken over from hyper, and has its
-//! test.
+//! hyper decides whether a client's connection persists, since it has seen the whole request, but it does not write the
+//! response. `worker::handover` of the gateway states the invariant under which a connection is taken over from hyper, and
+//! has the test for it.
 //!
-//! # How it is tested
+//! # How this crate is tested
 //!
 //! docs/protocols/http1.md#requirements lists what the standard requires, each with the tests that verify it. The fuzz check
-//! `http1` (`tests/core/fuzz/checks`) reads any bytes in any split with this crate and with hyper's client, and allows
-//! only docs/protocols/http1.md#differences-from-hyper.
+//! `http1` (`tests/core/fuzz/checks`) reads arbitrary bytes, split in any way, with this crate and with hyper's client, and
+//! allows only docs/protocols/http1.md#differences-from-hyper.
 
 mod body;
 mod encode;

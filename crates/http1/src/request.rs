@@ -7,7 +7,7 @@ use http::{Request, Uri, header};
 
 use super::fields::{put_field, put_fields};
 
-/// Maximum bytes of the line with a body's length and the end of the head.
+/// Maximum bytes of the line that states the body's length, and of the end of the head.
 const LENGTH_LINE: usize = 48;
 
 /// The head of a request as it is written, except for the length of its body.
@@ -27,7 +27,7 @@ impl RequestHead {
         Self::with_target(request, &[scheme, "://", host(request.uri())])
     }
 
-    /// `before` is the text of the target before its path.
+    /// `before` is the text that precedes the path in the target.
     fn with_target(request: &Request<()>, before: &[&str]) -> Self {
         let uri = request.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());

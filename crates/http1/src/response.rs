@@ -20,10 +20,11 @@ const PROTOCOL: &[u8] = b"HTTP/1.";
 /// Maximum number of field lines in a response's head.
 const MAX_FIELDS: usize = 100;
 
-/// The longest body that a `Content-Length` may announce. No real body comes near it, and arithmetic on it is safe.
+/// The longest body that a `Content-Length` may announce. No real body comes near this length, and arithmetic with
+/// it cannot overflow.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// A response's head, and its statements about the rest.
+/// A response's head, and what it says about the rest of the response.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// Status, version and headers.
@@ -41,12 +42,12 @@ pub enum HeadError {
     Protocol,
     /// The heads take more than [`MAX_HEAD`] bytes.
     TooLong,
-    /// The syntax is wrong; the reason in words.
+    /// The syntax is wrong, for this reason.
     Syntax(String),
     /// The status is 101, and no upgrade was requested.
     Upgrade,
-    /// `Transfer-Encoding` is not `chunked`. No other coding was offered, and a coding that cannot be undone
-    /// makes the body unreadable.
+    /// `Transfer-Encoding` is not `chunked`. toolwire offers no other coding, and without undoing the coding
+    /// the body cannot be read.
     TransferEncoding,
     /// `Content-Length` is not a single number.
     ContentLength,
@@ -73,13 +74,13 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// Reads the head of a response from bytes that arrive in any split. Looks at each byte once.
+/// Reads the head of a response from bytes that arrive split in any way. Looks at each byte once.
 #[derive(Debug, Default)]
 pub struct HeadReader {
     unread: BytesMut,
     /// Bytes of interim heads and of empty lines, which have been discarded.
     passed: usize,
-    /// Bytes of `unread` that were searched for the end of the head and do not contain it.
+    /// Bytes of `unread` that were searched for the end of the head without finding it.
     searched: usize,
 }
 
@@ -97,15 +98,15 @@ impl HeadReader {
     /// The final head, once it is complete. Interim heads (1xx) are skipped.
     ///
     /// # Errors
-    /// The bytes are not the beginning of a response that can be read.
+    /// The bytes are not the beginning of a valid response.
     pub fn next_head(&mut self) -> Result<Option<ResponseHead>, HeadError> {
         loop {
             self.skip_empty_lines();
             if *self.unread == *b"\r" {
-                // Half of one more empty line.
+                // The first half of another empty line.
                 return Ok(None);
             }
-            // Checked at once: another protocol may never send an empty line.
+            // Checked at once, because another protocol may never send an empty line.
             let begun = self.unread.get(..PROTOCOL.len()).unwrap_or(&self.unread);
             if !PROTOCOL.starts_with(begun) {
                 return Err(HeadError::Protocol);
@@ -133,8 +134,8 @@ impl HeadReader {
         self.unread.freeze()
     }
 
-    /// Skips empty lines before the status line. The parser would skip them too, but from the first line
-    /// again with each read.
+    /// Skips empty lines before the status line. The parser would skip them too, but would start again from
+    /// the first line at each read.
     fn skip_empty_lines(&mut self) {
         let mut length = 0;
         while let Some(line) = self.unread.get(length..) {
@@ -181,7 +182,7 @@ impl HeadReader {
     }
 }
 
-/// Checks that the head of a response that came over HTTP/2 would not be too long in HTTP/1.1.
+/// Checks that the head of a response received over HTTP/2 would not be too long for HTTP/1.1.
 ///
 /// # Errors
 /// [`HeadError::TooLong`]
@@ -253,8 +254,8 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
 /// Whether the connection persists (RFC 9112, section 9.3).
 fn is_persistent(head: &Parts) -> bool {
     let says = |option: &[u8]| list_contains(&head.headers, &header::CONNECTION, option);
-    // A length next to a transfer coding is how messages are smuggled, and HTTP/1.0 has no transfer codings:
-    // such a connection is not used again (RFC 9112, sections 6.1 and 6.3).
+    // A length together with a transfer coding is a means of smuggling messages, and HTTP/1.0 has no transfer
+    // codings: such a connection is not used again (RFC 9112, sections 6.1 and 6.3).
     let is_doubtful = head.headers.contains_key(header::TRANSFER_ENCODING)
         && (head.headers.contains_key(header::CONTENT_LENGTH) || head.version != Version::HTTP_11);
     !says(b"close") && !is_doubtful && (head.version == Version::HTTP_11 || says(b"keep-alive"))
@@ -264,7 +265,7 @@ fn is_persistent(head: &Parts) -> bool {
 mod tests {
     use super::*;
 
-    /// The head with which `pieces` begin, and the bytes after it.
+    /// Reads the head at the start of `pieces`. Returns it with the bytes after it.
     fn read_pieces<'p>(
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Result<(Option<ResponseHead>, Bytes), HeadError> {

@@ -1,4 +1,4 @@
-//! [`Digest`]: recognises a text that was seen before, without storing it.
+//! [`Digest`]: recognises text that was seen before, without storing it.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
@@ -11,7 +11,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Digest of `text`. It is the same in every process.
+    /// The digest of `text`, which is the same in every process.
     pub fn of(text: &str) -> Self {
         Self::of_bytes(text.as_bytes())
     }
@@ -28,7 +28,7 @@ impl Digest {
         self.len == 0
     }
 
-    /// 32 bits of the hash, as a short mark that tells texts apart.
+    /// 32 bits of the hash, as a short mark to tell texts apart.
     pub fn short(self) -> u32 {
         let [_, _, _, _, bytes @ ..] = self.hash.to_be_bytes();
         u32::from_be_bytes(bytes)

@@ -3,7 +3,8 @@
 //! [`Lines`] only finds line ends. [`Frames`] turns the lines of a standard stream into frames. A reader for
 //! an upstream that deviates from the standard uses [`Lines`] and [`parse_line`] and does the rest itself.
 //!
-//! Data that is contiguous in one input is passed on in place; only data split across inputs is copied, once.
+//! Data that is contiguous in one input is passed on in place; only data split across several inputs is
+//! copied, once.
 //! The search for a line's end never rescans kept bytes, so the work is linear for pieces of any size.
 
 use std::{error, fmt, mem, ops::ControlFlow};
@@ -93,7 +94,8 @@ impl Lines {
         }
     }
 
-    /// The part of `bytes` to be read: without a byte order mark, and empty after the stream has ended.
+    /// The part of `bytes` that is to be read: without a byte order mark, and empty after the stream has
+    /// ended.
     #[inline]
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = if self.closed { &[] } else { bytes };
@@ -148,7 +150,7 @@ impl Lines {
         Ok(Some(Found::Joined))
     }
 
-    /// The last line, ended by the end of the stream.
+    /// The last line, if the stream ended without a line end.
     fn last(&mut self) -> Option<&[u8]> {
         if mem::take(&mut self.spent) {
             self.partial.clear();
@@ -201,11 +203,11 @@ pub enum Frame<'a> {
     Event(Message<'a>),
     /// A comment. The standard ignores comments; upstreams send them as keep-alives.
     Comment(&'a [u8]),
-    /// How long to wait before reconnecting, in milliseconds.
+    /// The time to wait before reconnecting, in milliseconds.
     Retry(u64),
 }
 
-/// One event.
+/// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
     /// Its type; empty means `message`.
@@ -281,8 +283,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Ends the stream: calls `on` with data that has no line end or blank line after it. The standard drops
-    /// such data; a reader that must not lose the end of an upstream's stream calls this.
+    /// Ends the stream: calls `on` with data that is not followed by a line end or blank line. The standard
+    /// drops such data; a reader that must not lose the end of an upstream's stream calls this.
     pub fn finish(&mut self, mut on: impl FnMut(Frame<'_>) -> ControlFlow<()>) {
         if self.lines.closed {
             return;

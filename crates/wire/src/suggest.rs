@@ -1,7 +1,7 @@
 //! Suggestions for an unknown word: the most similar known words, and the command that lists all known words.
 
-/// Number of characters of an unknown word that are compared. No known word is longer, and the work grows
-/// with the length.
+/// Maximum number of characters of an unknown word that are compared. No known word is longer, and the work
+/// grows with the length.
 const MAX_COMPARED: usize = 256;
 
 /// Maximum number of words suggested.

@@ -1,4 +1,5 @@
-//! Slicing that cannot panic: offsets come from searches for ASCII bytes, which are character boundaries.
+//! Slicing that cannot panic. The offsets come from searches for ASCII bytes, so they are character
+//! boundaries.
 
 /// `text[..at]`, empty if there is no such slice.
 #[inline]

@@ -2,8 +2,8 @@
 
 use serde_json::{Number, Value};
 
-/// Whether two texts are JSON of the same value. White space, the order of members, escapes and the form of
-/// numbers do not count. Texts that are not JSON are the same only if they are equal.
+/// Whether two texts are JSON with the same value. White space, the order of members, escapes and the form of
+/// numbers are ignored. Texts that are not JSON are the same only if they are equal.
 pub fn is_same(left: &str, right: &str) -> bool {
     let values = || Some((serde_json::from_str(left).ok()?, serde_json::from_str(right).ok()?));
     left == right || values().is_some_and(|(left, right): (Value, Value)| same(&left, &right))

@@ -15,7 +15,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Reserves this many bytes initially.
+    /// An encoder whose buffer initially has room for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes) }
     }
@@ -91,8 +91,8 @@ impl Encoder {
         text.split_ascii_whitespace().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
     }
 
-    /// Writes any value whose keys are strings. If serialisation fails, which does not happen for toolwire's
-    /// types, the value is `null`.
+    /// Writes any value that serialises to JSON. If serialisation fails, which does not happen for toolwire's
+    /// types, `null` is written.
     pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
@@ -113,8 +113,8 @@ impl Encoder {
         String::from_utf8(self.out).unwrap_or_default()
     }
 
-    /// Begins a value or key: writes a comma if it follows another value. A string ends with its quote, so
-    /// the last byte shows whether it does.
+    /// Begins a value or key: writes a comma if it follows another value. A string ends with a quote, so the
+    /// last byte shows whether a value precedes.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');

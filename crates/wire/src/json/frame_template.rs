@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use super::{Json, Kind, span, whole};
 
-/// The common parts of a stream's frames, learnt from one of them.
+/// The common parts of a stream's frames, learnt from one frame.
 ///
 /// A model's response consists of hundreds of frames that are equal except for their token, and often a
-/// counter, or letters that hide the length of the token. To recognise such a frame, it is enough to compare
-/// the text before, between and after these values with text that a full parse has found to be JSON, and to
-/// check the values themselves. This costs about as much as reading the bytes once. If the comparison fails,
-/// the frame is parsed in full, so a template never decides what is valid; it only saves time.
+/// counter, or random letters that hide the length of the token. To recognise such a frame, it is enough to
+/// check the values that vary, and to compare the text around them with the text of a frame that a full parse
+/// has found to be JSON. This costs about as much as reading the bytes once. If the comparison fails, the
+/// frame is parsed in full, so a template never decides what is valid; it only saves time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameTemplate {
     /// The frame up to its first varying part.
@@ -52,7 +52,7 @@ impl Varying {
         }
     }
 
-    /// The bytes after the value.
+    /// The bytes after the value; `None` if `bytes` does not begin with a value of this kind.
     fn skip(self, bytes: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Digits => digits(bytes),
@@ -129,7 +129,7 @@ impl FrameTemplate {
     }
 }
 
-/// The bytes after a number that consists only of digits.
+/// The bytes after a number that consists only of digits; `None` if there is no such number.
 fn digits(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
     let (number, rest) = bytes.split_at_checked(end)?;
@@ -137,7 +137,7 @@ fn digits(bytes: &[u8]) -> Option<&[u8]> {
     whole.then_some(rest)
 }
 
-/// The valid string body before the first unescaped quote.
+/// The string body before the first unescaped quote; `None` if it is not valid.
 fn string_body(bytes: &[u8]) -> Option<&[u8]> {
     let behind = whole::string(bytes, &mut ()).ok()?;
     bytes.get(..bytes.len() - behind.len() - 1)

@@ -9,19 +9,19 @@ use super::{
     whole::{self, Marks},
 };
 
-/// Strings with more bytes than this after their first quote are recorded. The end of a shorter string is
-/// found as quickly as its record.
+/// Strings with more bytes than this after their first quote are recorded. Finding the end of a shorter
+/// string takes no longer than looking it up.
 pub(super) const LONG: usize = 64;
 
-/// Allows a text to be walked without searching for the ends of its values again, as a view without an index
-/// does at each level. Worthwhile if most of a deep text is walked, as for a request.
+/// Lets a text be walked without searching for the ends of its values again at each level, as a view without
+/// an index does. Worthwhile if most of a deep text is walked, as for a request.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// In the order in which they begin: a container is followed by its contents.
+    /// Sorted by where they begin: a container is followed by its contents.
     extents: Vec<Extent>,
     /// The index of the innermost open container.
     innermost: usize,
-    /// Where the value is in the text.
+    /// The range of the value in the text.
     value: Range<usize>,
     has_surrogates: bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Extent {
 }
 
 impl Index {
-    /// Like [`Json::parse`]; the view knows where its containers end.
+    /// Like [`Json::parse`], but the view knows where its containers end.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -63,19 +63,20 @@ impl Index {
         Ok(())
     }
 
-    /// Like `view`. Strings of the view that are kept share `source`, of which `text` is a part.
+    /// Like `view`. Strings of the view can be kept without a copy: they share `source`, of which `text` is a
+    /// part.
     pub fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
         Json { source: Some(source), ..self.view(text) }
     }
 
     /// The value of `text`, which must be the text that was read.
     pub(crate) fn view<'a>(&'a self, text: &'a str) -> Json<'a> {
-        // The first extent is the value itself, unless the value is neither a container nor a long string.
+        // The first extent is the value itself, if the value is a container or a long string.
         let inner = self.extents.get(1..).unwrap_or_default();
         Json { inner, ..Json::unindexed(text.get(self.value.clone()).unwrap_or_default()) }
     }
 
-    /// Whether the text that was read may escape half of a surrogate pair without the other half.
+    /// Whether the text that was read may contain an escaped half of a surrogate pair without the other half.
     pub fn has_surrogates(&self) -> bool {
         self.has_surrogates
     }

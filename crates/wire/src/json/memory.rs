@@ -1,4 +1,5 @@
-//! The memory that a tree of values takes, which for small values is many times their text.
+//! Estimates the memory that a tree of values takes, which for small values is many times the size of their
+//! text.
 
 use serde_json::{Map, Value};
 

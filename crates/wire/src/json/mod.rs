@@ -68,11 +68,11 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// A valid JSON value, viewed in the text from which it was read.
+/// A valid JSON value, viewed within the text from which it was read.
 ///
 /// The complete text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for
-/// another kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because a
-/// member that is missing, `null` or of the wrong kind is one case for them.
+/// another kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because they
+/// treat a member that is missing, `null` or of the wrong kind in the same way.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
     /// The value as it was written, from its first byte to its last.
@@ -94,7 +94,7 @@ impl<'a> Json<'a> {
     }
 
     /// Combines [`Json::parse`] and [`Json::members`]: passes the members of an object to `on` while the text
-    /// is checked. If the text turns out to be invalid, discard them.
+    /// is checked. If this returns an error, the caller must discard those members.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -174,7 +174,7 @@ impl<'a> Json<'a> {
         self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// Like [`Json::string_body`], in a form that can be kept: a slice of the shared source if there is one,
+    /// Like [`Json::string_body`], but can outlive the text: a slice of the shared source if there is one,
     /// otherwise a copy.
     pub fn kept_body(&self) -> Option<Bytes> {
         let body = self.string_body()?.as_bytes();
@@ -316,7 +316,7 @@ impl<'a> Values<'a> {
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
-    /// The end of a value is found once, here: the caller either reads the value or continues after it.
+    /// Finds the end of the value only once: the caller either reads the value or continues after it.
     fn next(&mut self) -> Option<Json<'a>> {
         let mut inner: &[Extent] = &[];
         let length = match self.ahead() {

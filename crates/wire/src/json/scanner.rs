@@ -19,7 +19,7 @@ pub enum Progress {
 
 /// Reads one JSON value in pieces of any size. White space before it is taken.
 ///
-/// Checks all of JSON's grammar except that its bytes are UTF-8.
+/// Checks the whole JSON grammar, but not whether the bytes are UTF-8.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     state: State,
@@ -33,7 +33,8 @@ pub struct Scanner {
     failed: State,
 }
 
-/// The end of the taken bytes that would change if the next bytes are not JSON and the text is repaired.
+/// The part of the taken bytes that would have to change if the next bytes were not JSON and the text were
+/// repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
     /// Nothing would change.
@@ -44,15 +45,15 @@ pub enum Unsettled {
     Escape(usize),
 }
 
-/// Where a [`Scanner`] is in its value.
+/// The place of a [`Scanner`] in its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScannerPlace {
-    /// Before a value; `first` in an array that has just begun.
+    /// Before a value.
     Value {
         /// Whether the value is an array's first.
         first: bool,
     },
-    /// Before a key; `first` in an object that has just begun.
+    /// Before a key.
     Key {
         /// Whether the key is an object's first.
         first: bool,
@@ -174,7 +175,7 @@ impl Scanner {
         (taken, Progress::More)
     }
 
-    /// Ends the input. Returns whether the value is complete, which only a number leaves open until here.
+    /// Ends the input. Returns whether the value is complete. Only for a number is this not known earlier.
     pub fn finish(&self) -> bool {
         match self.state {
             State::Done => true,
@@ -188,7 +189,7 @@ impl Scanner {
         self.depth
     }
 
-    /// The end of the taken bytes that may still change if the text is repaired from here on.
+    /// The end of the taken bytes that may still change if the text is repaired at this point.
     pub fn unsettled(&self) -> Unsettled {
         match self.last_state() {
             State::Key => Unsettled::Comma,
@@ -199,7 +200,7 @@ impl Scanner {
         }
     }
 
-    /// The current place, or the place before the byte that is not JSON.
+    /// The current place; after an invalid byte, the place before that byte.
     pub fn place(&self) -> ScannerPlace {
         match self.last_state() {
             State::Value => ScannerPlace::Value { first: false },
@@ -297,7 +298,7 @@ impl Scanner {
         }
     }
 
-    /// Ends the value with the `taken` bytes of this step.
+    /// Ends the value after taking `taken` bytes in this step.
     fn complete(&mut self, taken: usize) -> Step {
         if self.depth == 0 {
             self.state = State::Done;
@@ -376,7 +377,7 @@ mod tests {
     use super::*;
     use crate::json::Json;
 
-    /// Where the scanner stops when it is fed `pieces`, and why. `More` at the end of the input counts as
+    /// Feeds `pieces` to a scanner. Returns where it stops, and why. `More` at the end of the input counts as
     /// `End` if the value is complete.
     fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (usize, Progress) {
         let mut scanner = Scanner::new(MAX_DEPTH);

@@ -1,9 +1,9 @@
-//! Searches a string's body for quotes, backslashes and control characters. Most of a text is read by these
-//! functions.
+//! Searches a string's body for quotes, backslashes and control characters. These functions read most of a
+//! text.
 //!
 //! Keys and tokens are short: most end within eight bytes, which are cheaper to check in one register than in
-//! a block. After those, [`specials`] checks 64 bytes at once, with the widest instructions that the
-//! processor has.
+//! a block. After the first eight bytes, [`specials`] checks 64 bytes at once, with the widest instructions
+//! that the processor has.
 
 use std::sync::LazyLock;
 
@@ -30,7 +30,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// Like [`plain_run`], for more than one word, the first of which is known to be plain.
+/// Like [`plain_run`], for a text of more than one word, whose first word is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
     if bytes.len() < BLOCK {
         return run_by_words(bytes);
@@ -61,8 +61,8 @@ fn run_by_words(bytes: &[u8]) -> usize {
     words.len() * WORD + rest.iter().take_while(|byte| !is_special(**byte)).count()
 }
 
-/// Reads the rest of a string's body. `escape` reads the text after a backslash, unless the escape has only
-/// one letter.
+/// Reads the rest of a string's body. `escape` reads the text after a backslash; it is not called for escapes
+/// of one letter.
 ///
 /// # Errors
 /// The errors of [`Rest`] and of `escape`.
@@ -95,8 +95,8 @@ fn body_by_blocks<'a, S: Simd>(
     while let Some(block) = rest.first_chunk::<BLOCK>() {
         let block = u8x64::from_slice(simd, block);
         let escaped = escaped_bytes(block.simd_eq(b'\\').to_bitmask(), &mut is_escaped);
-        // Most escapes have one letter. All of those in a block are passed at once, without testing whether
-        // there are any, because a branch per escape is what takes time.
+        // Most escapes have one letter. All such escapes in a block are skipped at once, without testing
+        // whether there are any, because a branch per escape is what takes time.
         let invalid = escaped & !escapes.among(block);
         let mut ends = quotes_and_controls(block) & !escaped | invalid;
         if ends == 0 {
@@ -110,7 +110,7 @@ fn body_by_blocks<'a, S: Simd>(
             match tail {
                 _ if at >= BLOCK => break tail,
                 _ if invalid >> at & 1 == 1 => {
-                    // A longer escape ends with a digit, so what was found after it is right.
+                    // A longer escape ends with a digit, so the special bytes found after it are right.
                     let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
                     if read >= BLOCK {
@@ -166,7 +166,7 @@ fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Res
     }
 }
 
-/// Whether a backslash followed by this letter is an escape.
+/// Whether this letter after a backslash is a complete escape.
 const fn is_escape(letter: u8) -> bool {
     matches!(letter, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')
 }
@@ -207,7 +207,7 @@ impl<S: Simd> Escapes<S> {
         Self { low: u8x64::from_slice(simd, &TABLES.0), high: u8x64::from_slice(simd, &TABLES.1) }
     }
 
-    /// One bit for each byte that is such a letter.
+    /// One bit for each byte that is a letter of an escape.
     #[inline(always)]
     fn among(&self, block: u8x64<S>) -> u64 {
         let low = self.low.swizzle_dyn_within_blocks(block & 0xf);
@@ -269,7 +269,7 @@ mod tests {
             .prop_map(|(plain, runs, bytes)| [plain, runs, bytes].concat())
     }
 
-    /// The same byte by byte, where any letter may follow a backslash.
+    /// Does the same byte by byte; any letter may follow a backslash.
     fn plainly(text: &[u8]) -> Result<usize, usize> {
         let mut at = 0;
         loop {
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// The instructions that every processor of this kind has, and those that this one has.
+    /// Two instruction sets: the one that every processor of this kind has, and the one of this processor.
     fn levels() -> [Level; 2] {
         [Level::baseline(), *LEVEL]
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// The JSON `text` with U+FFFD instead of every escaped surrogate without its other half.
+/// Returns the JSON `text` with U+FFFD instead of every escaped surrogate whose other half is missing.
 ///
 /// JSON's grammar allows such surrogates, but UTF-8 cannot represent them. Clients write them when they cut a
 /// text in the middle of a character.

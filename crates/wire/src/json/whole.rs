@@ -9,7 +9,7 @@ use super::{MAX_DEPTH, search};
 /// The rest of a text.
 pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
 
-/// The open containers.
+/// The containers that are open.
 #[derive(Default)]
 struct Open {
     depth: usize,
@@ -33,8 +33,8 @@ impl Open {
     }
 }
 
-/// Receives where containers begin and end, as the number of bytes that follow, and other facts about the
-/// text.
+/// Receives the positions where containers begin and end, as the number of bytes that follow them, and other
+/// facts about the text.
 pub(super) trait Marks {
     /// The next byte opens a container.
     fn open(&mut self, left: usize);
@@ -59,8 +59,8 @@ pub(super) fn value<'a>(text: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     nested(text, MAX_DEPTH, marks)
 }
 
-/// Like [`value`]. For an object, passes each member to `on`: the text from its key on, from its value on,
-/// and from its end on.
+/// Like [`value`]. For an object, passes each member to `on` as three texts, which begin at the member's key,
+/// at its value and at its end.
 pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
     let [b'{', tail @ ..] = text else { return value(text, &mut ()) };
     let mut rest = space(tail);
