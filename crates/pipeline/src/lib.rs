@@ -17,7 +17,7 @@
 //!
 //! # Data path
 //!
-//! Data flows in one direction. Each stage knows the types that it takes and gives, but not its neighbours.
+//! Data flows in one direction. Each stage knows the types that it takes and emits, but not its neighbours.
 //!
 //! ```text
 //! client ─request─▶ dialect (decode) ─▶ Conversation ─▶ format (instruct) ─▶ dialect (encode) ─▶ upstream
@@ -27,9 +27,9 @@
 //! # Modules
 //!
 //! [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and [`conversation`]
-//! are the types between them, [`mod@format`] and [`detect`] describe and find calls written as text,
-//! [`tools`] and [`rules`] are the declared tools and the settings of one model, [`failure`] is the error
-//! type, and [`pipeline`] connects the stages for one response.
+//! are the types between the stages, [`mod@format`] describes how calls are written as text and [`detect`]
+//! finds such calls, [`tools`] and [`rules`] are the declared tools and the settings of one model,
+//! [`failure`] is the error type, and [`pipeline`] connects the stages for one response.
 //!
 //! The feature `lumo-u2l` adds the encryption of Lumo's session API ([`dialect::lumo`]).
 

@@ -1,5 +1,5 @@
-//! The environment of chat templates: the additions of transformers to Jinja, and the differences between
-//! minijinja and Python.
+//! The environment of chat templates: what transformers adds to Jinja, and the differences between minijinja
+//! and Python.
 
 use std::{error, fmt};
 
@@ -15,7 +15,7 @@ use super::{methods, python};
 /// Maximum depth of nested calls of macros and blocks.
 const RECURSION: usize = 60;
 
-/// Bytes of JSON per unit of work. The engine charges a filter only for its result, once it exists.
+/// Bytes of JSON per unit of work. The engine charges for a filter's result only once it exists.
 const JSON_PER_FUEL: usize = 16;
 
 /// An environment without templates.
@@ -56,7 +56,7 @@ fn formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> 
     escape_formatter(out, state, value)
 }
 
-/// The message with which a template refuses a conversation.
+/// The message with which a template rejects a conversation.
 #[derive(Debug)]
 struct Refusal(String);
 
@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
 
 impl error::Error for Refusal {}
 
-/// Maximum bytes of a refusal that are shown to the client.
+/// Maximum number of characters of such a message that are shown to the client.
 const MAX_REFUSAL: usize = 1000;
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {

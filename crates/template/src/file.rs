@@ -3,14 +3,14 @@
 use super::TemplateError;
 use crate::wire::json::{Json, Kind};
 
-/// A special token of the model, as a variable of its template.
+/// A special token of the model, which its template uses as a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SpecialToken {
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// The contents of such a file.
+/// The contents of a file with a chat template.
 #[derive(Debug)]
 pub(super) struct TemplateFile {
     pub(super) default: String,

@@ -1,8 +1,8 @@
 //! The tags `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja.
 //!
-//! They mark the text that the model wrote, for training. A prompt does not need the marks, but the block is
-//! a scope of its own, so the tags become `{% with %}` and `{% endwith %}`, which keep the lines and the
-//! white space.
+//! They mark the text that the model wrote, for training. A prompt does not need the marks, but the block
+//! between the tags has its own scope, so the tags are replaced with `{% with %}` and `{% endwith %}`, which
+//! leave the lines and the white space unchanged.
 
 /// `source` with the tags replaced; text, comments, strings and raw blocks stay unchanged.
 pub(super) fn without_generation_tags(source: &str) -> String {
@@ -29,7 +29,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
         match word {
             "generation" if !is_raw => out.push_str(&tag.replacen("generation", "with", 1)),
             "endgeneration" if !is_raw => out.push_str(&tag.replacen("endgeneration", "endwith", 1)),
-            // In a raw block, only its end is a tag.
+            // In a raw block, only the tag that ends the block counts.
             _ if is_raw && word != "raw" => {
                 out.push('{');
                 rest = rest.get(at + 1..).unwrap_or_default();
@@ -63,7 +63,7 @@ fn tag_length(tag: &str, end: &str) -> usize {
     tag.len()
 }
 
-/// The word in a tag that contains only one.
+/// The word in a tag, if the tag contains only one.
 fn tag_word(inside: &str) -> &str {
     let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
     let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);

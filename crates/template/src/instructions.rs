@@ -1,8 +1,8 @@
-//! The part of a template that describes the tools, as instructions for an upstream that accepts messages.
+//! Instructions from the part of a template that describes the tools, for an upstream that accepts messages.
 //!
 //! A conversation of one system message is rendered with the tools and without them. If the template only
-//! inserts text directly before or after the system message's text, the inserted text is its description of
-//! the tools.
+//! inserts text directly before or after the text of the system message, the inserted text is the template's
+//! description of the tools.
 
 use crate::{
     conversation::{Conversation, Role, Tool, Turn},
@@ -14,7 +14,7 @@ use super::{ChatTemplate, TemplateError};
 /// The system message of the conversation that is rendered. No template contains it.
 const SYSTEM: &str = "7f3c1e90-system";
 
-/// The message of the user, without which many templates refuse a conversation.
+/// The user message, without which many templates reject a conversation.
 const USER: &str = "7f3c1e90-user";
 
 impl ChatTemplate {
@@ -38,7 +38,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Checks, with a tool made for this purpose, that [`ChatTemplate::tool_instructions`] is possible.
+    /// Checks with a sample tool that [`ChatTemplate::tool_instructions`] is possible.
     ///
     /// # Errors
     /// The reason why it is not possible.
@@ -53,7 +53,7 @@ impl ChatTemplate {
     }
 }
 
-/// The text that `with` has directly before or after the system message, and nowhere else.
+/// The text that `with` has directly before or after the system message, if that is the only difference.
 fn inserted<'a>(without: &str, with: &'a str) -> Option<&'a str> {
     let at = without.find(SYSTEM)?;
     [at + SYSTEM.len(), at].into_iter().find_map(|place| {

@@ -6,11 +6,11 @@
 //!
 //! Templates are Jinja, as transformers renders it: blocks trimmed, loop controls, and a few functions
 //! (docs/protocols/completions.md#chat-templates). The language is minijinja's; `environment` makes it behave
-//! like Python's where the two differ. A template comes with a model and is not trusted: its work is paid
-//! from a budget that grows with the conversation, so neither an endless loop nor a text that doubles can
-//! block a thread or exhaust memory. One case is left: minijinja does not charge for comparing lists, or for
-//! converting them to text within an expression. A list that contains itself twice on each of many levels
-//! takes exponential time there.
+//! like Python's where the two differ. A template comes with a model and is not trusted: its work is charged
+//! to a budget that grows with the conversation, so neither an endless loop nor a text that doubles can block
+//! a thread or exhaust memory. One gap remains: minijinja does not charge for comparing lists, or for
+//! converting them to text within an expression. Both take exponential time for a list that contains itself
+//! twice on each of many levels.
 //!
 //! Text that a client wrote is data, never a part of the template.
 
@@ -39,29 +39,28 @@ use toolwire_wire as wire;
 /// A compiled chat template with the model's special tokens.
 pub struct ChatTemplate {
     environment: Environment<'static>,
-    /// The name of the file in error messages.
+    /// The name of the file, for error messages.
     origin: String,
     /// The model has a separate template for requests with tools.
     has_tool_template: bool,
     /// Variables such as `bos_token`.
     tokens: Vec<SpecialToken>,
-    /// The text of the file, by which templates are compared.
+    /// The text of the file, which tells whether two templates are equal.
     source: String,
 }
 
-/// Names of the templates in the environment. Names do not affect escaping, since nothing is escaped.
+/// Name of the main template in the environment. Names do not affect escaping, since nothing is escaped.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// The variable with the token that begins a text.
 const BOS: &str = "bos_token";
 
-/// Units of work in addition to those that grow with the conversation. One unit is an instruction, or 64
-/// bytes.
+/// Units of work in addition to those that grow with the conversation. A unit is one instruction or 64 bytes.
 const BASE_FUEL: usize = 200_000;
 
-/// Bytes of the conversation per additional unit of work. A byte may be copied fifteen times, and a message
-/// of a few words pays for about forty instructions.
+/// Bytes of the conversation per additional unit of work. This allows each byte to be copied about fifteen
+/// times, and a message of a few words to take about forty instructions.
 const BYTES_PER_FUEL: usize = 4;
 
 /// Bytes of stack for calls of macros and blocks, and for the clients' values.
@@ -78,10 +77,10 @@ const BASE_OUTPUT: usize = 4 << 20;
 /// indented.
 const OUTPUT_PER_BYTE: usize = 8;
 
-/// Maximum bytes of a template's source. Real ones have less than 30 KB.
+/// Maximum bytes of a template's source. Real templates have less than 30 KB.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Why a template cannot be used: the line of the template, if it is known, and the error.
+/// Why a template cannot be used: the error, and its line in the template if the line is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
     /// The line within the template, from 1.
@@ -142,11 +141,11 @@ impl ChatTemplate {
         &self.origin
     }
 
-    /// The prompt for the model's next message. `now`, in seconds of Unix time, is the time that
-    /// `strftime_now` shows, in UTC.
+    /// The prompt for the model's next message. `now` is the time that `strftime_now` shows: seconds of Unix
+    /// time, shown in UTC.
     ///
     /// # Errors
-    /// [`Kind::Request`] if the template refuses the conversation; [`Kind::Internal`] if the template fails or
+    /// [`Kind::Request`] if the template rejects the conversation; [`Kind::Internal`] if the template fails or
     /// exceeds a limit.
     pub fn render(&self, conversation: &Conversation, now: u64) -> Result<Prompt, Failure> {
         let (variables, size) = messages::variables(conversation, &self.tokens);
@@ -157,7 +156,7 @@ impl ChatTemplate {
         Ok(Prompt { text, bos })
     }
 
-    /// Renders on a separate thread, whose stack is as large as the work may require: a template can nest
+    /// Renders on a separate thread, whose stack is large enough for the allowed work: a template can nest
     /// lists in a loop, and dropping them takes one stack frame per level.
     fn render_variables(
         &self,

@@ -9,13 +9,13 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Names that a client's `chat_template_kwargs` cannot replace.
+/// Names of variables that a client's `chat_template_kwargs` cannot replace.
 const RESERVED: [&str; 5] = ["messages", "tools", "add_generation_prompt", "strftime_now", "raise_exception"];
 
 /// Bytes that a message or a tool costs in addition to its texts.
 const OVERHEAD: usize = 256;
 
-/// The variables, and the approximate number of bytes of the conversation in them.
+/// Returns the variables, and the approximate number of bytes of the conversation in them.
 pub(super) fn variables(
     conversation: &Conversation,
     tokens: &[SpecialToken],
@@ -62,7 +62,7 @@ impl Size {
 
 fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
     let mut messages = Vec::with_capacity(turns.len());
-    // The names of calls, by id, for results that do not name their tool.
+    // The names of the called tools by call id, for results that do not name their tool.
     let mut names: std::collections::HashMap<&str, &str> = std::collections::HashMap::new();
     for turn in turns {
         let mut says_more = turn.parts.is_empty();
@@ -76,7 +76,7 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
                     let known = names.get(output.id.as_str()).copied();
                     messages.push(result(output, known, size));
                 }
-                // Media of a result cannot be shown in a text.
+                // Text cannot show the media of a result.
                 Part::Image { .. } | Part::Other(_) if turn.role == Role::Tool => {}
                 _ => says_more = true,
             }
@@ -91,7 +91,7 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
 fn message(turn: &Turn, size: &mut Size) -> Value {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result in a text gets the role `user`, since templates expect an id or a name with the role
+        // A result written as text gets the role `user`, since templates expect an id or a name with the role
         // `tool`.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",

@@ -1,7 +1,7 @@
 //! Methods of Python's texts and lists, and the filter `join`, within a template's budget.
 //!
-//! The engine charges for results once they exist. Results may be larger than all memory, so their sizes are
-//! estimated first.
+//! The engine charges for results only once they exist. A result may be larger than all memory, so its size
+//! is estimated first.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +11,7 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat;
 
-/// Bytes per unit of work.
+/// Bytes that are written per unit of work.
 const BYTES_PER_FUEL: usize = 64;
 
 /// Bytes that are read per unit of work: reading is much cheaper than writing.
@@ -26,7 +26,7 @@ const NUMBER: usize = 512;
 /// Memory that a piece of a split text takes in addition to its own bytes.
 const PIECE: usize = 64;
 
-/// Calls a method that a value does not have in Jinja.
+/// Calls a method that a value has in Python but not in Jinja.
 pub(super) fn call(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -45,7 +45,7 @@ pub(super) fn call(
     pycompat::unknown_method_callback(state, value, method, args)
 }
 
-/// The filter `join`. The engine does not consider the size of items that are joined with an empty separator.
+/// The filter `join`. With an empty separator, the engine does not count the size of the joined items.
 pub(super) fn join(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -62,7 +62,7 @@ pub(super) fn join(
             afford(state, size.saturating_add(items.len().saturating_mul(size_of::<Value>())))?;
             items.push(item);
         }
-        // An iterator may give its items only once.
+        // Not `value`: an iterator may give its items only once.
         return filters::join(state, &Value::from(items), joiner, attribute, options);
     }
     filters::join(state, value, joiner, attribute, options)
@@ -86,8 +86,8 @@ fn too_much() -> Error {
     ErrorKind::OutOfFuel.into()
 }
 
-/// Maximum bytes of the result of a method of `text`. A call whose result cannot be estimated is rejected by
-/// the method itself.
+/// Maximum bytes of the result of a method of `text`. If the size of a call's result cannot be estimated, the
+/// method itself rejects the call.
 fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Result<usize, Error> {
     let size = match method {
         "format" => size_of_format(text, args, budget)?,
@@ -105,7 +105,8 @@ fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Re
                 Some(separator) => text.matches(separator).count() + 1,
                 None => text.len() / 2 + 1,
             };
-            // A white-space separator splits off fewer pieces than this, and few texts have that many.
+            // If the separator is white space, there are fewer pieces than this, but few texts have that
+            // many.
             text.len().saturating_add(pieces.min(text.len()).saturating_mul(PIECE) / 4)
         }
         "splitlines" => {
@@ -118,7 +119,8 @@ fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Re
     Ok(size)
 }
 
-/// Python's `str.join`. Iterators may give their values only once, so these cannot be measured first.
+/// Python's `str.join`. An iterator may give its values only once, so the size cannot be measured first; it
+/// is limited while the text is written.
 fn joined(state: &State<'_, '_>, separator: &str, values: &Value) -> Result<Value, Error> {
     let mut joined = Limited { text: String::new(), most: budget(state) };
     for (number, value) in values.try_iter()?.checked().enumerate() {
@@ -154,7 +156,7 @@ fn size_of_format(text: &str, args: &[Value], budget: usize) -> Result<usize, Er
     Ok(if is_cheap { 0 } else { text.len().saturating_add(fields.saturating_mul(field)) })
 }
 
-/// The format specification of the field that `field` begins with, without its fill character, and the text
+/// The format specification of the field at the start of `field`, without the fill character, and the text
 /// after it.
 fn spec_of(field: &str) -> (&str, &str) {
     let mut name = field;
@@ -174,13 +176,14 @@ fn spec_of(field: &str) -> (&str, &str) {
     }
 }
 
-/// Number of bytes of a value as text; some number above `most` if it is longer than `most`.
+/// Number of bytes of a value as text. If the text is longer than `most`, the result is only some number
+/// above `most`.
 fn length(value: &Value, most: usize) -> usize {
     if let Some(text) = value.as_str() {
         return text.len();
     }
     let mut counter = Counter { bytes: 0, most };
-    // An error means that the text is longer.
+    // An error means that the text is longer than `most`.
     let _ = write!(counter, "{value}");
     counter.bytes
 }
@@ -197,7 +200,7 @@ impl Write for Counter {
     }
 }
 
-/// A text with a maximum length of `most`.
+/// A text of at most `most` bytes.
 struct Limited {
     text: String,
     most: usize,

@@ -84,7 +84,7 @@ pub(super) fn tojson(
 /// Maximum number of spaces per level.
 const MAX_INDENT: usize = 32;
 
-/// Maximum depth of a value. Clients' values are less deep.
+/// Maximum depth of a value. The values that clients send are less deep.
 const MAX_DEPTH: usize = 200;
 
 /// `json.dumps` with its options.

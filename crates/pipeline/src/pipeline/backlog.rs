@@ -1,8 +1,8 @@
 //! [`Backlog`]: events that have been read from a response and wait for the stages after the reader.
 //!
 //! One frame may contain megabytes of text, and detection may have to process each byte of it. Such a text is
-//! cut into slices, so that the shell can send the output of one slice and yield the thread before it asks
-//! for the next. Later events wait in order. Nearly all events are small and are never queued here.
+//! cut into slices, so the shell can send the output of one slice and yield the thread before it asks for the
+//! next slice. Later events wait in order. Nearly all events are small and are never queued here.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -12,10 +12,10 @@ use crate::{
     wire::text::{boundary_upto, slice},
 };
 
-/// Number of bytes of text that are processed at once.
+/// Maximum number of bytes of text that are processed at once.
 pub const SLICE: usize = 4 << 10;
 
-/// A waiting event, with the frame in which it may be forwarded.
+/// A waiting event, with the frame that may be forwarded instead of it.
 #[derive(Debug)]
 pub(super) struct Waiting {
     frame: Option<String>,
@@ -32,7 +32,7 @@ impl Waiting {
         }
     }
 
-    /// Appends the text of `event` if it continues this event. Returns `false` if it does not.
+    /// Appends the text of `event` if `event` continues this one. Returns `false` if it does not.
     pub(super) fn continues(&mut self, event: &Event<'_>) -> bool {
         let (None, Some(means)) = (&self.frame, &mut self.means) else { return false };
         match (means, event) {
@@ -92,8 +92,8 @@ impl Backlog {
         self.done = 0;
     }
 
-    /// Whether `event` has to wait, because other events are waiting, or because its text is too large to
-    /// process at once and `needs_processing`.
+    /// Whether `event` has to wait, either because other events are waiting, or because its text is too large
+    /// to process at once and `needs_processing` returns true for it.
     pub(super) fn takes(&self, event: &Event<'_>, needs_processing: impl FnOnce(&str) -> bool) -> bool {
         let is_large = |text: &str| text.len() > SLICE && needs_processing(text);
         !self.events.is_empty() || text_of(event).is_some_and(is_large)
@@ -108,7 +108,7 @@ impl Backlog {
     pub(super) fn next(&mut self, out: &mut impl Sink) {
         let Some(Waiting { frame, means }) = self.events.front() else { return };
         if let Some(text) = means.as_ref().and_then(text_of).filter(|text| text.len() > SLICE) {
-            // At most a slice: otherwise the stages after this one would make it wait again.
+            // At most one slice: otherwise the stages after this one would make the text wait again.
             let end = boundary_upto(text, self.done + SLICE);
             out.event(Event::Text(Cow::Borrowed(slice(text, self.done, end))));
             self.done = end;

@@ -1,8 +1,8 @@
-//! [`Corrections`]: the faults in the calls of a hop, and the message with which the model is asked again.
+//! [`Corrections`]: the faults in the calls of a hop, and the message that asks the model for them again.
 //!
-//! Either a call that `tool_choice` requires is missing, a name is not declared, or arguments break their
-//! schema. With the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the model is asked
-//! again; the faults of the last hop become warnings in the response.
+//! A fault is a missing call that `tool_choice` requires, a name that is not declared, or arguments that
+//! violate their schema. With the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the
+//! model is asked again; the faults of the last hop become warnings in the response.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ enum Fault {
 /// Checks the calls of one response.
 #[derive(Debug)]
 pub(super) struct Corrections {
-    /// The names of the tools of which one must be called; empty if no call is required.
+    /// The names of the tools, one of which must be called; empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,
@@ -98,12 +98,12 @@ impl Corrections {
         self.faults.clear();
     }
 
-    /// Records that a required call has been made: the rest of the response need not contain another one.
+    /// Records that a required call has been made, so the rest of the response need not contain one.
     pub(super) fn waive_required(&mut self) {
         (self.required, self.retries_missing) = (Vec::new(), false);
     }
 
-    /// Records the beginning of a call that the client should run.
+    /// Records the beginning of a call that the client will run.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {
             self.is_fulfilled = true;
@@ -112,7 +112,7 @@ impl Corrections {
         }
     }
 
-    /// Checks a call of a declared tool, which has ended. `arguments` is `None` if the call is broken.
+    /// Checks a call to a declared tool when the call has ended. `arguments` is `None` if the call is broken.
     pub(super) fn ends(&mut self, name: &str, arguments: Option<&str>) {
         let Some(schemas) = &self.schemas else { return };
         let Some((_, schema)) = schemas.iter().find(|(known, _)| known == name) else { return };
@@ -148,8 +148,8 @@ impl Corrections {
         })
     }
 
-    /// The request to the model that results from this hop, in which it wrote `text`. `others` are the names
-    /// of its calls that are not wrong but are not run either, since the next hop replaces this one.
+    /// The follow-up request to the model after this hop, in which it wrote `text`. `others` are the names of
+    /// the calls that are not wrong but are not run either, since the next hop replaces this one.
     pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools, others: &[String]) -> Option<FollowUp> {
         let reason = match self.faults.first() {
             Some(Fault::Unknown { .. }) => Reason::UnknownTool,
@@ -173,8 +173,8 @@ impl Corrections {
         Some(FollowUp::new(reason, text, lines.join("\n")))
     }
 
-    /// The warning that the client received calls to these tools whose arguments are not JSON, unless there
-    /// is already such a warning.
+    /// The warning that the client received calls with arguments that are not JSON, to the tools `names`.
+    /// `None` if there is already such a warning.
     pub(super) fn broken_warning(&self, names: &[String]) -> Option<Warning<'static>> {
         if names.is_empty() || self.checks_arguments() {
             return None;
@@ -188,7 +188,7 @@ impl Corrections {
         Some(Warning { code: INVALID, message: Cow::Owned(message) })
     }
 
-    /// The warnings about this hop for the client, in case the response ends with it.
+    /// The warnings about this hop for the client, used if the response ends with this hop.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
         if self.is_unfulfilled() {
@@ -203,7 +203,7 @@ impl Corrections {
 /// The code of the warning that a call has wrong arguments.
 const INVALID: &str = "invalid_arguments";
 
-/// The warning that the model does not know these tools, because its instructions have a limit.
+/// The warning that the model was not given these tools, because the length of its instructions is limited.
 pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
     let names = repeated(&listed(tools.iter().cloned()));
     let message = format!(
@@ -213,7 +213,7 @@ pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
 }
 
 impl Fault {
-    /// The part of a message to the model about this fault.
+    /// The text about this fault in a message to the model.
     fn message(&self, tools: &DeclaredTools) -> String {
         match self {
             Self::Unknown { name } => {
@@ -248,7 +248,7 @@ impl Fault {
     }
 }
 
-/// The words for one of several tools.
+/// Text that names one tool, or says "one of" and lists them.
 fn one_of(names: impl ExactSizeIterator<Item = String>) -> String {
     let several = if names.len() > 1 { "one of " } else { "" };
     format!("{several}{}", listed(names))

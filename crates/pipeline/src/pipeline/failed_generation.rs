@@ -1,5 +1,5 @@
-//! A model's text inside an error: some servers reject a response because they cannot read a call in it, and
-//! send its text with the error. If the text contains a call, the text becomes the response.
+//! Text of the model inside an error: some servers reject a response because they cannot read a call in it,
+//! and send its text with the error. If the text contains a call, the text becomes the response.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::{
     failure::Failure,
 };
 
-/// Maximum bytes of a text that is read. It is read in one go while other responses wait. Servers that send
-/// such errors do not write responses of this length.
+/// Maximum bytes of such a text. It is read in one go while other responses wait. Servers that send such
+/// errors do not write responses of this length.
 const MAX_TEXT: usize = 256 << 10;
 
 impl Pipeline {
     /// Reads the text that came with `failure` as the hop's response, and ends the hop. Returns `false`,
-    /// without any effect, if there is no text or it contains no complete call of a declared tool.
+    /// without any effect, if there is no text or the text contains no complete call of a declared tool.
     pub fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
         let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;
         let Some(text) = failure.generation().filter(may_read) else { return false };
@@ -31,7 +31,7 @@ impl Pipeline {
     }
 }
 
-/// `text` in a form that detection knows. Llama on Groq also writes `<function=NAME{…}</function>`,
+/// `text` in a form that the detector knows. Llama on Groq also writes `<function=NAME{…}</function>`,
 /// `<function(NAME){…}`, and calls in Python's form without a marker. In a response such a call would be
 /// prose; in an error it is the reason for the rejection.
 fn as_known(text: &str) -> Cow<'_, str> {
@@ -76,8 +76,8 @@ fn as_known(text: &str) -> Cow<'_, str> {
 }
 
 impl Stages {
-    /// The events of a response that consists of `text`, if it has a complete call of a declared tool.
-    /// `is_begun`: the client has already received the text before the call.
+    /// The events of a response that consists of `text`; `None` if the text has no complete call of a
+    /// declared tool. `is_begun`: the client has already received the text before the call.
     fn calls_in(&mut self, text: &str, is_begun: bool, out: &mut BytesMut) -> Option<Vec<Event<'static>>> {
         if self.prefill.is_active() || self.calls.has_calls() || self.detector.is_none() {
             return None;

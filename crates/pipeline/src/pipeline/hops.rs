@@ -7,13 +7,14 @@ use crate::{
     event::{RawUsage, Usage},
 };
 
-/// What a response needs after a hop before it can continue: see
+/// What a response needs after a hop in order to continue: see
 /// [`Pipeline::follow_up`](super::Pipeline::follow_up).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
     /// Why the response does not end here.
     pub reason: Reason,
-    /// The turns to append to the conversation for the next request. The results of `hosted` come after them.
+    /// The turns to append to the conversation for the next request. The results of `hosted` follow these
+    /// turns.
     pub turns: Vec<Turn>,
     /// The calls of hosted tools that must run first. They are in the last turn, possibly among calls that
     /// are not run.
@@ -21,7 +22,7 @@ pub struct FollowUp {
 }
 
 impl FollowUp {
-    /// Asks the model, which wrote `text` in this hop, again with this message.
+    /// Asks the model again with this message. `text` is the text that it wrote in this hop.
     pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
         let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
         Self {
@@ -31,8 +32,8 @@ impl FollowUp {
         }
     }
 
-    /// Adds the reasoning that preceded what the model wrote in this hop. A turn with only reasoning is not
-    /// sent, because some APIs reject it.
+    /// Adds the reasoning that preceded the text of this hop. A turn with only reasoning is not sent, because
+    /// some APIs reject it.
     pub(super) fn remember(&mut self, reasoning: Vec<Part>) {
         if let Some(turn) = self.turns.iter_mut().find(|turn| turn.role == Role::Assistant) {
             turn.parts.splice(0..0, reasoning);
@@ -67,7 +68,7 @@ impl Reason {
         }
     }
 
-    /// Whether the next hop replaces the output of the last one, which the client has not received.
+    /// Whether the next hop replaces the output of the current hop, which the client has not received.
     pub(super) fn replaces(self) -> bool {
         !matches!(self, Self::Misrouted | Self::Hosted)
     }
@@ -183,7 +184,7 @@ mod tests {
         );
         assert_eq!(sum.take(&first, true), None);
         sum.next_hop();
-        // A hop without usage does not erase the sum.
+        // A hop without token counts does not erase the sum.
         sum.next_hop();
         let second = usage(
             r#"{"prompt_tokens":20,"completion_tokens":3,"cost":0.5,"tier":"x",

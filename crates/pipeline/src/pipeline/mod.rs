@@ -8,8 +8,8 @@
 //! is read, and nothing is collected in between.
 //!
 //! A response may take several *hops*, each an upstream request with its response. The client sees one
-//! response: after a hop that is not the last, the pipeline says what is needed next ([`FollowUp`]), and the
-//! shell, in its own time, either continues with the next upstream response or ends the response here.
+//! response: after a hop that is not the last, the pipeline says what is needed next ([`FollowUp`]). When the
+//! shell has done that, it either continues with the next upstream response or ends the client's response.
 //!
 //! ```text
 //! Open ──end of hop──▶ HopEnded ──resume(reader)──▶ Open      (the next hop)
@@ -64,8 +64,8 @@ pub enum State {
     Open,
     /// The response is complete and its end is written; further input is ignored.
     Done,
-    /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before has been
-    /// written.
+    /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before the failure has
+    /// been written.
     Failed,
     /// The upstream's response has ended, but the client's has not: do what [`Pipeline::follow_up`] says, then
     /// call [`Pipeline::resume`] with a reader for the next upstream response, or [`Pipeline::end`]. Further
@@ -75,9 +75,9 @@ pub enum State {
 
 /// Converts one upstream response for a client.
 ///
-/// The output of `push` and `finish` is appended to `out`. After a failure, `out` contains nothing about it:
-/// a shell that has not sent anything yet responds with a status and [`Pipeline::error_body`]; a shell that
-/// has already sent something calls [`Pipeline::write_failure`].
+/// The output of `push` and `finish` is appended to `out`. A failure itself is not written to `out`: a shell
+/// that has not sent anything yet responds with a status and [`Pipeline::error_body`]; a shell that has
+/// already sent something calls [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
     reader: Reader,
@@ -108,8 +108,8 @@ struct Stages {
 }
 
 impl Pipeline {
-    /// A pipeline for the response to `conversation` in the form that the client sent (with its tools, even
-    /// if they are described to the upstream in text). The formats named in the rules are looked up in
+    /// A pipeline for the response to `conversation`, given as the client sent it (with its tools, even if
+    /// the upstream receives them described in text). The formats named in the rules are looked up in
     /// `known`.
     pub fn new(
         conversation: &Conversation,
@@ -148,26 +148,26 @@ impl Pipeline {
         }
     }
 
-    /// Warns the client that the instructions of the request leave out these tools.
+    /// Adds a warning for the client that the request's instructions leave out these tools.
     pub fn leaves_out(&mut self, tools: &[String]) {
         if !tools.is_empty() {
             self.stages.calls.warn(corrections::left_out(tools));
         }
     }
 
-    /// Handles the calls of hosted tools by these rules. Call it before the first bytes.
+    /// Handles the calls of hosted tools by these rules. Must be called before the first bytes.
     pub fn host(&mut self, rules: HostedRules) {
         self.stages.calls.set_hosted_rules(rules);
     }
 
-    /// In [`State::Done`]: the turn whose calls of hosted tools should be run for the client's next request,
-    /// if there is one. It can be taken once.
+    /// In [`State::Done`]: the turn whose hosted calls should be run for the client's next request, if there
+    /// is such a turn. It can be taken once.
     pub fn take_deferred(&mut self) -> Option<DeferredTurn> {
         if self.state == State::Done { self.stages.calls.deferred.take() } else { None }
     }
 
-    /// In [`State::HopEnded`]: shows the client something that happened between two hops; reasoning is shown
-    /// as separate lines. Does nothing in other states.
+    /// In [`State::HopEnded`]: shows the client something that happened between two hops. Reasoning is shown
+    /// on separate lines. Does nothing in other states.
     pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.state == State::HopEnded {
             let (calls, mut next) = self.stages.calls_and_writer(out);
@@ -183,36 +183,37 @@ impl Pipeline {
         }
     }
 
-    /// Adds a warning to the response, which is sent at its end.
+    /// Adds a warning to the response. It is sent at the end of the response.
     pub fn warn(&mut self, warning: Warning<'static>) {
         self.stages.calls.warn(warning);
     }
 
-    /// Keeps the state that the upstream wants back when the client replays the calls of the response. Call
-    /// it before the first bytes.
+    /// Keeps the state that the upstream wants back when the client replays the calls of the response. Must
+    /// be called before the first bytes.
     pub fn keep_state(&mut self, wants: WantsBack) {
         self.stages.calls.state = StateCollector::new(wants, self.stages.limits.max_hold);
     }
 
-    /// In [`State::Done`]: the state that the upstream wants back, see [`Pipeline::keep_state`]. `None` if
-    /// there is none. It can be taken once.
+    /// In [`State::Done`]: the state that the upstream wants back (see [`Pipeline::keep_state`]), or `None`
+    /// if there is none. It can be taken once.
     pub fn take_state(&mut self) -> Option<TurnState> {
         if self.state == State::Done { self.stages.calls.state.take() } else { None }
     }
 
-    /// Sets the text with which the request of this hop has begun the response. Call it before the first
-    /// bytes of the hop.
+    /// Sets the text with which the request of this hop has begun the response. Must be called before the
+    /// first bytes of the hop.
     pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
         let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;
         *stage = PrefillStage::new(prefill.filter(|_| detector.is_some()), limits);
     }
 
-    /// Sets the key with which the hop's response is encrypted. Call it before the first bytes of the hop.
+    /// Sets the key with which the hop's response is encrypted. Must be called before the first bytes of the
+    /// hop.
     pub fn expect_key(&mut self, key: Option<RequestKey>) {
         self.reader.decrypt(key);
     }
 
-    /// Covers secrets in a failure before it reaches the client, the log or a recording.
+    /// Redacts secrets in a failure before the failure reaches the client, the log or a recording.
     #[must_use]
     pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
         self.redactor = Some(redactor);
@@ -232,8 +233,8 @@ impl Pipeline {
         self.catch_up(out)
     }
 
-    /// Like [`Pipeline::push`], but only begins to process a large text: while [`Pipeline::is_behind`] is
-    /// true, continue with [`Pipeline::work`].
+    /// Like [`Pipeline::push`], but only begins to process a large text: the caller continues with
+    /// [`Pipeline::work`] as long as [`Pipeline::is_behind`] is true.
     pub fn begin_push(&mut self, bytes: &[u8], out: &mut BytesMut) {
         let ended = self.stages.backlog.read.as_ref().is_some_and(|read| read.ended || read.result.is_err());
         if self.state == State::Open && !ended {
@@ -243,7 +244,7 @@ impl Pipeline {
         }
     }
 
-    /// Like [`Pipeline::finish`], but may leave work, as [`Pipeline::begin_push`] does.
+    /// Like [`Pipeline::finish`], but may leave work to [`Pipeline::work`], as [`Pipeline::begin_push`] does.
     pub fn begin_finish(&mut self, out: &mut BytesMut) {
         if self.state == State::Open && self.stages.backlog.read.as_ref().is_none_or(|read| !read.ended) {
             let read = self.reader.finish(&mut self.stages.sink(out));
@@ -277,7 +278,7 @@ impl Pipeline {
         self.state
     }
 
-    /// Decides how the response continues, once the stages have processed everything that was read.
+    /// Decides how the response continues once the stages have processed everything that was read.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         if self.is_behind() {
             self.stages.backlog.read = Some(Read { result: read, ended });
@@ -318,7 +319,7 @@ impl Pipeline {
     }
 
     /// Whether the hop has its finish reason. If the upstream does not end its body, [`Pipeline::finish`] may
-    /// still be called: only token counts are lost.
+    /// be called anyway: only token counts are lost.
     pub fn is_hop_finished(&self) -> bool {
         self.stages.calls.pending.is_some() || self.reader.lacks_only_mark()
     }
@@ -328,8 +329,8 @@ impl Pipeline {
         self.state
     }
 
-    /// Whether something that a client considers content has been written (text, reasoning, a call, a
-    /// finish). From then on the status is 200.
+    /// Whether anything that a client considers content (text, reasoning, a call, a finish) has been written.
+    /// If so, the status can no longer be an error.
     pub fn has_content(&self) -> bool {
         self.stages.emitted.has_content
     }
@@ -370,7 +371,7 @@ impl Pipeline {
         self.stages.calls.tally.finish
     }
 
-    /// Why the response failed, if it did.
+    /// The failure of the response, if it failed.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -380,16 +381,16 @@ impl Pipeline {
         self.stages.writer.dialect().side().error_body(failure)
     }
 
-    /// Ends a stream that has begun with the dialect's in-stream error.
+    /// Writes the dialect's in-stream error, which ends a stream that has already begun.
     pub fn write_failure(&mut self, out: &mut BytesMut) {
         if let Some(failure) = &self.failure {
             self.stages.writer.fail(failure, out);
         }
     }
 
-    /// From now on, large events are only written when [`Pipeline::pour`] asks for them: they repeat what was
-    /// sent, and together would take many times the memory of the response. Without this, everything is
-    /// written at once.
+    /// From now on, a large event is only written when [`Pipeline::pour`] asks for it: such events repeat
+    /// what was sent, and together would take many times the memory of the response. Without this call,
+    /// everything is written at once.
     pub fn write_in_pieces(&mut self) {
         self.stages.writer.write_in_pieces();
     }
@@ -479,7 +480,7 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// The failure for a limit that a stage after the reader has reached.
+    /// The failure if a stage after the reader has reached a limit.
     fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
@@ -496,7 +497,7 @@ impl Stages {
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
-    /// Ends the hop's text: passes what the detector gives to the stages after it.
+    /// Ends the hop's text: passes the output of the detector to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
         let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
         let next = ToWriter { withheld, reasoning, writer, emitted, out };
@@ -529,7 +530,7 @@ impl Stages {
         calls.end_response(&mut next);
     }
 
-    /// Releases what is held, since no more input will arrive to decide it.
+    /// Releases held content, since no more input will arrive to decide about it.
     fn release(&mut self, out: &mut BytesMut) {
         self.end_text(out, |detector, next| detector.finish(false, next));
         self.calls_and_writer(out).1.release();
@@ -585,7 +586,7 @@ impl Sink for ToCalls<'_> {
 }
 
 impl ToCalls<'_> {
-    /// The same for a hop that another hop may replace, because the model may be asked again.
+    /// Handles an event of a hop that another hop may replace, because the model may be asked again.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
         self.calls.can_replace = !self.next.emitted.has_content;
         self.calls.event(event, &mut self.next);
@@ -622,7 +623,8 @@ impl ToWriter<'_> {
         });
     }
 
-    /// Keeps `event` back if necessary, and releases everything if `event` settles that the client gets it.
+    /// Keeps `event` back if necessary. If `event` settles that the client gets this hop, releases
+    /// everything.
     fn keeps_back(&mut self, event: &Event<'_>) -> bool {
         if is_finish(event) {
             self.release();
@@ -698,7 +700,7 @@ impl Tally {
         self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
     }
 
-    /// Whether the client was warned that a required call is missing.
+    /// Whether a warning told the client that a required call is missing.
     pub fn lacks_required_call(&self) -> bool {
         self.warnings.contains(&corrections::UNFULFILLED)
     }

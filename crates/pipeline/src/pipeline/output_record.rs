@@ -6,7 +6,7 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// A record of what has gone to the writer.
+/// A record of what was passed to the writer.
 #[derive(Debug, Default)]
 pub(super) struct OutputRecord {
     /// Whether anything that a client considers content has been written.
@@ -30,7 +30,7 @@ impl OutputRecord {
 pub struct EmittedText {
     /// Its length in bytes.
     pub bytes: u64,
-    /// Number of its pieces, about one per token.
+    /// Number of pieces of the text, about one per token.
     pub pieces: u64,
     /// Bytes of everything that the model has written: text, reasoning and calls.
     pub written: u64,
@@ -47,13 +47,13 @@ pub struct EmittedText {
 pub struct EmittedEvent {
     /// The kind of event.
     pub kind: &'static str,
-    /// The index of its call, from 0.
+    /// The index of the event's call, from 0.
     pub call: Option<u32>,
     /// The name of the tool, if a call begins.
     pub name: Option<String>,
-    /// Bytes of its text.
+    /// Bytes of text in the event.
     pub bytes: usize,
-    /// Bytes of output before it.
+    /// Bytes of output before the event.
     pub at: usize,
 }
 
@@ -88,7 +88,7 @@ impl EmittedText {
         Self { max, ..Self::default() }
     }
 
-    /// Only counts the text, but keeps the events.
+    /// Creates a record that only counts the text, but keeps the events.
     pub(super) fn with_events() -> Self {
         Self { events: Some(Vec::new()), ..Self::default() }
     }
@@ -110,7 +110,7 @@ impl EmittedText {
             _ => 0,
         };
         if let Event::Text(text) | Event::Refusal(text) = event {
-            // Only the beginning is kept: after a cut, nothing is added.
+            // Only the beginning is kept: once text has been left out, nothing more is added.
             let is_whole = usize::try_from(self.bytes).is_ok_and(|bytes| bytes == self.kept.len());
             self.bytes += text.len() as u64;
             self.pieces += 1;

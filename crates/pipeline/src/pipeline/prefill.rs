@@ -1,10 +1,10 @@
 //! [`PrefillStage`]: the text with which the request has begun the response.
 //!
-//! The response continues that text, so the stage looks for calls in both together. The model did not write
-//! it, so it must not reach the client as text. The detector's first output decides: if it is a call with
-//! arguments, the prefill is the call's beginning; otherwise, the response is read as if there were no
-//! prefill. This also covers servers that ignore the prefill and begin anew. A name alone is not enough,
-//! since it may come from the prefill.
+//! The response continues that text, so the stage looks for calls in the two texts together. The model did
+//! not write the prefill, so it must not reach the client as text. The detector's first output decides: if it
+//! is a call with arguments, the prefill is the call's beginning; otherwise, the response is read as if there
+//! were no prefill. This also covers servers that ignore the prefill and start from the beginning. A name
+//! alone is not enough, since it may come from the prefill.
 
 use crate::{
     conversation::Prefill,
@@ -14,27 +14,27 @@ use crate::{
     wire::text::{append, boundary_from, head, tail},
 };
 
-/// The stage before the detector. It does nothing once the beginning of the text has been decided.
+/// The stage before the detector. It does nothing once it has been decided how the response begins.
 #[derive(Debug, Default)]
 pub(super) struct PrefillStage {
     undecided: Option<Box<UndecidedStart>>,
     peak: usize,
 }
 
-/// A response whose beginning has not been decided.
+/// A response for which it has not been decided how it begins.
 #[derive(Debug)]
 struct UndecidedStart {
     prefill: Prefill,
     /// The response's own text so far, which may be read again without the prefill.
     own: String,
     /// The detector's state before the prefill. `None` if the detector has not received the prefill, because
-    /// all text so far may repeat it.
+    /// all text so far may be a repetition of it.
     before: Option<Checkpoint>,
     /// The beginning of a call whose arguments have not begun.
     start: Option<CallStart<'static>>,
     /// Reasoning has arrived separately from the text.
     is_reasoning_separate: bool,
-    /// Maximum bytes of own text that are kept. The detector does not hold more either.
+    /// Maximum bytes of own text that are kept. The detector has the same limit.
     limit: usize,
 }
 
@@ -57,7 +57,7 @@ impl PrefillStage {
         Self { undecided, peak: 0 }
     }
 
-    /// Whether events have to pass this stage.
+    /// Whether events have to pass through this stage.
     pub(super) fn is_active(&self) -> bool {
         self.undecided.is_some()
     }
@@ -112,8 +112,8 @@ impl PrefillStage {
         }
     }
 
-    /// Acts on the detector's `first` output. `is_last`: the detector gets nothing more before this is
-    /// decided.
+    /// Acts on the detector's `first` output. `is_last`: the detector receives nothing more before the
+    /// decision.
     fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
         match first {
             FirstOutput::Awaited if !is_last => {}
@@ -158,8 +158,9 @@ impl UndecidedStart {
         self.begin(detector, out)
     }
 
-    /// Gives the prefill and the own text so far to the detector, unless it already has them. If the own text
-    /// begins with the prefill, the server repeats it or has begun anew, and the prefill is given only once.
+    /// Passes the prefill and the own text so far to the detector, unless it already has them. If the own
+    /// text begins with the prefill, the server repeats the prefill or starts anew, so the prefill is passed
+    /// on only once.
     fn begin(&mut self, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         if self.before.is_some() {
             return FirstOutput::Awaited;
@@ -188,8 +189,8 @@ impl UndecidedStart {
     }
 }
 
-/// Runs `act` with a sink that passes everything on if the first output is a call with arguments, and nothing
-/// otherwise.
+/// Runs `act` with a sink. If the first output is a call with arguments, the sink passes everything on,
+/// otherwise nothing.
 fn watch<S: Sink>(
     first: FirstOutput,
     start: &mut Option<CallStart<'static>>,

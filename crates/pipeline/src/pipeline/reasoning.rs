@@ -2,10 +2,10 @@
 //!
 //! It is the last stage before the writer, so the stages before it see all reasoning, with its signatures.
 //!
-//! In the text, reasoning is written between `<think>` and `</think>`. The opener begins a line, as the
-//! readers of such text expect. A closer inside the reasoning gets a backslash before its last character
-//! (`</think\>`), so that it does not end the reasoning early. A signature belongs to a block of reasoning
-//! and is dropped with it.
+//! In the text, reasoning is written between `<think>` and `</think>`. The opener is at the beginning of a
+//! line, as readers of such text expect. A closer inside the reasoning gets a backslash before its last
+//! character (`</think\>`), so that it does not end the reasoning early. A signature belongs to a block of
+//! reasoning and is dropped with it.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ const CLOSE: &str = "</think>";
 /// How reasoning is passed on.
 #[derive(Debug)]
 pub(super) enum ReasoningStage {
-    /// In the writer's field for it.
+    /// In the writer's field for reasoning.
     Field,
     /// In the text.
     Inline(Inline),
@@ -53,7 +53,7 @@ impl ReasoningStage {
     }
 }
 
-/// The meaning of a frame. An event without a frame, or a frame that no stage handles, is returned unchanged.
+/// The meaning of a frame. Other events, and frames that no stage handles, are returned unchanged.
 fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
     match event {
         Event::Verbatim { means: Some(means), .. } => means,
@@ -68,9 +68,9 @@ pub(super) struct Inline {
     is_open: bool,
     /// The text so far is not empty and does not end with a line end.
     is_inside_line: bool,
-    /// Number of bytes of a closer, without its last one, with which the reasoning ends.
+    /// Number of bytes at the end of the reasoning that match the beginning of a closer.
     matched: usize,
-    /// Number of characters added to the text. Citations count the characters before them.
+    /// Number of characters added to the text. Citations count the characters of the text before them.
     added: u64,
 }
 

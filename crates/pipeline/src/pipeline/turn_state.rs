@@ -5,15 +5,15 @@ use crate::{
     event::{Opaque, Reasoning},
 };
 
-/// Collects the state of one response, up to a limit. It costs nothing if there is nothing to collect.
+/// Collects the state of one response, up to a limit. Costs nothing if there is no state to collect.
 #[derive(Debug, Default)]
 pub(super) struct StateCollector {
     wants: WantsBack,
-    /// Maximum bytes that may be kept. A response with more has no state that could be put back.
+    /// Maximum bytes that may be kept. If a response has more, no state is kept for it.
     limit: usize,
     kept: usize,
     state: TurnState,
-    /// Reasoning that has not been ended by a signature.
+    /// Reasoning that has not been ended by a signature yet.
     open: String,
 }
 
@@ -62,7 +62,7 @@ impl StateCollector {
         reasoning
     }
 
-    /// The state of the response, if there is any to put back.
+    /// The state of the response, if it has any that the upstream wants back.
     pub(super) fn take(&mut self) -> Option<TurnState> {
         let rest = self.rest();
         let mut state = std::mem::take(&mut self.state);

@@ -40,7 +40,7 @@ pub(super) struct WithheldEvents {
     peak: usize,
 }
 
-/// Bytes that an event counts in addition to its text, which bounds the number of events.
+/// Bytes counted for each event in addition to its text, which bounds the number of events.
 const OVERHEAD: usize = 64;
 
 impl WithheldEvents {
@@ -51,7 +51,7 @@ impl WithheldEvents {
         withheld
     }
 
-    /// Begins another hop. Content of the last hop that was kept back is discarded.
+    /// Begins another hop. Content of the previous hop that was kept back is discarded.
     pub(super) fn next_hop(&mut self, has_sent_content: bool) {
         self.events = VecDeque::new();
         self.bytes = 0;
@@ -68,7 +68,7 @@ impl WithheldEvents {
         self.state != WithheldState::Passing
     }
 
-    /// Whether content is kept back from now on.
+    /// Whether content is being kept back.
     pub(super) fn is_holding(&self) -> bool {
         self.state == WithheldState::Holding
     }
@@ -121,7 +121,7 @@ fn is_call(event: &Event<'_>) -> bool {
     }
 }
 
-/// The bytes of an event. The pieces of a text count as much as the text in one piece.
+/// The bytes that an event counts. The pieces of a text count as much as the same text in one piece.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

@@ -40,7 +40,7 @@ fn hostile_templates_end_with_an_error() {
     }
 }
 
-/// Each of these results would take more memory than there is.
+/// Each result would take more memory than any machine has.
 #[test]
 fn results_are_refused_before_they_are_written() {
     let field = |spec: &str, value: &str| format!("{{{{ \"{spec}\".format({value}) }}}}");
@@ -116,7 +116,7 @@ fn deep_values_do_not_exhaust_the_stack() {
             let template = format!(
                 "{{% set ns = namespace(x=[]) %}}{{% for i in range(99999) %}}{{% set ns.x = {inner} %}}{{% endfor %}}{shown}"
             );
-            // Either outcome is fine, rendered or failed.
+            // Whether it renders or fails, both are correct.
             let _ = render(&template, &said("x"));
         }
     }

@@ -1,4 +1,4 @@
-//! Chat templates: rendered as Python's Jinja renders them, and within limits whatever they do.
+//! Chat templates are rendered as Python's Jinja renders them, and always within limits.
 //!
 //! The templates and requests are in `templates/` and `requests/`. `render.py` renders them with Jinja into
 //! `rendered.json`; CI uses it to check that the file is up to date.
@@ -45,7 +45,7 @@ fn render(template: &str, conversation: &Conversation) -> Result<String, Failure
     template.render(conversation, NOW).map(|Prompt { text, .. }| text)
 }
 
-/// The template of a file. A file that is not a configuration, and thus has no tokens, gets tokens.
+/// The template in a file. A file that is not a configuration contains no tokens, so tokens are added.
 fn template(name: &str) -> ChatTemplate {
     let text = fs::read_to_string(folder().join("templates").join(name)).unwrap();
     let text = match name.ends_with(".json") {

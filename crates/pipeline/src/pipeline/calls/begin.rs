@@ -86,7 +86,8 @@ impl Calls {
         self.tools.undecorated(&start.name).filter(|_| !is_known).map(str::to_owned)
     }
 
-    /// Sends a call's beginning, with its final index and id. Returns the index, or `None` if the call is dropped.
+    /// Sends the beginning of a call, with its final index and id. Returns the index, or `None` if the call is
+    /// dropped.
     pub(super) fn send_start(
         &mut self,
         mut start: CallStart<'_>,
@@ -101,8 +102,8 @@ impl Calls {
             self.client_calls += 1;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
-        // Servers that count their calls from 0 in each response repeat ids from the history, and clients
-        // would take the call for the past one.
+        // Servers that number their calls from 0 in each response repeat ids from the history, and clients
+        // would mistake such a call for the earlier one.
         let is_block = start.runner == Runner::Upstream && frame.is_some();
         let fresh =
             !is_block && (start.id.is_empty() || self.is_used(&start.id) || self.has_guessable_id(&start));

@@ -1,9 +1,10 @@
-//! [`Doubles`]: calls that arrived twice. Some servers leave a call as text in the response and also send it
-//! over their own channel; others send a call with the same id a second time.
+//! [`Doubles`]: calls that arrived twice. Some servers send a call over their own channel and also leave it
+//! in the response as text; others send a call with the same id a second time.
 //!
-//! A call is doubtful if there is a call to the same tool on the other channel, or a call with the same id.
-//! It is held until it has ended. If its arguments are the same, it is a duplicate; otherwise it is passed
-//! on. Equal calls on one channel are separate calls. Responses without doubtful calls hold nothing.
+//! A call is doubtful if there is a call to the same tool on the other channel, or a call with the same id. A
+//! doubtful call is held until it has ended. If its arguments are the same, it is a duplicate and is dropped;
+//! otherwise it is passed on. Equal calls on one channel are separate calls. Responses without doubtful calls
+//! hold nothing.
 
 use std::mem;
 
@@ -18,7 +19,7 @@ use crate::{
 pub(super) struct Doubles {
     made: Vec<Made>,
     doubtful: Vec<Held>,
-    /// Bytes of arguments kept for the calls that were passed on.
+    /// Bytes of arguments that are kept for comparison with later calls.
     kept: usize,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Held {
     pub(super) end: Option<CallEnd>,
 }
 
-/// Maximum bytes of arguments that are kept for comparison: longer calls are hardly ever written twice.
+/// Maximum bytes of arguments that are kept for comparison. Longer calls are hardly ever written twice.
 const MAX_KEPT: usize = 64 << 10;
 
 /// Maximum number of calls that are held.
@@ -57,7 +58,7 @@ impl Doubles {
             return false;
         }
         let is_native = is_native(start.source);
-        // Calls after a held call wait too, so that their order stays.
+        // Calls after a held call wait too, which keeps calls in order.
         let is_doubtful = self.is_holding() || self.made.iter().any(|made| made.may_be(start, name));
         if is_doubtful && self.doubtful.len() < MAX_HELD {
             let start = CallStart {
@@ -116,7 +117,7 @@ impl Doubles {
         !self.doubtful.is_empty()
     }
 
-    /// Takes the held calls that are passed on, because they are certain or longer than `limits` allow.
+    /// Takes the held calls that should be passed on, because they are certain or longer than `limits` allow.
     /// `is_last`: the response ends.
     pub(super) fn settled(&mut self, is_last: bool, limits: &Limits) -> Vec<Held> {
         let mut settled = Vec::new();
@@ -170,7 +171,7 @@ mod tests {
     const LIMITS: fn() -> Limits = Limits::default;
 
     /// Plays calls of the form `source id name arguments`, where a source of at least 100 is native and `-`
-    /// stands for no id; returns the calls that were passed on.
+    /// stands for no id. Returns the sources of the calls that were passed on.
     fn play(calls: &[(u32, &str, &str, &str)]) -> Vec<u32> {
         let (mut doubles, mut gone_on) = (Doubles::default(), Vec::new());
         for (source, id, name, arguments) in calls {

@@ -10,8 +10,7 @@ use super::{
 };
 use crate::event::{CallEnd, Event, Finish, Sink};
 
-/// A hop that has ended, and after which the response should continue with another hop. The hop's finish is
-/// withheld.
+/// A hop that has ended but should be followed by another one. Its finish is withheld.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Pending {
     pub(in crate::pipeline) follow_up: FollowUp,
@@ -31,7 +30,7 @@ pub(super) struct Checkpoint {
 }
 
 impl Calls {
-    /// Begins another upstream response, whose calls and characters are numbered from 0 again.
+    /// Begins another upstream response, which numbers its calls and characters from 0 again.
     pub(in crate::pipeline) fn next_hop(&mut self) {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
             self.tally.follow_ups.push(reason);
@@ -66,17 +65,18 @@ impl Calls {
         self.usage.next_hop();
     }
 
-    /// Prepares the next hop, which continues after the results of hosted tools that are hidden from the
-    /// client.
+    /// Prepares the next hop, which continues after the results of hosted tools. The client does not see
+    /// these results.
     fn after_hosted_calls(&mut self) {
         self.is_separator_due |= !self.said.is_empty();
-        // The next request contains the reasoning of this hop; later requests of the client contain none of
-        // its calls.
+        // The next request contains the reasoning of this hop. Later requests of the client contain none of
+        // this hop's calls.
         self.state.clear();
         self.corrections.waive_required();
     }
 
-    /// Forgets the output of this hop, since the next hop replaces it. It still counts against the limits.
+    /// Forgets the output of this hop, because the next hop replaces it. The output still counts towards the
+    /// limits.
     fn roll_back(&mut self) {
         let Checkpoint { ids, client_calls, broken, rescued, calls } = self.checkpoint;
         self.sent_ids.truncate(ids);
@@ -141,7 +141,7 @@ impl Calls {
         self.conclude(finish, incomplete, None, out);
     }
 
-    /// Sends what was withheld, and the finish.
+    /// Sends the withheld events and the finish.
     fn conclude(
         &mut self,
         said: Finish,
@@ -177,9 +177,10 @@ impl Calls {
         Vec::new()
     }
 
-    /// The finish reason that is consistent with what was sent. Complete calls change only a plain stop. A
-    /// response that ends inside a call was cut off. Neither broken calls nor calls that the upstream ran
-    /// itself change the reason. A response that ends with calls keeps that reason even if they are broken.
+    /// The finish reason that is consistent with what was sent. Complete calls change the reason only if it
+    /// is a plain stop. A response that ends inside a call was cut off. Neither broken calls nor calls that
+    /// the upstream ran itself change the reason. If the upstream's reason is that the response ends with
+    /// calls, it stays even if they are broken.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,

@@ -1,5 +1,5 @@
-//! Calls of hosted tools, which the client does not get. They are collected, and the shell runs them when the
-//! hop has ended.
+//! Calls of hosted tools, which the client does not receive. They are collected, and the shell runs them when
+//! the hop has ended.
 //!
 //! | calls of the hop | what follows |
 //! |---|---|
@@ -37,14 +37,14 @@ pub(super) struct HostedCalls {
     kept: usize,
     /// Calls for the client that wait for the end of the hop.
     held: Vec<(CallStart<'static>, String, CallEnd)>,
-    /// The client's form of calls has no ids by which results could be found later.
+    /// The client's API has no call ids by which results could be matched to calls later.
     lacks_ids: bool,
 }
 
 /// A call of the current hop.
 #[derive(Debug)]
 struct HopCall {
-    /// The call's index in the stage from which it comes.
+    /// The call's index in the stage from which the call comes.
     source: u32,
     runner: Runner,
     /// The call; its id is empty until the client gets it.
@@ -58,7 +58,7 @@ struct HopCall {
 pub struct DeferredTurn {
     /// The turn as the model wrote it, with all calls under their final ids.
     pub turn: Turn,
-    /// The calls of hosted tools. May be empty if earlier hops had some.
+    /// The calls of hosted tools. May be empty if earlier hops had such calls.
     pub hosted: Vec<Call>,
 }
 
@@ -97,7 +97,7 @@ impl HostedCalls {
         &self.rules.separator
     }
 
-    /// Whether the client's calls wait until it is known that the hop has no calls of hosted tools.
+    /// Whether the client's calls wait until it is known that the hop has no hosted calls.
     pub(super) fn holds_client_calls(&self) -> bool {
         self.rules.mixed_turns == MixedTurns::ServerFirst
     }
@@ -131,7 +131,7 @@ impl HostedCalls {
         }
     }
 
-    /// The failure for collecting more bytes than may be kept.
+    /// The failure if more bytes have been collected than may be kept.
     pub(super) fn failure(&self, limits: &Limits) -> Option<Failure> {
         (self.kept > limits.max_hold.max(limits.max_arguments)).then(|| limits.hosted_calls_too_long())
     }
@@ -181,13 +181,13 @@ pub(super) enum After {
     End {
         /// The turn that the client's next request lacks, if it contains results of the client's calls.
         deferred: Option<DeferredTurn>,
-        /// Number of calls that do not run.
+        /// Number of calls that are not run.
         dropped: usize,
     },
 }
 
 impl After {
-    /// There are no calls of hosted tools, so nothing follows from them.
+    /// There are no hosted calls, so nothing follows from them.
     pub(super) const NOTHING: Self = Self::End { deferred: None, dropped: 0 };
 }
 
@@ -197,8 +197,8 @@ impl Calls {
         self.hosted.as_ref()?.named(written).map(str::to_owned)
     }
 
-    /// Whether toolwire handles the calls of the tool `name`, which is its declared or written name. A client
-    /// without tools cannot be given a call, so toolwire reports calls to unknown tools to the model.
+    /// Whether toolwire handles calls to `name`, which is the tool's declared name or the name as written. A
+    /// client without tools cannot be given a call, so toolwire reports calls to unknown tools to the model.
     pub(super) fn is_hosted(&self, name: &str) -> bool {
         self.hosted.as_ref().is_some_and(|hosted| hosted.has(name) || !self.has_tools)
     }
@@ -233,7 +233,7 @@ impl Calls {
         }
     }
 
-    /// Whether the model repeats a call that the upstream refused to run. It must not run twice.
+    /// Whether the model repeats a call that the upstream refused to run. The call must not run twice.
     fn is_repeated(&mut self, call: (String, Digest)) -> bool {
         self.apologises = true;
         let is_repeated = self.rescued.contains(&call);
@@ -243,7 +243,7 @@ impl Calls {
         is_repeated
     }
 
-    /// Keeps a call for the client until the hop ends.
+    /// Holds a call for the client until the hop ends.
     pub(super) fn hold(
         &mut self,
         mut start: CallStart<'static>,
@@ -263,7 +263,7 @@ impl Calls {
         hosted.held.push((start, arguments, end));
     }
 
-    /// Sends the calls that waited for the end of the hop.
+    /// Sends the calls that were held until the end of the hop.
     pub(super) fn send_held(&mut self, out: &mut impl Sink) {
         let Some(hosted) = &mut self.hosted else { return };
         let mut held = std::mem::take(&mut hosted.held);
@@ -283,8 +283,8 @@ impl Calls {
         self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
     }
 
-    /// The names of the hop's calls that are not wrong, without duplicates; the client's calls count only if
-    /// there are hosted tools.
+    /// The names of the hop's calls that are not wrong, without duplicates. The client's calls are included
+    /// only if there are hosted tools.
     pub(super) fn others_not_run(&self) -> Vec<String> {
         let calls = self.hosted.iter().flat_map(|hosted| &hosted.calls).filter(|call| call.has_ended);
         let mut names = Vec::new();
@@ -296,8 +296,8 @@ impl Calls {
         names
     }
 
-    /// Whether other clients could guess the id of a call for the client, by which results are found later.
-    /// Calls that were held have already been given safe ids.
+    /// Whether another client could guess the id of a client's call, by which its result is found later. Held
+    /// calls already have safe ids.
     pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {
         let gives_ids = self.hosted.as_ref().is_some_and(|hosted| !hosted.holds_client_calls());
         gives_ids && start.runner == Runner::Client && is_guessable(&start.id, &start.name)
@@ -319,7 +319,7 @@ impl Calls {
         }
         let dropped = if drops { calls.len() } else { 0 };
         let runs = if drops { Vec::new() } else { calls };
-        // The client's next request also lacks the earlier hops.
+        // The client's next request also lacks the earlier hops, if those had hosted calls.
         let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
         let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
         let deferred = (!runs.is_empty() || lacks_hops).then(|| DeferredTurn { turn: turn(), hosted: runs });
@@ -342,7 +342,7 @@ impl Calls {
     }
 }
 
-/// Whether this id of a call of the tool `name` could be guessed because it is not long or random enough.
+/// Whether the id of a call to the tool `name` could be guessed because it is not long or random enough.
 fn is_guessable(id: &str, name: &str) -> bool {
     const LENGTH: usize = 20;
     const OF_EACH: usize = 3;

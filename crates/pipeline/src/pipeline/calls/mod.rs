@@ -1,17 +1,17 @@
 //! [`Calls`]: applies the request's rules to calls, whatever their source.
 //!
-//! Every call passes this stage between detection and the writer. It gets its final index (dense, from 0) and
-//! a unique id, and is counted and limited. Then the request's and the model's rules are applied: calls that
-//! the upstream ran itself are forwarded, reported separately or hidden; a declared tool called over the
-//! upstream's own channel is rescued; only one call is sent if the client asked for that; arguments are
-//! delivered complete if so configured. The finish reason is made consistent with what was sent. Text passes
-//! unchanged, except for an apology after a rescued call.
+//! Every call passes through this stage between detection and the writer. It gets its final index (dense,
+//! from 0) and a unique id, and is counted and limited. Then the request's and the model's rules are applied:
+//! calls that the upstream ran itself are forwarded, reported separately or hidden; a call to a declared tool
+//! over the upstream's own channel is rescued; only one call is sent if the client asked for that; arguments
+//! are delivered complete if so configured. The finish reason is made consistent with what was sent. Text
+//! passes unchanged, except for an apology after a rescued call.
 //!
 //! This file follows a call from its arguments to its end; `begin` decides how it is handled, `server` and
 //! `misrouted` handle the calls of the upstream's own tools, `hosted` handles those of hosted tools, and
 //! `hop` decides what follows the end of a hop.
 //!
-//! Limits apply to every call, whether it is sent or not. Nothing is kept of an omitted call.
+//! Limits apply to every call, whether it is sent or not. No part of an omitted call is kept.
 
 mod begin;
 mod doubles;
@@ -46,19 +46,20 @@ use crate::{
 enum Fate {
     /// It is sent under this index.
     Sent { index: u32, runner: Runner },
-    /// It waits for its end.
+    /// It is sent once it has ended.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
     /// It is reported separately, with its result. The arguments are `None` once they have been reported.
     Annotated { id: String, name: String, arguments: Option<String> },
     /// It is omitted.
     Hidden,
-    /// It was meant for the client, and has been sent. The upstream's result for it is the refusal to run it.
+    /// It was meant for the client, and has been sent. The upstream's result for it is only a refusal to run
+    /// it.
     Rescued,
     /// It calls a hosted tool, and is kept until the hop ends. `rescue`: the upstream refuses to run it.
     Hosted { rescue: bool },
 }
 
-/// A call from the reader or the detector.
+/// A call from an earlier stage: the reader or the detector.
 #[derive(Debug)]
 struct Entry {
     /// The call's index in that stage.
@@ -79,7 +80,7 @@ pub(super) struct Calls {
     entries: Vec<Entry>,
     /// Calls that may have arrived twice.
     doubles: Doubles,
-    /// Number of calls that have begun, including omitted ones, since each of them is remembered.
+    /// Number of calls that have begun. Omitted calls count, since each call is remembered.
     begun: usize,
     sent_ids: Vec<String>,
     /// The ids of calls that are reported separately.
@@ -93,9 +94,9 @@ pub(super) struct Calls {
     /// The current text is the model's apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
-    /// The names of sent calls whose arguments are not JSON and after which the model continued.
+    /// The names of sent calls whose arguments are not JSON although the model continued after them.
     broken: Vec<String>,
-    /// The response was cut off inside a call.
+    /// The response was cut off in the middle of a call.
     cut: bool,
     /// The client declared tools.
     has_tools: bool,
@@ -107,10 +108,10 @@ pub(super) struct Calls {
     is_reasoning_open: bool,
     /// Earlier hops have sent text, and this hop has not sent any yet.
     is_separator_due: bool,
-    /// Number of characters of text sent, which gives the position of citations. `None`: not counted, because
-    /// there cannot be any.
+    /// Number of characters of text sent, from which the positions of citations follow. `None`: not counted,
+    /// because the text cannot have citations.
     characters: Option<u64>,
-    /// Bytes of arguments kept for calls that are reported separately.
+    /// Bytes of arguments that are kept for calls to be reported separately.
     kept: usize,
     /// The text of this hop, kept only if a follow-up may have to repeat it.
     said: String,
@@ -131,7 +132,7 @@ pub(super) struct Calls {
     corrections: Corrections,
     /// Warnings about the request.
     notices: Vec<Warning<'static>>,
-    /// Nothing of the response's content has been sent yet, so another hop may replace this one.
+    /// No content of the response has been sent yet, so another hop may replace this one.
     pub(super) can_replace: bool,
     /// The state of what had been sent when this hop began.
     checkpoint: Checkpoint,
@@ -153,7 +154,7 @@ fn past_ids(conversation: &Conversation) -> Vec<String> {
 }
 
 impl Calls {
-    /// `cites`: the upstream may run tools itself, so the text may have citations.
+    /// `cites`: the upstream may run tools itself, so the text may contain citations.
     pub(super) fn new(
         conversation: &Conversation,
         tools: DeclaredTools,
@@ -222,7 +223,8 @@ impl Calls {
         }
     }
 
-    /// Prepares for reasoning that is not the model's. Returns whether the model's reasoning is still open.
+    /// Prepares for showing reasoning that is not the model's. Returns whether the model's reasoning is still
+    /// open.
     pub(super) fn ends_reasoning(&mut self) -> bool {
         std::mem::take(&mut self.is_reasoning_open)
     }
@@ -247,14 +249,15 @@ impl Calls {
         &self.tools
     }
 
-    /// Handles an event. `frame` is the event's frame from the upstream, if that may be forwarded unchanged.
+    /// Handles an event. `frame` is the event's frame from the upstream if that frame may be forwarded
+    /// unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
             return;
         }
         match event {
-            // The frames of later hops have ids of their own. Frames of server tools do not contain the
-            // response's id.
+            // In later hops, frames have the ids of another response. Frames of server tools do not contain
+            // the response's id.
             Event::Verbatim { frame, means: Some(means) } => {
                 let may_forward = self.hop == 0 || is_of_server_call(means);
                 self.take(means.clone(), Some(frame).filter(|_| may_forward), out);
@@ -365,7 +368,7 @@ impl Calls {
         send(Event::Text(text), frame, out);
     }
 
-    /// Keeps text for a follow-up, up to a limit: the model then sees the beginning of its text.
+    /// Keeps the beginning of the text, up to a limit, for a follow-up that repeats it to the model.
     fn note_said(&mut self, text: &str) {
         let room = self.settings.limits.max_hold.saturating_sub(self.said.len());
         if !self.said_is_cut {
@@ -387,14 +390,14 @@ impl Calls {
         match &mut entry.fate {
             Fate::Sent { index, .. } => {
                 let index = *index;
-                // The part within the limit is sent, so that the output does not depend on how the arguments
-                // were cut.
+                // The part within the limit is still sent, so the output does not depend on how the arguments
+                // were split.
                 let piece =
                     if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
                 send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
             }
             Fate::Waits { arguments, .. } if fits => match piece {
-                // The arguments already waited in full in an earlier stage, so they are not copied.
+                // All arguments already waited in an earlier stage, so they are not copied.
                 Cow::Owned(all) if arguments.is_empty() => *arguments = all,
                 piece => append(arguments, &piece),
             },
@@ -439,15 +442,15 @@ impl Calls {
                 self.end_waiting(source, start, arguments, rescue, end, out);
             }
             Fate::Annotated { .. } if is_too_much => {
-                // The arguments take more than may be kept until a result arrives, so the call is reported
-                // without one.
+                // The arguments are too long to be kept until a result arrives, so the call is reported
+                // without a result.
                 self.annotate(source, None, out);
             }
             _ => {}
         }
     }
 
-    /// Ends a waiting call, which is complete or will never be.
+    /// Ends a waiting call that is complete or will never be complete.
     fn end_waiting(
         &mut self,
         source: u32,
@@ -461,7 +464,7 @@ impl Calls {
             let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
             self.corrections.ends(&start.name, arguments);
         }
-        // The finish reason says that the response was cut off inside a call.
+        // The finish reason tells the client that the response was cut off inside a call.
         if end == CallEnd::Cut {
             self.cut = true;
             self.tally.dropped_calls += 1;
@@ -538,7 +541,7 @@ fn is_usage(event: &Event<'_>) -> bool {
     matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
 }
 
-/// Sends an event, as the upstream's frame if that still has the same meaning.
+/// Sends an event, in the form of the upstream's frame if the frame still has the same meaning.
 fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),

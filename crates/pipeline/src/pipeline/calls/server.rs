@@ -54,7 +54,7 @@ impl Calls {
         }
     }
 
-    /// Reports a call that the upstream ran, separately from the response's own calls.
+    /// Reports a call that the upstream ran separately from the response's own calls.
     pub(super) fn annotate(&mut self, source: u32, result: Option<&CallResult<'_>>, out: &mut impl Sink) {
         let Some(Entry { fate: Fate::Annotated { id, name, arguments }, .. }) = self.entry(source) else {
             return;
@@ -74,8 +74,8 @@ impl Calls {
     }
 }
 
-/// Sends a web search's results (docs/protocols/lumo.md#server-tools) as citations for the text up to `at`
-/// characters.
+/// Sends the results of a web search (docs/protocols/lumo.md#server-tools) as citations for the first `at`
+/// characters of the text.
 fn cite(content: &str, at: u64, out: &mut impl Sink) {
     let Ok(content) = Json::parse(content) else { return };
     for page in content.get("results").into_iter().flat_map(|results| results.elements()) {
