@@ -2,7 +2,7 @@
 //!
 //! Small models close a call twice, or close something that they never opened, and continue with the result
 //! that they expect. Both are framing if only blanks separate them from a call; anywhere else they are text.
-//! The closers and result markers come from the formats being read.
+//! The closers and result markers are those of the formats being read.
 
 use super::{
     Detector, State,
@@ -22,8 +22,8 @@ pub(super) struct Framing {
     results: Vec<(&'static str, &'static str)>,
 }
 
-/// The markers of results in checkpoints' training data. No form shows results with these, since they begin
-/// like calls.
+/// Result markers from the data on which models were trained. No form shows results with these markers, since
+/// they begin like calls.
 const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("<tool_response>", "</tool_response>"),
     ("<longcat_tool_response>", "</longcat_tool_response>"),
@@ -39,7 +39,7 @@ enum Stands {
     Text,
     Begins,
     Closer,
-    /// A result, which ends with this closer.
+    /// A result, which this closer ends.
     Result(&'static str),
 }
 
@@ -121,7 +121,7 @@ fn closers(grammar: &'static Grammar) -> Vec<&'static str> {
 }
 
 impl Detector {
-    /// Continues in prose, or in the state after a call if nothing visible has arrived since.
+    /// Continues in prose, or in the state after a call if nothing visible has arrived since the call.
     pub(super) fn go_on(&mut self) {
         self.state = if self.prose.is_behind_call() { State::Behind } else { State::Prose };
     }

@@ -1,9 +1,9 @@
 //! [`BareText`]: plain text instead of a call's arguments.
 //!
-//! Models write `<function=calculator>sqrt(144)</function>` where the grammar wants `<parameter=expression>`.
-//! The meaning is certain only if the tool has exactly one parameter, which is a string, and if the call is
-//! closed, so all of the text is held until then. Markup that does not close the call shows that the text is
-//! not an argument.
+//! Models write `<function=calculator>sqrt(144)</function>` where the grammar expects
+//! `<parameter=expression>`. The meaning is certain only if the tool has exactly one parameter, which is a
+//! string, and if the call is closed, so the complete text is held until then. Markup that does not close the
+//! call shows that the text is not an argument.
 
 use super::{
     pattern::Fit,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::json::escape_str;
 
-/// A text that may be a call's only argument.
+/// Text that may be a call's only argument.
 #[derive(Debug, Default)]
 pub(super) struct BareText {
     key: String,
@@ -23,7 +23,7 @@ pub(super) struct BareText {
 
 impl BareText {
     /// Starts the text of a call to the tool `name`; `None` unless the tool takes exactly one string.
-    /// `certain`: only a call can be here. Otherwise the text may be prose, and less of it is held.
+    /// `certain`: only a call is possible here. Otherwise the text may be prose, and less of it is held.
     pub(super) fn new(name: &str, certain: bool, rules: &CallRules<'_>) -> Option<Self> {
         let key = rules.tools.only_string(name)?.to_owned();
         let most = if certain { rules.max_hold } else { rules.max_markup };
@@ -31,8 +31,8 @@ impl BareText {
     }
 
     /// Continues with `text`, which begins where the bare text does. `closer` matches the text at a marker's
-    /// first character against the call's closers. `Whole`: the call of that `name` and `id` has been
-    /// written.
+    /// first character against the call's closers. Returns `Whole` once the call has been written, with this
+    /// `name` and `id`.
     pub(super) fn step(
         &mut self,
         text: &str,
@@ -50,7 +50,7 @@ impl BareText {
                     return Step::Whole(at);
                 }
                 Fit::Whole(_) => return Step::Stop(0),
-                // A lone `<` may or may not begin markup.
+                // A lone `<` may still begin markup.
                 fit if fit == Fit::Begins || tail(text, at) == "<" => {
                     let step = fits(at);
                     self.seen = at;

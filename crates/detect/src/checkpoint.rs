@@ -11,14 +11,15 @@ pub struct Checkpoint {
 }
 
 impl Detector {
-    /// Reads the text that follows as the beginning of a message, outside of reasoning. Call it only between
-    /// two messages, where no text is held. [`Detector::restore`] undoes it.
+    /// Returns a checkpoint, and reads the text that follows as the beginning of a message, outside of
+    /// reasoning. Must be called only between two messages, where no text is held. [`Detector::restore`]
+    /// undoes it.
     pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
         Checkpoint { state, prose: self.prose.clone(), next: self.next }
     }
 
-    /// Forgets all text since `checkpoint`. None of it may have been sent.
+    /// Forgets all text since `checkpoint`. No output for this text may have been sent.
     pub fn restore(&mut self, checkpoint: Checkpoint) {
         let Checkpoint { state, prose, next } = checkpoint;
         (self.state, self.prose, self.next) = (state, prose, next);
@@ -27,7 +28,7 @@ impl Detector {
         self.doubted = None;
     }
 
-    /// The upstream separates reasoning from text, so the text does not start inside reasoning.
+    /// Records that the upstream separates reasoning from text, so the text does not start inside reasoning.
     pub fn reasoning_is_separate(&mut self) {
         if matches!(&self.state, State::Reasoning(thinking) if thinking.is_fresh()) {
             self.state = Self::first_state(&self.search, false);

@@ -22,7 +22,7 @@ impl DslWalk {
         Self { name: String::new(), arguments, started: false }
     }
 
-    /// Reads one character of the name, or the brace after it.
+    /// Reads one character of the name, or the brace that follows the name.
     fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == '{' {
             let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };

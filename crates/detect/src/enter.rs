@@ -57,7 +57,7 @@ impl Detector {
         key || self.search.sought.markers.first(b'{').is_some()
     }
 
-    /// The [`Place`] at the end of `before`, which is text that has not been sent yet.
+    /// The [`Place`] after `before`, which is text that has not been sent yet.
     fn place_behind(&self, before: &str) -> Place {
         match self.prose.starts_line(before) {
             true if self.prose.starts_message() && before.trim().is_empty() => Place::MessageStart,
@@ -66,7 +66,7 @@ impl Detector {
         }
     }
 
-    /// The [`Place`] of the held text, on its line and in the message.
+    /// The [`Place`] of the held text: where it is on its line and in the message.
     pub(super) fn here(&self, starts_line: bool) -> Place {
         match starts_line {
             true if self.prose.starts_message() => Place::MessageStart,
@@ -181,8 +181,8 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// Handles held text that is not a marker. It may be a bare value; otherwise its first character is text
-    /// and the rest is read again.
+    /// Handles held text that is not a marker. The text may be a bare value; otherwise its first character is
+    /// sent as text and the rest is read again.
     fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         self.state = State::Prose;
         let byte = self.held.bytes().next().unwrap_or_default();

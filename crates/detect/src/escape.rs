@@ -21,7 +21,7 @@ pub(super) enum Read {
     More,
     /// The escape is complete and stands for this text. An unpaired surrogate stands for itself, as written.
     Whole(String),
-    /// An unpaired surrogate, as written, ended before the character, which must be read again.
+    /// An unpaired surrogate, as written. It ended before this character, which must be read again.
     Half(String),
     /// Not an escape; contains the text before the character as written. The character must be read again.
     None(String),
@@ -89,8 +89,8 @@ impl Escape {
         u16::from_str_radix(digits, 16).unwrap_or_default()
     }
 
-    /// Handles a last character that is not part of the escape: returns the text before it, or the first half
-    /// of a pair.
+    /// Handles a character that cannot continue the escape: returns the text before it, or the first half of
+    /// a pair.
     fn broken(&mut self) -> Read {
         let written = std::mem::take(&mut self.written);
         if written.len() < 6 {

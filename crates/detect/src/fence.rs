@@ -2,7 +2,7 @@
 
 use crate::format::Python;
 
-/// A fence's opener while it is read and held.
+/// A fence's opener, which is held while it is read.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
     tick: u8,
@@ -19,7 +19,7 @@ pub(super) enum Opening {
     More,
     /// It opens a fence with calls. The byte is the first of the contents, or blank.
     Calls,
-    /// It opens another kind of fence; the rest of its line is its info string.
+    /// It opens another kind of fence; the rest of the line is the info string.
     Foreign,
     /// Not a fence.
     None,
@@ -31,7 +31,7 @@ impl Opener {
         Self { tick, count: 1, info: String::new(), info_ended: false }
     }
 
-    /// The fence that this opens.
+    /// The fence that this opener opens.
     pub(super) fn fence(&self) -> Fence {
         Fence { tick: self.tick, count: self.count, code: None }
     }
@@ -69,7 +69,7 @@ impl Opener {
     }
 }
 
-/// An open fence, with the facts needed to recognise its closer.
+/// An open fence, with what is needed to recognise its closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) tick: u8,
@@ -80,12 +80,12 @@ pub(super) struct Fence {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// In the opener's info string. A backtick in it means that this is not a fence.
+    /// In the opener's info string. If it contains a backtick, this is not a fence.
     Info,
     /// Only blanks so far.
     Indent,
     Ticks(usize),
-    /// After enough ticks, followed only by blanks.
+    /// After enough ticks for a closer, followed only by blanks.
     Closing,
     Other,
 }
@@ -97,7 +97,7 @@ pub(super) struct Foreign {
     line: Line,
 }
 
-/// The extent of a foreign fence in a piece.
+/// How far a foreign fence extends in a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// The complete piece is inside.

@@ -1,4 +1,5 @@
-//! [`Gate`]: passes on the pieces of calls, either at once or when the condition for which they wait is met.
+//! [`Gate`]: passes on the pieces of calls, either at once or when the event for which they wait has
+//! occurred.
 
 use super::{
     text::append,
@@ -42,10 +43,10 @@ impl Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
-    /// Their own end: complete arguments in a format with a marker, where each call is independent.
+    /// Their own end: for complete arguments in a format with a marker, where each call is independent.
     CallEnd,
-    /// The end of the region: complete arguments where a container contains either only calls or none, and
-    /// wherever a backtick after the container may mean that the container was quoted.
+    /// The end of the region: for complete arguments in a container that contains either only calls or none,
+    /// and wherever a backtick after the container may mean that the container was quoted.
     RegionEnd,
 }
 
@@ -65,10 +66,10 @@ impl Wait {
 #[derive(Debug)]
 pub(super) struct Gate {
     wait: Wait,
-    /// Waiting pieces, in order. Adjacent arguments are joined into one text: stored separately, one token
-    /// each, they would need many times their size.
+    /// Waiting pieces, in order. Adjacent arguments are joined into one text, because stored separately, one
+    /// token each, they would take many times their size.
     waiting: Vec<Waiting>,
-    /// Names with which the format says that no tool is called.
+    /// Names that the format uses to say that no tool is called.
     no_tool: &'static [&'static str],
     /// The current call uses one of these names.
     drops: bool,
@@ -79,7 +80,7 @@ impl Gate {
         Self { wait, waiting: Vec::new(), no_tool: &[], drops: false }
     }
 
-    /// Drops calls to these names, unless a tool with that name is declared.
+    /// The same gate, which drops calls to these names, unless a tool with that name is declared.
     pub(super) fn dropping(self, no_tool: &'static [&'static str]) -> Self {
         Self { no_tool, ..self }
     }
@@ -94,7 +95,7 @@ impl Gate {
         self.wait == Wait::RegionEnd
     }
 
-    /// Like [`Gate::pass`], but drops calls to the format's no-tool names.
+    /// Like [`Gate::pass`], but drops calls to names that mean "no tool" in the format.
     pub(super) fn filter(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
             self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
@@ -115,8 +116,9 @@ impl Gate {
         }
     }
 
-    /// Handles the end of a call, which ended with `end`, or `None` if no call was open. Returns whether it
-    /// may be sent: a waiting call must be complete. It is sent now unless it waits for other calls.
+    /// Handles the end of a call, which ended with `end`, or `None` if no call was open. Returns whether the
+    /// call may be sent: a waiting call must be complete. The call is sent now unless it waits for other
+    /// calls.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         if !self.streams() && end == Some(CallEnd::Cut) {
             return false;

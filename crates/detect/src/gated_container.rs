@@ -19,7 +19,7 @@ pub(super) enum Passed {
     Ended { taken: usize, rescan: usize },
     /// The container has ended, and the model invented the rest of the message.
     MessageEnded(usize),
-    /// `taken` bytes were taken, and a call was cut before the last `rescan` of them, which are text.
+    /// `taken` bytes were taken, and a call was cut off before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
     /// `taken` bytes were taken; the source since the last certain point is text. Its last `rescan` bytes may
     /// begin something else.
@@ -56,7 +56,7 @@ impl GatedContainer {
                 Parsed::End => Passed::Ended { taken: at, rescan },
                 Parsed::EndMessage => Passed::MessageEnded(at),
                 Parsed::Stop if self.is_streaming() => {
-                    // Characters that are not part of the call are text, and so is everything after them.
+                    // Characters outside a call are text, and so is everything after them.
                     self.walker.finish(false, out);
                     Passed::Cut { taken: at, rescan }
                 }
@@ -73,7 +73,7 @@ impl GatedContainer {
         if !self.walker.stops_open() {
             return self.walker.ends_outside(&mut |piece| gate.filter(piece, rules, out));
         }
-        // An incomplete call that waits can become text instead.
+        // A waiting call that is incomplete can become text instead.
         let stopped = stopped && (gate.streams() || rules.repair || self.walker.ends_with_text());
         let end = self.walker.finish(stopped, &mut |piece| gate.filter(piece, rules, out));
         gate.settle(end, out)

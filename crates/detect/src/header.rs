@@ -1,4 +1,5 @@
-//! [`HeaderWalk`]: a call whose name precedes its arguments: `NAME[ARGS]{…}`, `functions.NAME:0<|sep|>{…}`.
+//! [`HeaderWalk`]: reads a call whose name precedes its arguments: `NAME[ARGS]{…}`,
+//! `functions.NAME:0<|sep|>{…}`.
 //!
 //! The header is captured up to one of its end markers, and gives the name and the id; the arguments that
 //! follow are JSON. A format may define literals around the arguments that carry no information (a fence, a
@@ -17,7 +18,7 @@ use crate::format::{Header, HeaderEnd};
 
 #[derive(Debug)]
 enum At {
-    /// In the header. A possible end marker is part of [`HeaderWalk::captured`].
+    /// In the header. A possible end marker is already part of [`HeaderWalk::captured`].
     Name,
     /// Before the arguments: blanks and the format's literals.
     Before,
@@ -50,7 +51,7 @@ pub(super) struct HeaderWalk {
     /// The first `legal` bytes of [`HeaderWalk::captured`] are certain to be the name: no end marker begins
     /// in them.
     legal: usize,
-    /// This many bytes after the arguments are known to be blanks.
+    /// Number of bytes after the arguments that are known to be blanks.
     blank: usize,
     body: JsonBody,
 }
@@ -136,9 +137,9 @@ impl HeaderWalk {
         }
     }
 
-    /// Whether the captured text may be a header, possibly followed by the beginning of an end marker. The
-    /// index at which the end may begin only moves forward as the header grows, so each character is checked
-    /// once.
+    /// Whether the captured text may be a header, possibly followed by the beginning of an end marker. As the
+    /// header grows, the index at which an end marker may begin only moves forward, so each character is
+    /// checked once.
     fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
         if self.captured.len() > most {
             return false;
@@ -185,7 +186,7 @@ impl HeaderWalk {
         }
     }
 
-    /// Whether the text instead of the arguments may be a plain-text argument.
+    /// Whether the text that replaces the arguments may be a plain-text argument.
     fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
         let call = called(self.header, &self.captured, rules).filter(|_| !self.header.close.is_empty());
         let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));

@@ -2,7 +2,7 @@
 //!
 //! A stretch of text may produce as many pieces as it has bytes, and each piece becomes a chunk of a few
 //! hundred bytes for the client. Joining never waits for the upstream's next piece: the joined text is sent
-//! when the piece from which it came has been read.
+//! once the piece that produced it has been read.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ enum Kind {
 pub(super) struct Joiner<'s, S> {
     kind: Kind,
     pub(super) joined: String,
-    /// Only text has arrived, and none of it has been sent yet.
+    /// Only text has arrived so far, and no part of it has been sent.
     pub(super) pure: bool,
     pub(super) out: &'s mut S,
 }

@@ -7,11 +7,11 @@
 //! all other events ──────────────────────────────────────────────────▶ unchanged
 //! ```
 //!
-//! The [`Detector`] is one state machine over the text's bytes: its output depends only on them, never on
-//! where a piece ends (law 1). In prose, only white space and the beginning of an opener are held; a byte
+//! The [`Detector`] is one state machine over the text's bytes: its output depends only on the bytes, never
+//! on where a piece ends (law 1). In prose, only white space and the beginning of an opener are held; a byte
 //! that does not continue an opener releases it at once (law 2). Text that turns out not to be a call is sent
 //! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4). The module
-//! `enter` has the transitions out of prose, and `settle` the transitions back to it.
+//! `enter` has the transitions out of prose, and `settle` the transitions back to prose.
 
 mod after_call;
 mod bare_text;
@@ -114,10 +114,10 @@ enum State {
     Reasoning(Thinking),
     /// Right after a call; `held` is the beginning of possible framing.
     Behind,
-    /// In a result that the model invented, which ends with this marker; `held` is the beginning of that
+    /// In a result that the model invented, which ends with this marker; `held` is the beginning of the
     /// marker.
     Invented(&'static str),
-    /// The rest of the text is not part of the message, because the model invented it.
+    /// In text that is not part of the message, because the model invented the rest of it.
     Dropped,
 }
 
@@ -133,12 +133,12 @@ pub struct Detector {
     held: String,
     /// The fast path for the argument string being streamed.
     flow: Option<StringFastPath>,
-    /// A buffer for a piece of that string, escaped as JSON.
+    /// A buffer for a piece of an argument string, escaped as JSON.
     escaped: String,
     held_peak: usize,
     /// A buffer in which pieces are joined; empty between calls.
     joined: String,
-    /// Reasoning in which a call may have begun. The reasoning continues if there is no call.
+    /// Reasoning in which a call may have begun. If there is no call, the reasoning continues.
     doubted: Option<Thinking>,
     next: u32,
 }
@@ -242,9 +242,9 @@ impl Detector {
         }
     }
 
-    /// Handles a piece of text as the upstream wrote it, with its original `frame` if it has a frame of its
-    /// own. Parts that remain text are sent as one piece if nothing comes between them, and as the frame if
-    /// they are all of it (law 6).
+    /// Handles a piece of text as the upstream wrote it, with its `frame` if the text has its own frame.
+    /// Adjacent parts that remain text are sent as one piece. If the whole piece remains text, the frame is
+    /// sent unchanged (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
@@ -266,7 +266,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// Ends the upstream's response here; the text of another response continues the message.
+    /// Ends the upstream's response at this point; the text of another response continues the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(false, &mut joined);
@@ -284,7 +284,7 @@ impl Detector {
         }
     }
 
-    /// Like [`Self::passes_on`]; if it returns true, the text has been taken.
+    /// Like [`Self::passes_on`]. If it returns true, the text counts as taken.
     fn passes(&mut self, text: &str) -> bool {
         let passes = self.passes_on(text);
         if passes {

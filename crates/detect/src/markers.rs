@@ -1,4 +1,4 @@
-//! [`Markers`]: the openers of all formats that are searched for, and the entry that begins at each.
+//! [`Markers`]: the openers of all formats that are searched for, and what each of them begins.
 //!
 //! Held text is matched by prefix. No opener is a proper prefix of another opener (a test over all formats
 //! checks this), so a full match is unambiguous, and a byte that does not continue any opener fails the match
@@ -28,7 +28,7 @@ impl Reads {
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,
-            // A format without an opener has only call messages.
+            // A format without an opener only contains messages that are calls.
             Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
             Grammar::Frame(_) => self.calls || self.reasoning,
             _ => self.calls,
@@ -115,7 +115,7 @@ impl Opener {
 /// the next byte rules out all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least restrictive place at which one of these openers counts.
+    /// The least specific place at which one of these openers counts.
     place: Place,
     /// For each byte: whether one of the openers may have it in second position.
     second: [bool; 256],
@@ -130,7 +130,8 @@ impl Group {
         group.place = group.place.min(opener.place);
         group.places.push(at);
         match opener.second_bytes() {
-            // A repeated first byte is ruled out at once, like any other byte that does not begin a name.
+            // The opener continues with a wildcard: a second byte that cannot begin a name, such as another
+            // `<`, is ruled out at once.
             None => {
                 for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
                     *second |= opener.may_have_wild(byte);
@@ -173,7 +174,7 @@ impl Openers {
                     Entry::Thought(thought) => thought.chosen,
                     _ => false,
                 };
-            // Many formats share a pair of markers; a failure for one of them is a failure for all.
+            // Many formats share a pair of markers. If reading fails for one such format, it fails for all.
             if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
                 all.push(opener);
             }
@@ -250,7 +251,7 @@ impl Markers {
         format.reasoning.ended_by_calls && self.is_named(format)
     }
 
-    /// The least restrictive place at which an opener that begins with this byte counts, if there is such an
+    /// The least specific place at which an opener that begins with this byte counts, if there is such an
     /// opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
@@ -268,12 +269,12 @@ impl Markers {
         self.first.candidates(text, from).chain(others)
     }
 
-    /// Whether `opener`, which is tried later, is also one of the first openers.
+    /// Whether `opener`, one of the openers tried later, is also one of the first openers.
     fn comes_first(&self, opener: &Opener) -> bool {
         self.is_named(opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
-    /// Whether an opener remains that may begin like `rest`, judging by its first two bytes.
+    /// Whether there is an opener that may begin like `rest`, judging by its first two bytes.
     pub(super) fn may_be(&self, rest: &str) -> bool {
         self.candidates(rest, 0).next().is_some()
     }
@@ -283,8 +284,8 @@ impl Markers {
         self.first(byte).is_some_and(|place| place <= here)
     }
 
-    /// Whether an opener may begin at `rest`. If `rest` itself rules this out, it need not be held, and its
-    /// frame need not be rewritten.
+    /// Whether an opener may begin at `rest`. If `rest` rules this out, it need not be held, and its frame
+    /// need not be rewritten.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
@@ -333,7 +334,7 @@ impl Markers {
     }
 }
 
-/// The openers of the parts of a format that are read.
+/// The openers of those parts of a format that are read.
 fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
     let grammars = format.grammars.iter().filter(|grammar| reads.grammar(grammar));
     grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()

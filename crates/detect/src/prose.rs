@@ -1,10 +1,10 @@
 //! [`Prose`]: sends the text around calls, and handles the white space next to them.
 //!
-//! White space next to a call is framing: it is held until something visible follows. It is dropped at the
-//! very start and the very end of a message in which calls were found, kept between texts, and never changed
-//! in a message without calls. A container that starts its line takes its indentation and its line end with
-//! it (docs/protocols/text-formats.md#white-space). All of this depends only on the text, so it is the same
-//! wherever pieces end, and it delays at most one run of blanks.
+//! White space next to a call is framing: it is held until something visible follows. In a message in which
+//! calls were found, it is dropped at the very start and the very end, and kept between texts; in a message
+//! without calls, it is never changed. A container that starts its line takes its indentation and its line
+//! end with it (docs/protocols/text-formats.md#white-space). All of this depends only on the text, not on
+//! where pieces end, and delays at most one run of blanks.
 
 use std::borrow::Cow;
 
@@ -29,18 +29,18 @@ fn trim_end(text: &str) -> &str {
 pub(super) struct Prose {
     /// White space since the last visible character.
     blank: String,
-    /// Only white space since the last line end, not counting containers.
+    /// Only white space has followed the last line end, not counting containers.
     line_blank: bool,
     /// The last byte; 0 after a container.
     last: u8,
     seen_text: bool,
     seen_call: bool,
-    /// The last thing other than blanks was a call.
+    /// The last item other than blanks was a call.
     behind_call: bool,
-    /// From this offset on, `blank` is the rest of a line that a container began. This rest is dropped if a
-    /// line end follows.
+    /// The offset in `blank` from which it is the rest of a line that a container began. This rest is dropped
+    /// if a line end follows.
     line_rest: Option<usize>,
-    /// Blanks beyond this number of bytes are sent.
+    /// Maximum number of blanks that are held; further blanks are sent.
     max_hold: usize,
     /// Calls are searched for, so blanks next to them are held. Otherwise only blanks before the first text
     /// are held.
@@ -89,7 +89,7 @@ impl Prose {
         upto.bytes().next_back().unwrap_or(self.last)
     }
 
-    /// Whether nothing is held and `text` would leave nothing held, so that it can be sent unchanged.
+    /// Whether nothing is held, and `text` would leave nothing held and can be sent unchanged.
     pub(super) fn passes(&self, text: &str) -> bool {
         let leads = self.seen_call && !self.seen_text && text.bytes().next().is_some_and(is_blank);
         let trails = match self.calls {
@@ -106,7 +106,7 @@ impl Prose {
         self.behind_call = false;
     }
 
-    /// Whether the last thing other than blanks was a call.
+    /// Whether the last item other than blanks was a call.
     pub(super) fn is_behind_call(&self) -> bool {
         self.behind_call
     }
@@ -116,7 +116,7 @@ impl Prose {
         self.behind_call = false;
     }
 
-    /// Sends text; its trailing white space is held.
+    /// Sends text but holds its trailing white space.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
         let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
@@ -141,7 +141,7 @@ impl Prose {
         self.hold(blank, out);
     }
 
-    /// One more than the number of bytes of white space that may still be held.
+    /// The number of bytes of white space that may still be held, plus one.
     fn room(&self) -> usize {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
@@ -159,7 +159,7 @@ impl Prose {
         }
     }
 
-    /// Sends text including its white space, where a call cannot be adjacent: inside code and other JSON.
+    /// Sends text including its white space where no call can be adjacent: inside code and other JSON.
     pub(super) fn put_whole(&mut self, text: &str, out: &mut impl Sink) {
         if text.is_empty() {
             return;
@@ -207,7 +207,7 @@ impl Prose {
         self.blank.clear();
     }
 
-    /// Begins the text of another response. It begins a line, as the first one did.
+    /// Begins the text of another response, which begins a line as the first response did.
     pub(super) fn next_answer(&mut self) {
         self.line_blank = true;
         self.last = 0;
@@ -219,7 +219,7 @@ impl Prose {
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
-    /// Takes the rest of a line that a container began, if it is blank. Returns the remaining `text`.
+    /// Takes the blank rest of a line that a container began. Returns the remaining `text`.
     fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
         let Some(rest_at) = self.line_rest else { return text };
         let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';

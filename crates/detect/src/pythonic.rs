@@ -1,7 +1,7 @@
-//! [`PythonWalk`]: calls in Python syntax: `[f(a=1), g()]`, or a single call.
+//! [`PythonWalk`]: reads calls in Python syntax: `[f(a=1), g()]`, or a single call.
 //!
-//! A call begins with its first argument, or with its end if it has none. In a list without a marker for
-//! calls, or with an undeclared name, the list must then continue like a list. Values are read by
+//! A call starts at its first argument, or at its end if it has no arguments. In a list without a marker for
+//! calls, or if the name is undeclared, the text must then continue as a list does. Values are read by
 //! [`Literal`]. Positional arguments get their names from the tool's declaration.
 
 use super::{
@@ -16,7 +16,7 @@ use crate::format::Python;
 enum At {
     /// At the start: before a list's bracket or a call.
     Begin,
-    /// Before a call of a list; `or_end`: the closing bracket may come instead.
+    /// Before a call in a list; `or_end`: the closing bracket may come instead.
     Item {
         or_end: bool,
     },
@@ -25,7 +25,7 @@ enum At {
     Argument,
     /// In a word that is a keyword or the beginning of a value.
     Keyword,
-    /// After that word.
+    /// After a keyword or the beginning of a value.
     KeywordEnd,
     Value,
     /// After a value.
@@ -49,7 +49,7 @@ pub(super) struct PythonWalk {
     /// The word being read.
     word: String,
     value: Literal,
-    /// Number of arguments so far, and how many of them had no keyword.
+    /// Number of arguments so far, and how many of these had no keyword.
     arguments: usize,
     positional: usize,
     open: bool,
@@ -71,7 +71,7 @@ impl Walk for PythonWalk {
         }
     }
 
-    /// A call whose last value is provably complete lacks only its brackets.
+    /// Completes a call whose last value is provably complete, since only its brackets are missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let whole = stopped
             && match self.at {
@@ -187,7 +187,8 @@ impl PythonWalk {
             return Step::Stop(0);
         }
         self.name.push(character);
-        // If only the name identifies a call, text must be released as soon as the name can no longer match.
+        // If only the name identifies a call, text must be released as soon as it can no longer become a
+        // declared name.
         let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
         if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
@@ -295,7 +296,8 @@ impl PythonWalk {
     }
 }
 
-/// The tool that `written` calls: by that name, by its last dotted part, or by the part before `method`.
+/// The tool that `written` calls: the tool with that name, with its last dotted part as name, or with the
+/// part before `method` as name.
 fn tool<'n>(written: &'n str, method: &str, rules: &CallRules<'_>) -> Option<&'n str> {
     let called = written.strip_suffix(method)?;
     let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));

@@ -1,4 +1,4 @@
-//! [`ReactWalk`]: a call in the style of ReAct prompts, starting after `Action:`.
+//! [`ReactWalk`]: reads a call in the style of ReAct prompts, starting after `Action:`.
 //!
 //! ```text
 //! Action: get_weather
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `Action:` is ordinary text, so the name must be declared and `Action Input:` must follow. The input is
-//! either JSON or a text up to the observation; a text becomes the tool's text parameter. The model invented
-//! the observation.
+//! either JSON or a text that extends to the observation; a text becomes the tool's text parameter. The
+//! observation is always invented by the model.
 
 use super::{
     body::JsonBody,
@@ -26,7 +26,7 @@ const RESULT: &str = "Observation:";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Name,
-    /// Before or in `Action Input:`, the beginning of which is in [`ReactWalk::held`].
+    /// Before or in `Action Input:`. Its beginning is in [`ReactWalk::held`].
     Label,
     /// Before the input.
     Before,
@@ -43,14 +43,14 @@ pub(super) struct ReactWalk {
     name: String,
     /// A possible label, with the blanks before it.
     held: String,
-    /// Offset in [`ReactWalk::held`] at which the observation's label may begin: after the indentation of its
-    /// last line.
+    /// Offset in [`ReactWalk::held`] at which the observation's label may begin: after the indentation of the
+    /// last held line.
     label_at: Option<usize>,
     max_markup: usize,
     json: JsonBody,
     /// The input is a quoted text; the quotes are not part of it.
     quoted: bool,
-    /// Part of the text has been sent.
+    /// Some of the text has been sent.
     begun: bool,
 }
 
@@ -78,7 +78,7 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// A text ends where the message ends; JSON must be complete except for its brackets.
+    /// Completes the call: a text ends where the message ends; JSON must be complete except for its brackets.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {
@@ -113,7 +113,7 @@ impl ReactWalk {
         }
     }
 
-    /// Reads one character of the name, or a character after it.
+    /// Reads one character of the name, or of the text between the name and the label.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         if character == '\n' {
             self.name = rules.tools.resolve(self.name.trim())?.to_owned();
@@ -143,7 +143,7 @@ impl ReactWalk {
         INPUT.starts_with(self.held.as_str()).then_some(true)
     }
 
-    /// Reads one character before the input. Returns whether it was taken.
+    /// Reads one character of the text between the label and the input. Returns whether it was taken.
     fn before(&mut self, character: char) -> bool {
         if character.is_ascii_whitespace() {
             self.hold_blank(character);
@@ -178,7 +178,7 @@ impl ReactWalk {
         let waits = blank || (self.quoted && character == '"');
         let full = self.held.len() >= self.max_markup;
         if in_label || !waits || full {
-            // On a line that is blank so far, the label may still follow.
+            // The label may still follow if the line is blank so far.
             self.label_at =
                 self.label_at.filter(|&at| !in_label && at == self.held.len() && blank).map(|_| 0);
             let held = std::mem::take(&mut self.held);

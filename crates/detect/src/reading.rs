@@ -21,14 +21,14 @@ pub(super) struct Reading {
     pub(super) quoted: bool,
     /// Whether the marker is specific to calls, so that calls to undeclared names are accepted.
     pub(super) marked: bool,
-    /// Whether the container takes its indentation and its line end with it. Around a marker specific to
-    /// calls all blanks stay, as if the container were inside a line
+    /// Whether the container takes its indentation and its line end with it. Around a marker that is specific
+    /// to calls, all blanks stay, as if the container were in the middle of a line
     /// (docs/protocols/text-formats.md#white-space).
     pub(super) takes_line: bool,
     pub(super) container: GatedContainer,
     /// Alternatives that may begin here if this reading fails.
     pub(super) rivals: Rivals,
-    /// The ending of a section that may be quoted, about which the next byte decides.
+    /// How the section ended, if the section may be quoted and the next byte decides whether it is.
     pub(super) behind: Option<Ending>,
 }
 
@@ -40,7 +40,8 @@ pub(super) enum Ending {
     Message,
 }
 
-/// Handles the end, at `taken`, of a section that may be quoted. A backtick there means that it is quoted.
+/// Handles the end of a section that may be quoted, at offset `taken`. A backtick there means that it is
+/// quoted.
 fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     match (text.as_bytes().get(taken), ending) {
         (None, _) => Passed::More,
@@ -54,7 +55,7 @@ fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rivals {
     None,
-    /// Other formats with the same opener, whose length is `opener`, from index `next` on.
+    /// Other formats with the same opener, from index `next` on. `opener`: the opener's length.
     Marked {
         opener: usize,
         next: usize,
@@ -84,7 +85,7 @@ impl Reading {
         quote(ending, text, taken)
     }
 
-    /// Whether these were calls of this format that were quoted. Other formats are then not tried.
+    /// Whether this reading found quoted calls of its format. Other formats are then not tried.
     pub(super) fn is_quotation(&self) -> bool {
         self.behind.is_some()
     }
@@ -94,7 +95,7 @@ impl Reading {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
 
-    /// Number of bytes at the end of the fed text that may still be text.
+    /// Number of bytes at the end of the input that may still be text.
     pub(super) fn uncertain(&self) -> usize {
         if self.container.is_streaming() { self.container.undecided() } else { usize::MAX }
     }
@@ -117,7 +118,7 @@ pub(super) struct Outlet<'d, S> {
     pub(super) prose: &'d mut Prose,
     /// The number of the next call.
     pub(super) next: &'d mut u32,
-    /// The end of the text cut off an incomplete call. Otherwise an incomplete call is broken.
+    /// The end of the text cuts off an incomplete call. Otherwise an incomplete call is broken.
     pub(super) at_end: bool,
     pub(super) out: &'d mut S,
 }

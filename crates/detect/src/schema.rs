@@ -1,10 +1,10 @@
 //! [`SchemaGuard`]: distinguishes a tool's definition from a call to it.
 //!
 //! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the
-//! form of a call. The guard checks the first keys of the possible arguments. While they are keywords of JSON
-//! Schema that the tool does not declare as arguments, the call is in doubt. `properties` with an object
-//! means a definition, and so does the end of the object after the type `object`; any other key means a call.
-//! Most calls are decided by the first letter of their first key.
+//! form of a call. The guard checks the first keys of the possible arguments. The call is in doubt as long as
+//! all keys are keywords of JSON Schema that the tool does not declare as arguments. `properties` with an
+//! object means a definition, and so does the end of the object after the type `object`; any other key means
+//! a call. Most calls are decided by the first letter of their first key.
 
 use super::body::JsonBody;
 
@@ -30,7 +30,7 @@ enum Verdict {
     #[default]
     Doubtful,
     Arguments,
-    /// This key's value is like one in a schema; the key is an argument only if the tool declares it.
+    /// This key's value is as in a schema; the key is an argument only if the tool declares it.
     Schema(&'static str),
 }
 
@@ -45,7 +45,7 @@ pub(super) struct SchemaGuard {
 }
 
 impl SchemaGuard {
-    /// Reads one character, which took the body from `before` to `after`.
+    /// Reads one character. The body was in the state `before` and is now in the state `after`.
     pub(super) fn feed(&mut self, before: &JsonBody, after: &JsonBody, character: &str) {
         if self.verdict != Verdict::Doubtful {
             return;

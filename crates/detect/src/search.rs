@@ -52,7 +52,7 @@ fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmark
     }
 }
 
-/// The kinds of things that a byte of prose may begin.
+/// The kinds of text that a byte of prose may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begins {
     /// A value, or a marker.
@@ -73,12 +73,13 @@ pub(super) struct SearchPlan {
     pub(super) unmarked: Vec<Unmarked>,
     /// Markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// For each byte, whether it may begin something: after the first visible text, and before it.
+    /// For each byte, whether it may begin something other than text: after the first visible text, and
+    /// before it.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
-    /// Only reasoning is read from the channels of formats that are not named. Their other messages stay
-    /// text, which may contain calls of the named formats.
+    /// Only reasoning is read from the channels of formats that were not chosen by name. Their other messages
+    /// stay text, which may contain calls of the named formats.
     only_reasoning: bool,
 }
 
@@ -148,7 +149,8 @@ impl SearchPlan {
         self.only_reasoning && !self.markers.is_named(format)
     }
 
-    /// Corrects the table copied from the plan tried later, for bytes that begin something in this plan.
+    /// Corrects the table that was copied from the plan tried later, for bytes that begin something in this
+    /// plan.
     fn learn_opens(&mut self) {
         let mut opens = self.opens;
         for byte in self.markers.first_bytes().chain(*b"{[`~") {
@@ -207,7 +209,7 @@ impl Search {
         Some(Self {
             sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
-            // Without calls, no name belongs to a tool, so a possible call is text.
+            // If calls are not searched for, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls != UnknownCalls::Text,
@@ -220,7 +222,7 @@ impl Search {
         })
     }
 
-    /// `marked`: for a grammar with a marker specific to calls.
+    /// The rules for calls. `marked`: the grammar has a marker specific to calls.
     pub(super) fn rules(&self, marked: bool) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -236,8 +238,9 @@ impl Search {
         }
     }
 
-    /// Maximum number of bytes of source that may be held; `max_hold` before a call has begun. A call that
-    /// waits for its end may be as long as any call, so the reading is given up only beyond that length.
+    /// Maximum number of bytes of source that may be held, which is `max_hold` before a call has begun. A
+    /// call that waits for its end may be as long as any call, so the reading is abandoned only beyond that
+    /// length.
     pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
         let waits = if reading.container.has_begun() { self.max_arguments } else { 0 };
         max_hold.saturating_add(waits)

@@ -1,9 +1,9 @@
-//! [`Section`]: calls with their own markers, in a section or alone.
+//! [`Section`]: reads calls with their own markers, in a section or alone.
 //!
 //! A section is entered at its opener, or at a call's opener if the format allows single calls. Between calls
-//! there may be blanks, the format's noise, the next call's opener or the section's closer. Each call is read
+//! there may be blanks, meaningless markup, the next call's opener or the section's closer. Each call is read
 //! by a walk for its kind of body. If a section fails before its first call, all of it is text; after a call,
-//! only the text after that call is.
+//! only the text that follows the call is.
 
 use super::{
     gate::Wait,
@@ -32,7 +32,7 @@ pub(super) struct Section {
     /// Whether all calls wait for the section's end.
     waits: bool,
     phase: Phase,
-    /// Whether a call has ended and is complete.
+    /// Whether a complete call has been read.
     found: bool,
     /// Whether the call being read has ended and is complete.
     whole: bool,
@@ -96,7 +96,7 @@ impl Section {
                 self.begin_call(head(text, len), rules);
                 Step::Took(len)
             }
-            // Markup that ended calls is not text, whatever follows it.
+            // Markup that ended calls is not text, regardless of what follows.
             Some((len, Mark::Noise)) if self.found => Step::Whole(len),
             Some((len, Mark::Noise)) => Step::Took(len),
             None if begins => Step::Hold,
@@ -136,7 +136,7 @@ impl Walk for Section {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
     }
 
-    /// Text that begins like a call but is not a call may be something else between calls.
+    /// Handles text that begins like a call but is not one: it may be something else between calls.
     fn recover(&mut self, open: bool, _rest: &str) -> bool {
         let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
         if goes_on {

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::event::Sink;
 
-/// Maximum number of bytes of reasoning that are held before a call has begun, because a call may begin in
-/// them. If there is no call, they are read again as reasoning, which may hold them again from the next
+/// Maximum number of bytes of reasoning that are held before a call has begun because a call may begin in
+/// them. If there is no call, these bytes are read again as reasoning, and may be held again from the next
 /// opener on.
 const MAX_DOUBT: usize = 512;
 
@@ -74,7 +74,7 @@ impl Detector {
         match self.doubted.take() {
             _ if ended => self.held.clear(),
             Some(thinking) => self.think_on(thinking, out),
-            // The text after a possible call tag may contain other calls.
+            // Other calls may follow the tag of a possible call.
             None => {
                 let tag = Some(reading.container.undecided()).filter(|tag| *tag < self.held.len());
                 self.release(tag.unwrap_or_default(), out);
@@ -82,7 +82,7 @@ impl Detector {
         }
     }
 
-    /// Feeds a reading and sends what it finds.
+    /// Feeds a reading and sends the calls that it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
         let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules(reading.marked);
@@ -148,7 +148,7 @@ impl Detector {
         }
     }
 
-    /// At most one character more of `text` than may be held, so that the limit is reached at the same
+    /// `text`, cut to at most one character more than may be held, so that the limit is reached at the same
     /// character wherever pieces end.
     fn within_limit<'t>(&self, text: &'t str, reading: &Reading) -> &'t str {
         let max_hold = self.max_hold();
@@ -160,7 +160,8 @@ impl Detector {
     }
 
     /// Handles a piece that was taken completely, after which the reading continues. The source of a waiting
-    /// call is held in addition to its arguments, because it may be text until the call has ended.
+    /// call is held in addition to its arguments, because it may turn out to be text until the call has
+    /// ended.
     fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
         append(&mut self.held, text);
         let certain = self.held.len().saturating_sub(reading.uncertain());
@@ -178,7 +179,7 @@ impl Detector {
         }
     }
 
-    /// Forgets held source that is certain: it need not be kept as text, and no other format is tried there.
+    /// Forgets held source that is certain: it cannot become text, and no other format will be tried for it.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         let certain = self.held.len().saturating_sub(reading.container.undecided());
@@ -193,7 +194,7 @@ impl Detector {
         self.send(reading, waiting, false, out);
     }
 
-    /// Handles the end of the calls before the last `rescan` held bytes.
+    /// Handles the end of calls. The last `rescan` held bytes follow that end.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
         let waiting = reading.container.take_waiting();
@@ -219,8 +220,8 @@ impl Detector {
         if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
     }
 
-    /// Handles more held text than allowed. If no call has begun, the text is released as text; a waiting
-    /// call is sent as cut, since its arguments exceed their limit too.
+    /// Handles the case that more text is held than allowed. If no call has begun, the text is released as
+    /// text; a waiting call is sent as cut off, since its arguments exceed their limit too.
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.container.has_begun() {
@@ -233,9 +234,9 @@ impl Detector {
         self.held.clear();
     }
 
-    /// Handles text that does not consist of calls of this format. Another format with the same opener is
-    /// tried; otherwise the source since the last certain point is text, and the rest is read in that
-    /// context. `cut`: a call was cut here.
+    /// Handles text that is not calls of this format. Another format with the same opener is tried; otherwise
+    /// the source since the last certain point is text, and the rest is read in that context. `cut`: a call
+    /// was cut off here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
@@ -273,8 +274,8 @@ impl Detector {
         self.release(rescan, out);
     }
 
-    /// Treats all held text as reasoning, because no call that is sent has begun in it. It is not searched
-    /// again, since it may be as long as a call and contain as many openers as fit.
+    /// Treats all held text as reasoning, because no call that is sent has begun in it. The text is not
+    /// searched again, since it may be as long as a call and consist of openers.
     fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
         thinking.say(&std::mem::take(&mut self.held), out);
         self.state = State::Reasoning(thinking);
@@ -289,7 +290,7 @@ impl Detector {
     }
 
     /// Handles a fence that seemed to contain calls but is of another kind, which is not searched. `fence`:
-    /// the fence, if it had been entered.
+    /// the fence, if it has been entered.
     pub(super) fn leave_fence(&mut self, fence: Option<Fence>, out: &mut impl Sink) {
         self.state = match (&self.state, fence) {
             (_, Some(fence)) => State::Foreign(Foreign::in_body(fence, &self.held)),
@@ -303,7 +304,7 @@ impl Detector {
     pub(super) fn release(&mut self, rescan: usize, out: &mut impl Sink) {
         let held = std::mem::take(&mut self.held);
         if let Some(mut thinking) = self.doubted.take() {
-            // No call has begun: the reasoning continues after the opener's first character.
+            // No call has begun: the reasoning continues after the first character of the opener.
             let first = held.chars().next().map_or(0, char::len_utf8);
             thinking.say(head(&held, first), out);
             self.state = State::Reasoning(thinking);

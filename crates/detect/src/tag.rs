@@ -41,14 +41,14 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Maximum length of a run of blanks skipped after a closer, in bytes. It limits how much held text is
-/// examined again.
+/// Maximum length of a run of blanks that is skipped after a closer, in bytes. This limits how much held text
+/// is examined again.
 pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
 
-/// The text of a CDATA section up to its end, and the step after it: `End` after the section's closer.
+/// Returns the text of a CDATA section up to its closer, and the next step: `End` if the closer was found.
 fn cdata(text: &str) -> (&str, Step) {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
@@ -63,7 +63,7 @@ fn cdata(text: &str) -> (&str, Step) {
     (text, Step::Took(text.len()))
 }
 
-/// What a value's text has reached.
+/// The point that a value's text has reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
     Data,
@@ -118,7 +118,8 @@ pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) 
     if let Step::End(len) = step { (Step::Took(len), Reached::Data) } else { (step, Reached::Cdata) }
 }
 
-/// A candidate at the beginning of a value's text: the line end before it, and the text where a marker may begin.
+/// The parts of a candidate at the beginning of a value's text: the line end, and the text after it, where a
+/// marker may begin.
 ///
 /// # Errors
 /// The meaning of the text if no marker can begin there. `takes_line`: a line end before a marker belongs to
@@ -165,7 +166,7 @@ fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
 }
 
 /// The key, the type and the length of a parameter's opening tag, starting after its marker. `Some(None)` if
-/// more text is needed, `None` if it is not an opening tag.
+/// more text is needed, `None` if the text is not an opening tag.
 pub(super) fn read_key<'t>(
     parameter: &Key,
     text: &'t str,
@@ -183,8 +184,8 @@ pub(super) fn read_key<'t>(
     (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
 }
 
-/// The key of a pair, its type, and its length up to the value, starting at its beginning. `Some(None)` if
-/// more text is needed, `None` if it is not a pair.
+/// The key and the type of a key-value pair that `text` begins, and the pair's length up to the value.
+/// `Some(None)` if more text is needed, `None` if the text is not a pair.
 pub(super) fn read_pair<'t>(
     parameter: &Key,
     text: &'t str,
@@ -249,7 +250,7 @@ pub(super) fn types_of(kind: &str) -> Option<Types> {
     }
 }
 
-/// The name at the beginning of `text`, and its end. `None` if it does not end in `text`.
+/// The name at the beginning of `text`, and where it ends. `None` if it does not end in `text`.
 pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
     let blank = text.len() - text.trim_start().len();
     let name = tail(text, blank);
@@ -265,7 +266,7 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// A tag's text before its `end`. `Some(None)` if more text is needed, `None` if it is not a tag.
+/// The text of a tag before its `end`. `Some(None)` if more text is needed, `None` if this is not a tag.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
         return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);

@@ -35,8 +35,8 @@ fn tools() -> Conversation {
     }
 }
 
-/// Text and calls as one line, `text|name(arguments)|text`, with `…` for a cut call; and the number of
-/// argument pieces.
+/// Text and calls as one line, `text|name(arguments)|text`, with `…` for a call that was cut off; and the
+/// number of argument pieces.
 #[derive(Default)]
 struct Line(String, usize);
 
@@ -105,7 +105,7 @@ fn qwen_calls_are_read_at_every_cut() {
         ),
         // A malformed closer.
         ("<parameter=mode>7</parameter/>\n</function>\n</tool_call>", r#"|write({"path": "a", "mode": 7})|"#),
-        // The next call without any closer; text after it.
+        // The next call follows without any closer; text follows that call.
         ("<function=now>\n</function></tool_call> ok", r#"|write({"path": "a"})||now({})|ok"#),
         ("</tool_call> ok", r#"|write({"path": "a"})|ok"#),
         ("", r#"|write({"path": "a"})|"#),

@@ -1,8 +1,8 @@
 //! [`Thinking`]: sends reasoning between markers to the reasoning channel.
 //!
 //! Inside reasoning only a closer counts and, in formats whose models end their reasoning with a call, the
-//! opener of a call. Only the beginning of such a marker and trailing white space are held; the white space
-//! is dropped with the closer.
+//! opener of a call. Only the beginning of such a marker and trailing white space are held; white space
+//! before a closer is dropped.
 
 use std::borrow::Cow;
 
@@ -24,8 +24,8 @@ pub(super) enum ThinkingProgress {
     On,
     /// This many bytes were taken, ending with a closer.
     Closed(usize),
-    /// This many bytes were taken, ending with a call's opener, which is in [`Thinking::markup`]; the second
-    /// number is the opener's index in the markers.
+    /// This many bytes were taken, ending with the opener of a call, which is in [`Thinking::markup`]; the
+    /// second number is the opener's index in the markers.
     Calls(usize, usize),
 }
 
@@ -33,7 +33,7 @@ pub(super) enum ThinkingProgress {
 #[derive(Debug)]
 pub(super) struct Thinking {
     close: Vec<&'static str>,
-    /// A redundant opener at the very beginning.
+    /// Openers that are redundant at the very beginning.
     open: Vec<&'static str>,
     /// Calls may end the reasoning, so their openers are recognised too.
     ended_by_calls: bool,
@@ -48,7 +48,7 @@ impl Thinking {
         Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls, max_blank)
     }
 
-    /// Begins with the message: the opener was in the prompt, and any closer ends the reasoning.
+    /// Begins at the start of the message: the opener was in the prompt, and any closer ends the reasoning.
     pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
         Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
@@ -59,7 +59,7 @@ impl Thinking {
         Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 
-    /// Whether the message began inside the reasoning and none of it has arrived.
+    /// Whether the message began inside the reasoning, and no part of the reasoning has arrived.
     pub(super) fn is_fresh(&self) -> bool {
         !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }

@@ -30,7 +30,7 @@ impl Trimmer {
         self.blank.len()
     }
 
-    /// Adds to the text and sends what need not be held.
+    /// Adds `text`, and sends everything that need not be held.
     pub(super) fn put(&mut self, text: &str, mut out: impl FnMut(&str)) {
         let text = if self.begun { text } else { text.trim_start() };
         let visible = text.trim_end();

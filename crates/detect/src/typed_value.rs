@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{tools::Types, wire::json::escape_str};
 
-/// `text` as JSON of one of these types; `None` if it is a string.
+/// Converts `text` to JSON of one of these types; `None` if it is a string.
 fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
     let text = text.trim();
     let is = |word: &str| text.eq_ignore_ascii_case(word);
@@ -49,7 +49,7 @@ fn json(text: &str, mend: Mend) -> Option<String> {
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
-    /// Maximum number of bytes of a value held to its end. A longer one is a string.
+    /// Maximum number of bytes of a value that is held to its end. A longer value is a string.
     pub(super) max_hold: usize,
 }
 
@@ -59,10 +59,10 @@ impl Mend {
     }
 }
 
-/// Whether a value written as JSON is inside one of its strings, where only its own closer ends it.
+/// Whether a value written as JSON is inside a JSON string, where only the value's own closer ends it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quotes {
-    /// Whether its first visible byte opens a container.
+    /// Whether the first visible byte opens a container.
     container: Option<bool>,
     open: bool,
     escaped: bool,
@@ -94,9 +94,9 @@ impl Quotes {
 pub(super) struct TypedValue {
     types: Types,
     mend: Mend,
-    /// Whether it is a string whose opening quote has been sent.
+    /// Whether the value is a string whose opening quote has been sent.
     streams: bool,
-    /// Its text so far, while it may not be a string.
+    /// The text so far, while the value may not be a string.
     text: String,
     /// Number of bytes of white space before the first visible character of the text.
     blank: usize,
@@ -111,7 +111,7 @@ impl TypedValue {
         Self { types, mend, ..Self::default() }
     }
 
-    /// Whether it is a string that is sent as it arrives.
+    /// Whether the value is a string that is sent as it arrives.
     pub(super) fn streams(&self) -> bool {
         self.streams
     }
@@ -126,8 +126,8 @@ impl TypedValue {
         !self.streams && self.text.trim().is_empty()
     }
 
-    /// Whether the value is inside a string of its own JSON. A value that may be a string is not read as
-    /// JSON.
+    /// Whether the text so far ends inside a string of JSON. A value that may itself be a string is not read
+    /// as JSON.
     pub(super) fn quotes(&self) -> Quotes {
         if self.types.has(Types::STRING) {
             Quotes { container: Some(false), ..Quotes::default() }
@@ -136,7 +136,7 @@ impl TypedValue {
         }
     }
 
-    /// Begins the value: sends the opening quote if it is certain to be a string.
+    /// Begins the value: sends the opening quote if the value is certain to be a string.
     pub(super) fn begin(&mut self, out: &mut Out<'_>) {
         if self.types == Types::STRING {
             self.streams = true;
@@ -259,7 +259,7 @@ mod tests {
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
             (json!({"type": "object"}), "[1]", r#""[1]""#),
             (json!({"type": "integer"}), &"1".repeat(100), &"1".repeat(100)),
-            // Too long to be held to its end.
+            // Too long to be held to the end.
             (json!({"type": "integer"}), &"1".repeat(101), &format!("\"{}\"", "1".repeat(101))),
         ] {
             for step in [1, 2, 99] {

@@ -1,7 +1,7 @@
-//! [`Walk`]: the trait of everything that reads a call, with its input and output types.
+//! [`Walk`]: the trait of all types that read a call, with its input and output types.
 //!
-//! A walk decides by the text alone. Each step takes as much as is certain and leaves the rest, which it sees
-//! again together with the text after it, so a walk never knows where a piece ends.
+//! A walk decides by the text alone. Each step takes as much text as is certain. It sees the rest again,
+//! together with the text that follows, so a walk never knows where a piece ends.
 
 use std::fmt::Debug;
 
@@ -35,7 +35,7 @@ pub(super) struct CallRules<'a> {
     pub(super) marked: bool,
     /// Whether names need not be declared, in a marked format.
     pub(super) any_name: bool,
-    /// Names with which the format says that no tool is called.
+    /// Names that the format uses to say that no tool is called.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
     /// Calls wait until they have been read completely, so they can be refused up to their end.
@@ -71,15 +71,15 @@ impl CallRules<'_> {
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    /// Like [`CallRules::name`], but if an undeclared name contains dots, a declared name after one of the
-    /// dots is accepted. The longest one wins.
+    /// Like [`CallRules::name`]. If an undeclared name contains dots, a declared name after one of the dots
+    /// is also accepted. The longest such name wins.
     pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
         let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
         declared.or_else(|| self.name(written))
     }
 
-    /// Whether this has the form of a name: letters, digits or `_-.:/`.
+    /// Whether `name` has the form of a name: letters, digits or `_-.:/`.
     fn is_legal_name(&self, name: &str) -> bool {
         (1..=self.max_name).contains(&name.len())
             && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/'))
@@ -99,16 +99,16 @@ pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
 pub(super) enum Step {
     /// This many bytes have been read; 0 if only the state changed.
     Took(usize),
-    /// The meaning of the text depends on what follows. The step is repeated with more text.
+    /// The meaning of the text depends on the text that follows. The step is repeated with more text.
     Hold,
     /// This many bytes have been read. If a call was open, it is complete. Everything that was read is
     /// certain, unless the calls of this container wait for each other.
     Whole(usize),
-    /// Like `Whole`, but certain in any case.
+    /// Like `Whole`, but everything read is certain in any case.
     Certain(usize),
     /// The walk ends after this many bytes. If a call was open, it is complete.
     End(usize),
-    /// Like `End`, and the model invented the rest of the message.
+    /// Like `End`, but the model invented the rest of the message.
     EndMessage(usize),
     /// Like `Certain`, but an open call is cut off: it cannot become complete.
     Cut(usize),
@@ -138,14 +138,14 @@ pub(super) trait Walk: Debug + Send {
     /// when the call is certain, then `Arguments` as they arrive. The driver adds `End`.
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
 
-    /// Maximum number of bytes that may be held. A step sees at most one byte more, so that it makes the same
+    /// Maximum number of bytes that may be held. A step sees at most one byte more, so it makes the same
     /// decision whether it waits or not.
     fn bound(&self) -> usize {
         usize::MAX
     }
 
-    /// Ends the text inside an open call, after `held`, which no step has taken. `stopped`: the model
-    /// finished. Writes what is provably missing, and returns whether this completes the call.
+    /// Ends the text inside an open call. No step has taken `held`. `stopped`: the model finished. Writes
+    /// what is provably missing, and returns whether this completes the call.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
 
     /// The argument string that the walk is reading, if all of its text is sent as it arrives.
@@ -168,19 +168,19 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Whether the open call ends where the text ends, so that nothing is missing there.
+    /// Whether the end of the text also ends the open call, without anything missing.
     fn ends_with_text(&self) -> bool {
         false
     }
 
-    /// Handles a `Stop` of the last step before `rest`; `open`: inside a call. Returns whether the walk
-    /// continues in another state.
+    /// Handles a `Stop` that the last step returned before `rest`; `open`: inside a call. Returns whether the
+    /// walk continues in another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
         false
     }
 
-    /// Ends the text outside any call, after `held`. Returns whether everything that was read since the last
-    /// certain point has a meaning, so that none of it is text.
+    /// Ends the text outside any call; no step has taken `held`. Returns whether everything that was read
+    /// since the last certain point has a meaning, so that none of it is text.
     fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
         false
     }
@@ -203,8 +203,8 @@ pub(super) enum Surroundings {
     Json(Scanner),
 }
 
-/// Runs a step of `walk` that sees at most one byte more than the walk may hold, and returns `Stop` if that
-/// is not enough for a decision.
+/// Runs a step of `walk` on at most one byte more than the walk may hold. Returns `Stop` if the walk still
+/// cannot decide.
 pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
     let bound = walk.bound();
     let seen = bounded(text, bound);

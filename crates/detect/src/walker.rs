@@ -1,10 +1,11 @@
 //! [`Walker`]: drives every [`Walk`], and chooses the walk for a format.
 //!
 //! The driver holds the text that a step leaves and joins it with the next piece. The output therefore does
-//! not depend on the cuts: a test below checks this for a toy walk, and the laws check it for all formats.
+//! not depend on how the text is split: a test below checks this for a toy walk, and the laws check it for
+//! all formats.
 //!
-//! The driver also tracks whether a call is open, since it sees each start, and only the driver ends calls:
-//! as complete where a step says so, or as the walk decides where the text ends.
+//! The driver also tracks whether a call is open, since it sees each start. Only the driver ends calls: as
+//! complete where a step says so, and as the walk decides where the text ends.
 
 use super::{
     dsl::DslWalk,
@@ -25,7 +26,7 @@ use crate::{
 /// Why [`Walker::feed`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// All text was taken.
+    /// Everything up to this point is certain, unless calls wait for each other.
     More,
     /// Everything up to here is certain, unless calls wait for each other.
     Whole,
@@ -41,7 +42,7 @@ pub(super) enum Parsed {
     Stop,
 }
 
-/// The walk for one call of `calls`, starting after `open`, which is passed as it was written.
+/// The walk for one call of `calls`, starting after `open`, the opener as it was written.
 pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
     match &calls.body {
         CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
@@ -57,7 +58,7 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
 #[derive(Debug)]
 pub(super) struct Walker {
     walk: Box<dyn Walk>,
-    /// The part of the text fed that no step has taken.
+    /// The part of the input that no step has taken yet.
     held: String,
     open: bool,
 }
@@ -84,7 +85,7 @@ impl Walker {
         let (at, parsed) = self.run(&joined, rules, out);
         self.held = joined;
         if parsed != Parsed::More {
-            // The new text stays with the caller from here on; older text stays held.
+            // From here on, the caller keeps the new text; older text stays held.
             self.held.truncate(before);
         }
         self.held.drain(..at.min(self.held.len()));
@@ -92,7 +93,7 @@ impl Walker {
         (taken, parsed)
     }
 
-    /// Steps through `text` as far as it is decided.
+    /// Steps through `text` up to the first undecided byte.
     fn run(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
         let Self { walk, open, .. } = self;
         let mut at = 0;
@@ -176,8 +177,8 @@ impl Walker {
         self.walk.kept()
     }
 
-    /// Number of bytes at the end of the taken text that are undecided, and not part of a call that has ended
-    /// or failed.
+    /// Number of bytes at the end of the taken text that are undecided and are not part of a call that has
+    /// ended or failed.
     pub(super) fn undecided(&self) -> usize {
         self.held.len()
     }

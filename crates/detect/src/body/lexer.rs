@@ -12,7 +12,7 @@ const MAX_WORD: usize = 256;
 /// Value of [`Lexer::from`] inside a comment: nothing is sent.
 pub(super) const SKIPPED: usize = usize::MAX;
 
-/// A piece being read: `from..` is raw text that has not been sent; from `mark` on it is held.
+/// A piece being read. The raw text `from..` has not been sent; it is held from `mark` on.
 pub(super) struct Lexer<'b, 't, 'o, F> {
     pub(super) body: &'b mut JsonBody,
     pub(super) text: &'t str,
@@ -102,7 +102,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// The token after a comma decides whether the comma stays.
+    /// Decides, by the token after a comma, whether the comma stays.
     fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
         if matches!(byte, b'}' | b']' | b')') {
             if !self.body.repair {
@@ -115,7 +115,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(self.keep_comma(at))
     }
 
-    /// Sends the held comma with the blanks after it.
+    /// Sends the held comma and the blanks after it.
     fn keep_comma(&mut self, at: usize) -> usize {
         self.settle(at, None);
         let in_object = self.body.stack.last() == Some(&b'{');
@@ -358,8 +358,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             return Some(at + 1);
         }
         if len >= 6 {
-            // The first escape is complete. The text after it is read again, from its backslash if there is
-            // one.
+            // The first escape is complete. The text after it is read again, beginning with its backslash if
+            // it has one.
             return self.split_escape(at, string);
         }
         if !self.body.repair {
@@ -371,8 +371,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// A high surrogate's escape without a low surrogate after it is sent alone. A second escape stays held,
-    /// and is repaired if it is invalid.
+    /// Handles a high surrogate's escape that no low surrogate follows: it is sent alone. A second escape
+    /// stays held, and is repaired if it is invalid.
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
@@ -383,7 +383,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         match second {
             "" => self.settle(at, None),
             "\\" => {
-                // The next byte decides; the backslash begins a separate escape.
+                // The next byte decides how to continue; the backslash begins a separate escape.
                 self.settle(at, Some(first));
                 self.body.held.push('\\');
                 self.mark = Some(at);
@@ -398,7 +398,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// Reads one byte of a number, literal or bare key. The byte after it shows that it is complete.
+    /// Reads one byte of a number, literal or bare key, which is complete only once the byte after it has
+    /// been seen.
     fn word(&mut self, byte: u8, at: usize, key: bool) -> Option<usize> {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | b'$') {
             let start = self.mark.unwrap_or(at);

@@ -1,14 +1,15 @@
-//! JSON argument bodies: the model's bytes pass unchanged, and only invalid JSON is repaired.
+//! JSON argument bodies. The model's bytes pass unchanged; only invalid JSON is repaired.
 //!
 //! [`JsonBody`] is a resumable lexer of one JSON value. Each byte is sent as soon as it is known to be part
-//! of a legal text. Only what may still change is held: an unfinished escape (at most 12 bytes, so that no
-//! piece ends inside a surrogate pair), a number or word (until its delimiter arrives), and a comma (a
-//! trailing one is dropped). Valid JSON therefore passes byte for byte, and every repair is local: raw
-//! control characters in strings, illegal escapes, single quotes, Python's literals and tuples, trailing
-//! commas, comments, bare keys.
+//! of a legal text. Only bytes that may still change are held: an unfinished escape (at most 12 bytes, so
+//! that no piece ends inside a surrogate pair), a number or word (until its delimiter arrives), and a comma
+//! (because a trailing comma is dropped). Valid JSON therefore passes byte for byte, and every repair is
+//! local: raw control characters in strings, illegal escapes, single quotes, Python's literals and tuples,
+//! trailing commas, comments, bare keys.
 //!
-//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. In addition, one partial
-//! re-serialisation is not always a prefix of the next, which is how other proxies lose the last characters.
+//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. In addition, the
+//! serialisation of a partial value is not always a prefix of a later one, which is how other proxies lose
+//! the last characters.
 
 mod lexer;
 mod scalar;
@@ -32,11 +33,11 @@ pub enum Fed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must follow; in an array that was just opened, `]` may.
+    /// A value must follow, or `]` in an array that was just opened.
     Value {
         or_end: bool,
     },
-    /// A key must follow; in an object that was just opened, `}` may.
+    /// A key must follow, or `}` in an object that was just opened.
     Key {
         or_end: bool,
     },
@@ -88,8 +89,8 @@ impl JsonBody {
     }
 
     /// Continues with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text
-    /// before that byte, as far as the lexer must hold it. `None` if no repair is possible for what has been
-    /// scanned.
+    /// before that byte, as much of it as the lexer must hold. `None` if the text scanned so far cannot be
+    /// repaired.
     pub fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
         let state = match scanner.place() {
             ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,
@@ -115,7 +116,7 @@ impl JsonBody {
         self.repair = repair;
     }
 
-    /// Current nesting depth; 0 before the value and after it.
+    /// Current nesting depth; 0 before and after the value.
     pub(super) fn depth(&self) -> usize {
         self.stack.len()
     }
@@ -133,7 +134,7 @@ impl JsonBody {
         matches!(self.state, State::Value { or_end: false })
     }
 
-    /// The fast path for the string that is being read, unless it is a key.
+    /// The fast path for the string that is being read; `None` for a key.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.state {
             State::String { quote: b'"', key: false } => Some(StringFastPath::Json),
@@ -157,7 +158,7 @@ impl JsonBody {
 
     /// Ends the text because the model finished. If only closing brackets are missing and the value is
     /// provably complete without them, writes them and returns true. A number at the very end is not provably
-    /// complete, since more digits may have followed.
+    /// complete, since more digits could have followed.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         if self.state == (State::Word { key: false })
             && let Some(word) = literal(&self.held, self.repair)

@@ -1,9 +1,8 @@
-//! Numbers and literals in argument bodies: which of them are valid JSON, and how the rest is written as
-//! JSON.
+//! Numbers and literals in argument bodies: recognises valid JSON, and rewrites other notations as JSON.
 
 use crate::text::tail;
 
-/// A literal as JSON writes it. With `repair`, Python's and JavaScript's literals are accepted too.
+/// Returns a literal as JSON writes it. With `repair`, Python's and JavaScript's literals are accepted too.
 pub(crate) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     match word {
         "true" => Some("true"),
@@ -20,7 +19,7 @@ pub(crate) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether `text` is a number by RFC 8259, section 6.
+/// Whether `text` is a number according to RFC 8259, section 6.
 pub(crate) fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix('-').unwrap_or(text);

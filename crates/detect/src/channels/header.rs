@@ -10,8 +10,8 @@ use crate::{
     wire::json::escape_str,
 };
 
-/// Maximum number of markers in a header. Openers count as markers, so the text after a failed header is read
-/// again once per marker.
+/// Maximum number of markers in a header, including openers. After a failed header, the text is read again at
+/// most once per marker, so this bounds the work.
 const MAX_INNER: usize = 4;
 
 #[derive(Debug)]
@@ -34,9 +34,10 @@ pub(super) struct Header {
     read: usize,
     /// Number of markers so far, including the opener.
     inner: usize,
-    /// Nothing precedes the header in the message.
+    /// Whether no text precedes the header in the message.
     first: bool,
-    /// It counts only before reasoning and, if it is not the first header, before a message to the user.
+    /// The header counts only before reasoning and, if it is not the first header, before a message to the
+    /// user.
     only_reasoning: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Header {
 pub(super) enum Opens {
     /// Not known yet: it depends on the text that follows.
     More,
-    /// Nothing. This many bytes at the beginning are not part of a header.
+    /// Not a header: this many bytes at the beginning are not part of one.
     Nothing(usize),
     /// A message. Its first step begins at the opener.
     Message(Phase, Step),
@@ -58,12 +59,12 @@ impl Header {
         Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
     }
 
-    /// The same header, for channels of which only reasoning is read if `only_reasoning`.
+    /// The same header. If `only_reasoning`, only reasoning is read from its channels.
     pub(super) fn only_reasoning(self, only_reasoning: bool) -> Self {
         Self { only_reasoning, ..self }
     }
 
-    /// Continues reading `text`, of which at most one byte more is read than may be held.
+    /// Continues reading `text`, at most one byte more of it than may be held.
     pub(super) fn read(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
         let text = bounded(text, rules.max_hold);
         loop {

@@ -1,13 +1,14 @@
-//! [`Channel`]: a response that is a sequence of messages, each with a header that says where its body goes.
+//! [`Channel`]: reads a response that is a sequence of messages, each with a header that routes its body.
 //!
 //! ```text
 //! opener header body-marker  text | reasoning | arguments  end  opener header …
 //! ```
 //!
 //! A header is a guess until its route is known, and a call's header until the call has started. Until then
-//! no step takes any bytes of it, and a false start is released byte for byte. From then on bodies stream and
-//! markers are framing. A header that begins inside a spoken body and fails is part of that body. After a
-//! message's end, blanks, end markers and openers are expected; anything else is text after the last message.
+//! no step takes any bytes of the header, and a false start is released byte for byte. From then on bodies
+//! stream and markers are framing. A header that begins inside a spoken body and fails is part of that body.
+//! After a message's end, blanks, end markers and openers are expected; anything else is text after the last
+//! message.
 
 mod header;
 mod named_json;
@@ -141,16 +142,16 @@ impl Channel {
         Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
     }
 
-    /// The same reader, which reads only reasoning if `only_reasoning`. Headers of messages other than
-    /// reasoning are then text, except that of a message to the user right after reasoning, which is dropped.
-    /// The user's message itself is not read here.
+    /// The same reader. If `only_reasoning`, it reads only reasoning: headers of other messages are then
+    /// text, except the header of a message to the user right after reasoning, which is dropped. The message
+    /// to the user is not read here.
     pub(super) fn only_reasoning(mut self, only_reasoning: bool) -> Self {
         self.only_reasoning = only_reasoning;
         self.header = self.header.map(|header| header.only_reasoning(only_reasoning));
         self
     }
 
-    /// Reads the header at the beginning of `text`, and as much after it as is needed to confirm it.
+    /// Reads the header at the beginning of `text`, and as much text after it as is needed to confirm it.
     fn header(&mut self, mut header: Header, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let raw = matches!(self.phase, Phase::Raw);
         let mut begin = |piece: Piece<'_>| {
@@ -164,7 +165,7 @@ impl Channel {
                 Step::Hold
             }
             Opens::Nothing(len) => self.say(head(text, len), out),
-            // The call ends first. The header is then read again.
+            // The call ends first. The header is read again afterwards.
             Opens::Message(..) if raw => self.end_message(0, out),
             Opens::Message(Phase::Said(Voice::Text), Step::Certain(len)) if self.only_reasoning => {
                 self.reasoning.end();
@@ -181,7 +182,7 @@ impl Channel {
     /// Treats `text`, which is at the beginning of the input, as text and not as markup.
     fn say(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         match self.phase {
-            // The rest may begin something else.
+            // The rest may begin a marker.
             Phase::Start(open) => Step::Stop(open.chars().next().map_or(0, char::len_utf8)),
             Phase::Said(Voice::Reasoning) => {
                 self.reasoning.put(text, |text| out(Piece::Said(Voice::Reasoning, text)));
@@ -225,7 +226,8 @@ impl Channel {
     }
 }
 
-/// Whether missing brackets may be added. An incomplete call that waits can become text instead.
+/// Whether missing brackets may be added. A call that waits need not be mended, because it can become text
+/// instead.
 fn may_mend(rules: &CallRules<'_>) -> bool {
     rules.repair || !rules.whole
 }

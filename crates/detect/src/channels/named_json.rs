@@ -13,7 +13,8 @@ enum At {
     /// Before the arguments, or before an end marker if there are no arguments.
     Begin,
     Arguments,
-    /// The arguments ended too early. They are still complete if only brackets are missing before a marker.
+    /// The arguments ended too early. They still count as complete if only brackets are missing before a
+    /// marker.
     Broken,
 }
 

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl ElementsWalk {
-    /// Reads an element that has had no children so far.
+    /// Reads an element that has no children so far.
     pub(super) fn leaf(&mut self, text: &str, fresh: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if self.may_nest {
             return self.opening(text, rules, out);
@@ -100,7 +100,7 @@ impl ElementsWalk {
         self.at = At::Between;
     }
 
-    /// Offset at which something other than data may begin.
+    /// The first offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let first = self.elements.sign.bytes().next().unwrap_or(b'<');
         let line = if self.elements.trim { b'\n' } else { b'<' };

@@ -1,4 +1,4 @@
-//! [`ElementsWalk`]: a call whose arguments are elements: `<city>Paris</city>`, nested like the schema.
+//! [`ElementsWalk`]: reads a call whose arguments are elements: `<city>Paris</city>`, nested like the schema.
 //!
 //! An element that is a string in the schema, or that the schema does not know, is a string and streams; its
 //! closer counts only if the text after it fits. An element that may be a container becomes one with its
@@ -28,7 +28,7 @@ enum At {
     Tag,
     /// Between elements.
     Between,
-    /// In an element that has had no children so far; `fresh`: none of it has been read.
+    /// In an element that has no children so far; `fresh`: none of its text has been read.
     Leaf {
         fresh: bool,
     },
@@ -48,7 +48,7 @@ struct Level {
     key: String,
     array: bool,
     empty: bool,
-    /// It has no tags of its own: each item has its key as tag.
+    /// A list without tags of its own: the tag of each item is the list's key.
     repeats: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct ElementsWalk {
     leaf: String,
     value: TypedValue,
     types: Types,
-    /// The leaf's text so far is blank, and children are allowed.
+    /// The leaf's text so far is blank, and the leaf may have children.
     may_nest: bool,
     blank: String,
     /// Closer of the element that holds the arguments as JSON.
@@ -146,7 +146,7 @@ impl Walk for ElementsWalk {
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
-        // Complete JSON contains all of the arguments; with elements, another argument may have followed.
+        // Complete JSON contains all arguments. With elements, another argument could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -156,7 +156,7 @@ impl Walk for ElementsWalk {
 }
 
 impl ElementsWalk {
-    /// Begins after `open`, which is passed as it was written.
+    /// Begins after `open`, the opener as it was written.
     pub(super) fn new(
         calls: &'static Calls,
         elements: &'static Elements,
@@ -236,7 +236,7 @@ impl ElementsWalk {
         };
         match self.child(text) {
             _ if open => Step::Hold,
-            // The JSON contained all of the arguments.
+            // The JSON contained all arguments.
             _ if self.json => Step::End(0),
             Some(Some((tag, len))) if self.levels.len() < self.mend.max_depth => {
                 self.open(&tag, len, rules.tools, out)
@@ -291,8 +291,8 @@ impl ElementsWalk {
         }
     }
 
-    /// Whether the opener and the name identify a call, because other text does not contain them in this
-    /// format.
+    /// Whether the opener and the name together identify a call. In this format, other text does not contain
+    /// both.
     fn is_certain(&self) -> bool {
         self.elements.name != ElementsName::Opener
     }

@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Envelope {
-    /// Reads the first byte of the arguments: an object, a string that contains one, or `null`. Anything else
-    /// is accepted only where a marker identifies a call. A marked call begins here, unless the arguments may
-    /// be a declaration's schema.
+    /// Reads the first byte of the arguments: an object, a string that contains an object, or `null`.
+    /// Anything else is accepted only if a marker identifies the call. A marked call starts here, unless the
+    /// arguments may be the schema of a declaration.
     pub(super) fn begin_arguments(
         &mut self,
         byte: u8,
@@ -30,7 +30,7 @@ impl Envelope {
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(1);
             }
-            // Declarations use this key for their schema; under any other key a marked call is certain.
+            // Declarations have their schema under this key. Under any other key, a marked call is certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
             _ if strict => return None,
@@ -49,7 +49,7 @@ impl Envelope {
         out: &mut Out<'_>,
     ) -> Option<usize> {
         let piece = match self.call.arguments {
-            // One character at a time, until the first key shows whether these are arguments.
+            // One character at a time, until the first key decides whether these are arguments.
             Arguments::Doubtful => head(text, text.chars().next()?.len_utf8()),
             _ => text,
         };
@@ -95,7 +95,7 @@ impl Envelope {
         Some(fed)
     }
 
-    /// Handles the end of the arguments. `null` becomes an empty object.
+    /// Called at the end of the arguments. `null` becomes an empty object.
     fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
@@ -120,7 +120,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Reads arguments in a JSON string: decodes each escape and reads the result as JSON.
+    /// Reads arguments in a JSON string: decodes each escape and reads the decoded text as JSON.
     pub(super) fn packed(
         &mut self,
         text: &str,
@@ -162,8 +162,8 @@ impl Envelope {
         (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
 
-    /// Reads packed arguments, both decoded and as written. They are an object or, in marked formats, another
-    /// value. Returns how much of the text was taken.
+    /// Reads packed arguments, given both decoded and as written. They are an object or, in marked formats,
+    /// another value. Returns the number of bytes of the text that were taken.
     fn feed_packed(
         &mut self,
         text: &str,
@@ -226,10 +226,10 @@ impl Envelope {
         })
     }
 
-    /// Reads before the first token of packed arguments. `Some(true)`: they may still be an object, whose
-    /// first token must be a key or the closing brace. `Some(false)`: `first` begins that token. `None`: they
-    /// are not an object. Blanks before an object are framing; before anything else they are part of the
-    /// string.
+    /// Reads the text before the first token of packed arguments. `Some(true)`: they may still be an object,
+    /// whose first token must be a key or the closing brace. `Some(false)`: `first` begins that token.
+    /// `None`: they are not an object. Blanks before an object are framing; before anything else they are
+    /// part of the string.
     fn may_be_object(&mut self, first: char, rules: &CallRules<'_>) -> Option<bool> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let opens = first == '{' && brace.is_empty();
@@ -253,7 +253,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Handles a string that does not contain an object: in marked formats it is passed on as a string.
+    /// Begins a string that does not contain an object. In marked formats, it is passed on as a string.
     fn begin_literal(&mut self, written: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;

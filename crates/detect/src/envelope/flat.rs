@@ -1,4 +1,4 @@
-//! [`Flat`]: the members next to a call's name in its object, which may be its arguments.
+//! [`Flat`]: the members next to a call's name in its object. They may be the call's arguments.
 
 use crate::wire::json::escape_str;
 
@@ -8,7 +8,8 @@ struct Member {
     key: String,
     /// The value, as JSON.
     json: String,
-    /// A name that envelopes also use for a member, so it is an argument only if the tool declares it.
+    /// Whether envelopes also use this name for a member, so the member is an argument only if the tool
+    /// declares it.
     is_envelope: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Call {
-    /// Whether the arguments are under the key that declarations use for their schema.
+    /// Whether the arguments have the key under which declarations have their schema.
     pub(super) fn is_declared(&self) -> bool {
         let parameters = KEYS.iter().position(|(key, _)| *key == "parameters");
         parameters.is_some_and(|place| self.seen & (1 << place) != 0)
@@ -78,7 +78,8 @@ impl Envelope {
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
             let bit = 1_u32 << place;
-            // A repeated key is ambiguous, but a call that has started to stream can no longer be refused.
+            // A repeated key makes the call ambiguous, but a call that has started to stream can no longer be
+            // refused.
             let may_refuse = !rules.marked && (rules.whole || !self.call.started);
             if self.call.seen & bit != 0 && may_refuse {
                 return None;
@@ -97,8 +98,8 @@ impl Envelope {
         Some(())
     }
 
-    /// Whether a key is a call's name. A declared name always is; any other key is unless it is an envelope
-    /// key.
+    /// Whether a key is a call's name. A declared name always is; any other key is, unless it is a key of
+    /// envelopes.
     fn keyed_name(&mut self, key: &str, rules: &CallRules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
@@ -111,7 +112,7 @@ impl Envelope {
         true
     }
 
-    /// Handles the end of a captured value.
+    /// Called at the end of a captured value.
     fn text_ended(&mut self, quote: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         match self.key {

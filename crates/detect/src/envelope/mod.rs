@@ -5,12 +5,12 @@
 //! `tool_calls`) descends one level, and any other value is skipped. The shapes that models write:
 //! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
 //!
-//! A call *starts* when it is certain: its name is complete and its arguments have begun. Reasons to refuse
-//! it are checked first: a schema instead of arguments and, in formats without their own marker, an
-//! undeclared name, a repeated key, or arguments that are not an object. Arguments are held until then.
+//! A call *starts* when it is certain: its name is complete and its arguments have begun. Before that, the
+//! arguments are held, and the call may be refused: for a schema instead of arguments and, in formats without
+//! their own marker, for an undeclared name, a repeated key, or arguments that are not an object.
 //!
-//! In a marked format an object without an arguments member is a call if it has no other members, or if all
-//! other members are parameters that the tool declares. Those members are then the arguments.
+//! In a marked format, an object without an arguments member is a call if it has no other members, or if all
+//! other members are parameters that the tool declares. These members are then the arguments.
 
 mod arguments;
 mod flat;
@@ -26,7 +26,7 @@ use super::{
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 
-/// Used instead of a quote for a bare key, which ends at a blank or a colon.
+/// Stands for the quote of a bare key, which ends at a blank or a colon.
 const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ enum Level {
 
 #[derive(Debug, Clone)]
 enum At {
-    /// A call object or an array of them must follow; in an array that was just opened, `]` may.
+    /// A call object or an array of calls must follow, or `]` in an array that was just opened.
     Item {
         or_end: bool,
     },
@@ -135,7 +135,7 @@ struct Call {
     kept: String,
     /// The object's other members, while they may be the arguments.
     flat: Flat,
-    /// The object has a description, like a declaration.
+    /// The object has a description, as a declaration has.
     is_described: bool,
     guard: SchemaGuard,
     /// Bits of [`KEYS`] seen on the call's own level.
@@ -157,7 +157,7 @@ pub(super) struct Envelope {
     /// A call has been found somewhere in this value.
     found: bool,
     first_key: bool,
-    /// Everything so far is certain: a call has ended, or an object around calls.
+    /// Everything so far is certain, because a call or an object around calls has ended.
     settled: bool,
 }
 
@@ -177,7 +177,7 @@ impl Walk for Envelope {
         Step::Took(at)
     }
 
-    /// If the model finished, only closing brackets may be missing.
+    /// Completes the call only if the model finished and nothing but closing brackets is missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         if self.starts_at_end() {
             self.call.arguments = Arguments::Open;
@@ -210,8 +210,8 @@ impl Walk for Envelope {
         self.call.started
     }
 
-    /// Whether a marked call's arguments have begun and may still be a schema. If the text ends here, they
-    /// are arguments.
+    /// Whether a marked call's arguments have begun and may still be a schema. If the text ended here, they
+    /// would be arguments.
     fn starts_at_end(&self) -> bool {
         let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
         self.marked && !self.call.started && doubted && self.call.kept.starts_with('{')
@@ -291,17 +291,18 @@ impl Envelope {
                 self.at = At::MemberEnd;
                 Some(len)
             }
-            // The valid part before the fault is taken, wherever the pieces end; the next byte is the fault.
+            // The part before the fault is valid and is taken, regardless of where pieces end; the next byte
+            // is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
     }
 
-    /// Whether trailing commas are tolerated: once a call has begun, and everywhere in marked formats.
+    /// Whether trailing commas are tolerated: everywhere in marked formats, otherwise once a call has begun.
     fn lenient(&self, rules: &CallRules<'_>) -> bool {
         rules.repair && (rules.marked || self.call.started)
     }
 
-    /// Reads the first byte of a call object or of an array of them.
+    /// Reads the first byte of a call object or of an array of calls.
     fn item(&mut self, byte: u8, or_end: bool) -> Option<()> {
         match byte {
             b'{' => {
@@ -338,7 +339,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Handles the end of a call's object, which decides whether it is a call.
+    /// Called at the end of a call's object. Decides whether the object is a call.
     fn call_object_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         if let (Arguments::None, Some(name), true) = (&self.call.arguments, &self.call.name, rules.marked) {
             self.call.kept = self.call.flat.arguments(|key| rules.tools.declares(name, key))?;

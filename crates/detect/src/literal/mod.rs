@@ -1,10 +1,10 @@
 //! [`Literal`]: converts one value in Python's notation, or a similar one, to JSON while it is being read.
 //!
-//! Everything that is certain is sent at once. These are held: a number or word until the byte after it, an
-//! unfinished escape, a string's closing quote (an adjacent string is joined to it), and a comma. Two things
-//! are known only from what follows: whether a `(` or `{` contains one element or a list, and whether a text
-//! is a key. In these cases the element is kept until its comma, colon or bracket, and its JSON form is
-//! inserted where it begins.
+//! Everything that is certain is sent at once. These parts are held: a number or word until the byte after
+//! it, an unfinished escape, a string's closing quote (because an adjacent string is joined to it), and a
+//! comma. Two facts are known only from what follows: whether a `(` or `{` contains one element or a list,
+//! and whether a text is a key. In these cases the element is kept until its comma, colon or bracket, and
+//! then its JSON form is inserted where it begins.
 
 mod text;
 mod word;
@@ -20,7 +20,7 @@ use crate::wire::json::escape_str;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,
-    /// Bare keys, and strings without escapes between two of these delimiters; a word is a string.
+    /// Keys are bare, strings without escapes are between two of these delimiters, and a word is a string.
     Delimited(&'static str),
 }
 
@@ -40,7 +40,7 @@ enum State {
     ValueOrEnd,
     /// After a value: a comma, a colon or the container's end.
     After,
-    /// In a word, which is held; `joins`: it can only be a string prefix.
+    /// In a word, which is held; `joins`: the word can only be a string prefix.
     Word {
         joins: bool,
     },
@@ -91,9 +91,9 @@ pub(super) struct Literal {
     state: State,
     levels: Vec<Level>,
     held: String,
-    /// Output that waits until an unclear level or a key is settled.
+    /// Output that waits until it is known what an unclear level is, or whether a text is a key.
     kept: String,
-    /// Number of levels that are unclear, or that are keys.
+    /// Number of levels that are unclear or are keys.
     unsettled: usize,
     /// Whether a comma is held; the text after it decides whether it is sent.
     comma: bool,
@@ -139,7 +139,7 @@ impl Literal {
     }
 
     /// Reads the next piece. Everything that is certain goes to `out`. A value without brackets ends before
-    /// the byte that shows its end.
+    /// the byte that reveals its end.
     pub(super) fn feed(&mut self, text: &str, out: &mut impl FnMut(&str)) -> Fed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
@@ -180,8 +180,8 @@ impl Literal {
         self.state == State::Done
     }
 
-    /// Reads the beginning of `text` that is certainly part of a string, limited to the number of bytes that
-    /// may be kept.
+    /// Reads the text at the beginning of `text` that is certainly part of a string, limited to the number of
+    /// bytes that may be kept.
     fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
         // Kept text is read one character at a time because its length is limited.
         let first = text.chars().next().map_or(0, char::len_utf8);
@@ -254,7 +254,7 @@ impl Literal {
         Some(true)
     }
 
-    /// Begins a value or key, so the comma before it is not a trailing one.
+    /// Begins a value or key, which shows that the comma before it is not a trailing one.
     fn begin_value(&mut self, out: &mut impl FnMut(&str)) {
         let key = self.state == State::ValueOrEnd && self.levels.last() == Some(&Level::Member);
         self.unsettled += usize::from(key);
@@ -315,7 +315,8 @@ impl Literal {
         self.state = State::ValueOrEnd;
     }
 
-    /// Makes the kept output from `from` on a key, which becomes a string in whatever form it was written.
+    /// Turns the kept output from `from` on into a key. A key becomes a string, in whatever form it was
+    /// written.
     fn key_ended(&mut self, brace: &str, from: usize, out: &mut impl FnMut(&str)) {
         let key = self.kept.split_off(from.min(self.kept.len()));
         self.kept.push_str(brace);
@@ -367,7 +368,7 @@ impl Literal {
         self.state = if self.levels.is_empty() { State::Done } else { State::After };
     }
 
-    /// Reads one character of a delimiter, or of text that looks like one.
+    /// Reads one character of a delimiter, or of text that begins like a delimiter.
     fn delimiter(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let Notation::Delimited(delimiter) = self.notation else { return None };
         let (length, inside) = (self.held.len(), self.state == State::Delimited);
@@ -405,7 +406,7 @@ impl Literal {
         }
     }
 
-    /// Sends the kept output if nothing is left to be settled.
+    /// Sends the kept output if nothing remains to be settled.
     fn flush(&mut self, out: &mut impl FnMut(&str)) {
         if self.unsettled == 0 && !self.kept.is_empty() {
             out(&self.kept);

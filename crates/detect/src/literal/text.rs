@@ -1,4 +1,4 @@
-//! Strings of [`Literal`]: all kinds of quotes, prefixes, escapes, and joined strings.
+//! Reads the strings of [`Literal`]: all kinds of quotes, prefixes, escapes, and joined strings.
 
 use super::{Literal, Quote, State};
 use crate::{text::tail, wire::json::escape_str};

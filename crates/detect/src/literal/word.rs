@@ -1,4 +1,4 @@
-//! Words outside strings: numbers, constants, and string prefixes.
+//! Reads the words of [`Literal`] outside strings: numbers, constants, and string prefixes.
 
 use super::{Level, Literal, MAX_WORD, Notation, quote_into};
 use crate::{
@@ -35,7 +35,7 @@ impl Literal {
         }
     }
 
-    /// Ends the held word, which `next` follows. Returns whether the word is valid.
+    /// Ends the held word, after which `next` follows. Returns whether the word is valid.
     pub(super) fn word_ended(&mut self, next: char, out: &mut impl FnMut(&str)) -> bool {
         let held = std::mem::take(&mut self.held);
         let word = held.trim_end();

@@ -1,9 +1,9 @@
-//! [`ParamsWalk`]: a call with a tag for each argument: `<parameter=city>Paris</parameter>`.
+//! [`ParamsWalk`]: reads a call with a tag for each argument: `<parameter=city>Paris</parameter>`.
 //!
-//! A value ends at its own closer if the grammar expects the text after it there, so a closer quoted inside a
-//! value is data. If the closer is missing, the value ends before the next parameter that the tool declares.
-//! The call's own closers end a value only if it cannot be a string. Strings stream; values of other types
-//! are held and converted ([`TypedValue`]).
+//! A value ends at its own closer if the grammar expects the text after the closer there, so a closer quoted
+//! inside a value is data. If the closer is missing, the value ends before the next parameter that the tool
+//! declares. The call's own closers end a value only if the value cannot be a string. Strings stream; values
+//! of other types are held and converted ([`TypedValue`]).
 
 mod value;
 
@@ -30,7 +30,7 @@ enum At {
     Between,
     /// In a parameter's opening tag, after the marker that begins it.
     Tag,
-    /// In a value; `fresh`: none of it has been read.
+    /// In a value; `fresh`: none of its text has been read.
     Value {
         fresh: bool,
     },
@@ -113,7 +113,7 @@ impl Walk for ParamsWalk {
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let ended = match self.at {
             At::Value { .. } => {
-                // In a call that was cut, only the value's own closer ends it.
+                // In a call that was cut off, only the value's own closer ends the value.
                 let least = if stopped { 0 } else { 2 };
                 let verdict = self.verdict(held, &DeclaredTools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
@@ -126,7 +126,7 @@ impl Walk for ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
-        // Complete JSON contains all of the arguments; with tags, another parameter may have followed.
+        // Complete JSON contains all arguments. With tags, another parameter could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -195,10 +195,10 @@ impl ParamsWalk {
                     let blank = rest.len() - rest.trim_start().len();
                     let (alone, declared) =
                         (head(rest, blank).contains('\n'), rules.tools.resolve(name.0).is_some());
-                    // Prose may contain a marker, a word and a brace on one line.
+                    // Prose, too, may contain a marker, a word and a brace on one line.
                     let brace = self.params.json && tail(rest, blank).starts_with('{');
                     let json = brace && (alone || declared || blank == 0);
-                    // A declared name on its own line is enough, whatever follows.
+                    // A declared name on its own line is enough, whatever text follows.
                     let line = alone && declared;
                     match self.expected(tail(rest, blank)) {
                         _ if json => (name.0, name.1),
@@ -235,8 +235,8 @@ impl ParamsWalk {
         Step::Took(len)
     }
 
-    /// Whether the opener and the name identify a call, because other text does not contain them in this
-    /// format.
+    /// Whether the opener and the name together identify a call. In this format, other text does not contain
+    /// both.
     fn is_certain(&self) -> bool {
         self.any_name || !self.params.common
     }

@@ -52,7 +52,7 @@ impl ParamsWalk {
         step
     }
 
-    /// Offset at which something other than data may begin.
+    /// The first offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         match (self.params.trim, self.params.entities) {
@@ -104,8 +104,8 @@ impl ParamsWalk {
     }
 
     /// Whether `rest`, the text after a value's closer, is a parameter's opener with a different word:
-    /// `<argument=` for `<parameter=`. No other markup has this form, and in ordinary text the closer does
-    /// not precede it.
+    /// `<argument=` for `<parameter=`. No other markup has this form, and in ordinary text no closer precedes
+    /// it.
     fn opens_another(&self, rest: &str) -> Sure {
         let (Key::Tag(open, _), Some(inner)) = (self.params.key, rest.strip_prefix('<')) else {
             return Sure::No;
@@ -134,8 +134,9 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `marker` opens another parameter, so that the closer of this one is missing. The other
-    /// parameter must not have been written yet and, if the tool's parameters are known, must be one of them.
+    /// Whether `marker` opens another parameter, so that the closer of the current one is missing. The other
+    /// parameter must not have been written yet and, if the tool's parameters are known, must be one of
+    /// these.
     fn opens(&self, marker: &str, rest: &str, tools: &DeclaredTools) -> Sure {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));

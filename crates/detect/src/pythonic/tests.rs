@@ -11,7 +11,8 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// The output, one line per item: joined text, and calls as `name arguments` with a `!` if cut.
+/// The output, one line per item: joined text, and calls as `name arguments`, with a `!` if the call was cut
+/// off.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     text: String,
@@ -64,7 +65,8 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     seen
 }
 
-/// Reads `text` in one piece, by character and in two pieces, and checks that the output is the same.
+/// Reads `text` in one piece, character by character, and in two pieces, and checks that the output is the
+/// same.
 fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     let whole = run(formats, &[text], stopped);
     let by_char: Vec<&str> = text.split_inclusive(|_| true).collect();

@@ -1,4 +1,4 @@
-//! The text before, between and after the values of a container.
+//! Reads the text before, between and after the values of a container.
 
 use std::iter;
 
@@ -83,14 +83,14 @@ impl Region {
         }
     }
 
-    /// Whether `markup` begins another opener. Calls that end without a closer may be followed by an opener
+    /// Whether `markup` begins another opener. A call that ends without a closer may be followed by an opener
     /// that begins like a value, so the next character decides.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
-    /// Reads one character of a possible closer, or of markup without meaning.
+    /// Reads one character of a possible closer, or of meaningless markup.
     fn closer(&self, markup: &str, character: char) -> Between {
         let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let html = tag.kind == TagKind::Html;
@@ -116,7 +116,7 @@ fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = 
     literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
-/// Whether `markup` and `character` may be a `<code …>` tag.
+/// Whether `markup` and `character` may begin a `<code …>` tag.
 fn code_goes_on(markup: &str, character: char) -> bool {
     const CODE: &str = "<code";
     match CODE.chars().nth(markup.len()) {

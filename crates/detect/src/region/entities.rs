@@ -1,8 +1,7 @@
 //! [`Entities`]: JSON escaped as HTML in an HTML element, `{&quot;name&quot;: …}`, unescaped before it is
 //! read.
-//!
-//! The first quotation mark shows whether the value is escaped. If it is an entity, all entities from there
-//! on are decoded; otherwise none of them are, since arguments may well mention entities.
+//! The first quotation mark shows whether the value is escaped. If it is written as an entity, all entities
+//! from there on are decoded; otherwise none are, since arguments may well mention entities.
 
 use crate::{
     pattern::{Fit, fit},
@@ -10,7 +9,7 @@ use crate::{
     text::{boundary_from, head},
 };
 
-/// Number of bytes that are searched at a time for the first quotation mark.
+/// Number of bytes that are searched for the first quotation mark in one step.
 const AHEAD: usize = 64;
 
 /// A quotation mark as a numeric character reference.
@@ -26,7 +25,7 @@ pub(super) enum Part<'t> {
     Entity(usize, char),
 }
 
-/// The entities of one value.
+/// Decodes the entities of one value.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     /// Whether the first quotation mark was an entity.
@@ -34,7 +33,7 @@ pub(super) struct Entities {
 }
 
 impl Entities {
-    /// Whether the value is not written with entities.
+    /// Whether it is certain that the value is not written with entities.
     pub(super) fn are_none(&self) -> bool {
         self.escaped == Some(false)
     }
@@ -42,7 +41,7 @@ impl Entities {
     /// The first part of `text`, which must not be empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {
-            // Searched in stretches, because the value may end long before its first quotation mark.
+            // Searched in short stretches, because the value may end long before its first quotation mark.
             let text = head(text, boundary_from(text, AHEAD));
             let first = text.bytes().find(|byte| matches!(byte, b'"' | b'&'));
             self.escaped = first.map(|byte| byte == b'&');

@@ -63,19 +63,19 @@ pub(super) struct Region {
     wait: Wait,
     phase: Phase,
     value: Option<Box<dyn Walk>>,
-    /// The entities in an HTML element.
+    /// The decoder for entities, if this is an HTML element.
     entities: Option<Entities>,
-    /// Reads the same value as strict JSON, whose end must be known if the value is not a call and continues
-    /// as text.
+    /// Reads the same value as strict JSON, because the end of the value must be known if the value is not a
+    /// call and continues as text.
     scanner: Option<Scanner>,
     /// Missing or extra brackets around calls are tolerated.
     forgives: bool,
-    /// A call's arguments ended too early at a possible closer. If it is the closer, they may still be
-    /// complete.
+    /// A call's arguments ended too early at a possible closer. If this is the closer, the arguments may
+    /// still be complete.
     broken: bool,
-    /// The container, or a bare value of calls, has ended; another one may follow after a `;` or `,`.
+    /// The container, or a bare value of calls, has ended; another may follow after a `;` or `,`.
     ended: bool,
-    /// This `;` or `,` has been read.
+    /// The `;` or `,` after an ended container has been read.
     joined: bool,
 }
 
@@ -96,7 +96,7 @@ impl Region {
         }
     }
 
-    /// The rules of this container.
+    /// The call rules for this container.
     fn own_rules<'r>(&self, rules: &CallRules<'r>) -> CallRules<'r> {
         let RegionKind::Tag(tag) = self.container else { return *rules };
         let special = tag.special();
@@ -130,7 +130,7 @@ impl Region {
         Step::Hold
     }
 
-    /// Handles the container's closer, which ends at `len`. A broken call is complete if only brackets are
+    /// Called at the container's closer, which ends at `len`. A broken call is complete if only brackets are
     /// missing.
     fn closed(&mut self, len: usize, out: &mut Out<'_>) -> Step {
         let broken = std::mem::take(&mut self.broken);
@@ -165,7 +165,7 @@ impl Region {
             Part::Begins => return Step::Hold,
             Part::Entity(len, meant) => (len, meant),
         };
-        // The entity is taken if the character that it stands for is taken.
+        // The entity is taken if the character that it represents is taken.
         let length = |taken: usize| if taken == meant.len_utf8() { len } else { 0 };
         self.value(meant.encode_utf8(&mut [0; 4]), rules, out).map(length)
     }
@@ -194,8 +194,8 @@ impl Region {
         step
     }
 
-    /// Handles the end of a value of calls. Without a container nothing else follows, unless a backtick after
-    /// the value may quote it.
+    /// Called at the end of a value of calls. Without a container, the reading ends here, unless a backtick
+    /// after the value may quote it.
     fn value_ended(&mut self, len: usize) -> Step {
         self.phase = Phase::After;
         match self.container {
@@ -235,8 +235,8 @@ impl Walk for Region {
 
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let closes = match self.phase {
-            // Complete JSON in a container that was not closed is a call. Incomplete JSON is one only if its
-            // call has begun to stream, or if a marker shows that a call was intended.
+            // Complete JSON in a container that was not closed is a call. Incomplete JSON is a call only if
+            // the call has begun to stream, or if a marker shows that a call was intended.
             Phase::Value => self.wait != Wait::RegionEnd,
             _ => self.broken,
         };
@@ -268,7 +268,7 @@ impl Walk for Region {
                 rest.chars().next().is_some_and(|next| tag.close.starts_with(next))
             }
             (true, _) | (false, RegionKind::Bare) => false,
-            // The arguments were complete: a brace too few or too many around them does not discard the call.
+            // The arguments were complete: a missing or surplus brace around them does not discard the call.
             (false, _) => value.is_in_call(),
         };
         if recovers && self.forgives {
@@ -300,5 +300,5 @@ impl Walk for Region {
     }
 }
 
-/// Maximum number of bytes held while the closer of a broken call may follow.
+/// Maximum number of bytes held while the closer after a broken call may still follow.
 const MAX_BROKEN: usize = 1024;

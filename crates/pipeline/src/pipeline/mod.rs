@@ -312,8 +312,8 @@ impl Pipeline {
         });
     }
 
-    /// Whether the upstream's body is expected to end now: either its end mark or its finish reason has
-    /// arrived without the other, or another hop should follow. [`Pipeline::finish`] completes the hop.
+    /// Whether the upstream's body is expected to end now: either only one of its end mark and its finish
+    /// reason has arrived, or another hop should follow. [`Pipeline::finish`] completes the hop.
     pub fn awaits_end(&self) -> bool {
         self.state == State::Open && (self.reader.awaits_end() || self.stages.calls.pending.is_some())
     }
