@@ -1,8 +1,8 @@
 //! [`Conversation`]: the common form of a request, independent of its dialect.
 //!
-//! A client dialect's `request` module decodes into it, a format's instructions are added to it, and an
-//! upstream dialect's `request` module encodes from it. Anything that is not modelled here is kept as
-//! [`Rest`] and [`Received`], for an upstream that speaks the dialect from which it came.
+//! A client dialect's `request` module decodes a request into it, a format's instructions are added to it,
+//! and an upstream dialect's `request` module encodes a request from it. Anything that is not modelled here
+//! is kept as [`Rest`] and [`Received`], for an upstream that speaks the client's dialect.
 
 mod arguments;
 mod arrange;
@@ -47,21 +47,21 @@ pub struct Conversation {
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
-    /// Names of the tools that a part of the conversation declares. An upstream that gets this part does not
-    /// get their declarations again.
+    /// Names of the tools that are declared by a part of the conversation. An upstream that receives this
+    /// part does not receive their declarations again.
     pub late_tools: HashSet<String>,
     /// Names of the tools declared as custom tools, whose input is plain text. Outside the dialects' encoders
-    /// and decoders they are functions with one argument, [`CUSTOM_INPUT`].
+    /// and decoders, such a tool is a function with one argument, [`CUSTOM_INPUT`].
     pub custom_tools: HashSet<String>,
     /// The tools that the client declared inside namespaces.
     pub namespaced: Vec<Namespaced>,
     /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
     pub hosted_tools: Vec<String>,
-    /// The declared tools that are not client functions: a server runs them, or only their API knows their
-    /// schemas. Upstreams of other dialects do not get them.
+    /// Declared tools that are not client functions: a server runs them, or only their API knows their
+    /// schemas. Upstreams of other dialects do not receive them.
     pub server_tools: Vec<ServerTool>,
-    /// The server tools that the client chose in its dialect's form, which is in `rest`. Example: `{"type":
-    /// "web_search"}`.
+    /// The server tools that the client chose. Each is in the client dialect's form, which is in `rest`.
+    /// Example: `{"type": "web_search"}`.
     pub server_choice: Vec<Value>,
     /// Whether tools may be called, and which.
     pub tool_choice: ToolChoice,
@@ -77,9 +77,9 @@ pub struct Conversation {
     pub legacy_functions: bool,
     /// Sampling and limits.
     pub sampling: Sampling,
-    /// The constraint that the upstream is asked to enforce.
+    /// The constraint that the upstream should enforce.
     pub constraint: Option<Constraint>,
-    /// The response should be stored, so that later requests can continue it.
+    /// Whether the response should be stored, so that later requests can continue it.
     pub stored: bool,
     /// Fields that the response must repeat.
     pub repeated: Rest,
@@ -87,28 +87,29 @@ pub struct Conversation {
     pub rest: Rest,
 }
 
-/// A tool that the client declared inside a namespace, which upstreams do not know.
+/// A tool that the client declared inside a namespace. Upstreams do not know namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaced {
-    /// The name under which the upstream gets it.
+    /// The name under which the upstream receives the tool.
     pub name: String,
     /// The namespace.
     pub namespace: String,
-    /// Its name inside the namespace.
+    /// The tool's name inside the namespace.
     pub inner: String,
 }
 
-/// A declared tool of a type that its API defines.
+/// A declared tool whose type is defined by its API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTool {
     /// Its type, often with a version: `web_search_20250305`.
     pub kind: String,
-    /// The name by which it is called and chosen: its type in dialects without such names.
+    /// The name by which the tool is called and chosen: the type, in dialects in which such tools have no
+    /// names.
     pub name: String,
 }
 
 impl ServerTool {
-    /// A tool of the type `kind`. `name` is its name, if it has one.
+    /// A tool of the type `kind`, with the name `name` if it has one.
     pub fn new(kind: impl Into<String>, name: Option<String>) -> Self {
         let kind = kind.into();
         Self { name: name.unwrap_or_else(|| kind.clone()), kind }
@@ -124,7 +125,7 @@ impl ServerTool {
     }
 }
 
-/// A conversation as one text, which the model continues.
+/// A conversation as one text that the model continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// The text.
@@ -184,7 +185,7 @@ pub enum Part {
         /// The upstream does not show the text.
         redacted: bool,
     },
-    /// Anything else (audio, files, refusals, …).
+    /// Any other part (audio, files, refusals, …).
     Other(Received<Value>),
 }
 
@@ -213,7 +214,7 @@ impl Call {
 pub struct CallOutput {
     /// The call's id.
     pub id: String,
-    /// The tool's name; empty if the dialect does not give it here.
+    /// The tool's name; empty if the dialect does not give the name with a result.
     pub name: String,
     /// The tool's output.
     pub content: String,
@@ -252,7 +253,7 @@ pub enum ToolChoice {
     Auto,
     /// No tool.
     None,
-    /// At least one.
+    /// At least one tool.
     Required,
     /// This tool.
     Named(String),
@@ -287,7 +288,7 @@ pub struct Sampling {
     pub top_p: Option<serde_json::Number>,
     /// Texts that end the response.
     pub stop: Vec<String>,
-    /// `none`, `minimal`, `low`, `medium`, `high`, … as the client wrote it.
+    /// `none`, `minimal`, `low`, `medium`, `high`, …, as the client wrote it.
     pub reasoning_effort: Option<String>,
     /// OpenAI's `response_format`, as it was received.
     pub response_format: Option<Value>,
@@ -296,7 +297,8 @@ pub struct Sampling {
 }
 
 impl Conversation {
-    /// The tools that the model may call in this request: none with [`ToolChoice::None`], one if it is named.
+    /// The tools that the model may call in this request: none with [`ToolChoice::None`], one with
+    /// [`ToolChoice::Named`].
     pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
         // The lists of tools and of allowed names may each have tens of thousands of names.
         let allowed: HashSet<&str> = match &self.tool_choice {
@@ -311,7 +313,7 @@ impl Conversation {
         })
     }
 
-    /// Approximate number of bytes that its texts and tools take in a request.
+    /// Approximate number of bytes that the conversation's texts and tools take in a request.
     pub fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -324,7 +326,7 @@ impl Conversation {
         let of_tool = |tool: &Tool| {
             tool.description.len() + tool.parameters.as_ref().map_or(0, |schema| schema.view().raw().len())
         };
-        // For member names and escapes.
+        // Allowance for member names and escapes.
         const AROUND: usize = 64;
         let parts = self.turns.iter().flat_map(|turn| &turn.parts).map(|part| AROUND + of_part(part));
         parts.chain(self.tools.iter().map(|tool| AROUND + of_tool(tool))).sum()
@@ -357,7 +359,7 @@ impl Turn {
     }
 
     /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if the
-    /// content is more than plain text: media, or texts with their own fields.
+    /// content is not only plain text, but has media or texts with their own fields.
     pub fn collapse_text(&mut self) -> bool {
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
         if self.rest.contains("content") || self.parts.iter().any(is_media) {
@@ -372,8 +374,8 @@ impl Turn {
         true
     }
 
-    /// Appends `text` to the content, after `separator`. It is added to the last text, so that a string
-    /// remains a string, or as a separate part if the content is more than plain text.
+    /// Appends `text` to the content, after `separator`. The text is added to the last text, so that a string
+    /// remains a string; if the content is not only plain text, it becomes a separate part.
     pub fn add_text(&mut self, separator: &str, text: &str) {
         let is_plain = self.collapse_text();
         let last = self.parts.iter_mut().rev().find_map(|part| match part {

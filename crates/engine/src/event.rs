@@ -1,12 +1,12 @@
 //! [`Event`]: the type passed between the stages of a response.
 //!
-//! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into
-//! call events, `pipeline` applies the request's rules to calls, and a dialect's writer
-//! encodes the `Event`s for the client. Every stage pushes into the next through [`Sink`], so an event
-//! borrows from the bytes from which it was read, and a plain token is neither collected nor copied on its way.
+//! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into call
+//! events, `pipeline` applies the request's rules to calls, and a dialect's writer encodes the `Event`s for the
+//! client. Every stage pushes events into the next through [`Sink`], so an event borrows from the bytes from
+//! which it was read, and a plain token is neither collected nor copied on its way.
 //!
-//! A successful response is a sequence of events with exactly one [`Event::Finish`]. A failed one ends with a
-//! [`Failure`](crate::failure::Failure) from the stage that detected it, and has no finish.
+//! A successful response is a sequence of events with exactly one [`Event::Finish`]. A failed response ends
+//! with a [`Failure`](crate::failure::Failure) from the stage that detected it, and has no finish.
 
 use std::borrow::Cow;
 
@@ -33,11 +33,11 @@ impl Sink for Vec<Event<'static>> {
 
 /// One piece of a response.
 ///
-/// Text pieces are UTF-8 and never split inside a character. A piece may be empty, but readers omit empty
+/// Pieces of text are UTF-8 and never split inside a character. A piece may be empty, but readers omit empty
 /// pieces, so that an upstream's padding does not become a delta for the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// The upstream's report about the response as a whole. At most one, before everything else.
+    /// What the upstream reports about the response as a whole. At most one, before all other events.
     Start(Start<'a>),
     /// A piece of the response's text.
     Text(Cow<'a, str>),
@@ -61,9 +61,9 @@ pub enum Event<'a> {
         /// Whether its arguments are complete.
         end: CallEnd,
     },
-    /// The result of a call, only for calls run by the upstream or by toolwire.
+    /// The result of a call, only if the upstream or toolwire ran the call.
     CallResult(CallResult<'a>),
-    /// A call that the upstream ran, reported separately from the response's own calls: it has no other call
+    /// A call that the upstream ran, reported separately from the response's own calls. It has no other call
     /// events.
     ServerCall(ServerCall<'a>),
     /// A citation for the text so far.
@@ -71,23 +71,23 @@ pub enum Event<'a> {
     /// An image or file made by the upstream or by a hosted call.
     Media(Media<'a>),
     /// The phase of the turn to which a message of the response belongs, for clients of Responses. The
-    /// message is the one that begins here, or the one whose text came last.
+    /// message either begins with this event, or is the one whose text came last.
     Phase {
-        /// The upstream's word for it; empty if it has none.
+        /// The upstream's word for the phase; empty if it has none.
         phase: Cow<'a, str>,
         /// The message begins.
         begins: bool,
     },
     /// Token counts. Later counts replace earlier ones.
     Usage(Usage),
-    /// Something that the client should know about the response, before its finish.
+    /// A notice about the response for the client, before the finish.
     Warning(Warning<'a>),
     /// How the response ended. Exactly one in a successful response; only usage may follow.
     Finish(Finish),
     /// The upstream is alive but sent no content: `:queued`, a keep-alive comment.
     Ping(Cow<'a, str>),
-    /// A frame of the client's own dialect that may be forwarded unchanged, as long as its meaning is not
-    /// changed.
+    /// A frame in the client's own dialect that may be forwarded unchanged, provided that no stage changes
+    /// its meaning.
     Verbatim {
         /// The frame's data: one JSON object on one line, as the upstream wrote it.
         frame: &'a str,
@@ -96,15 +96,15 @@ pub enum Event<'a> {
     },
 }
 
-/// The head of a response, as far as the upstream sent it. Empty strings and `None` mean that it was not
-/// sent.
+/// The head of a response, as far as the upstream sent it. Empty strings and `None` stand for values that
+/// were not sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Start<'a> {
     /// The upstream's id for the response.
     pub id: Cow<'a, str>,
     /// The model's name as sent by the upstream.
     pub model: Cow<'a, str>,
-    /// When the response was created, in seconds of Unix time.
+    /// The time when the response was created, in seconds of Unix time.
     pub created: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ pub struct Reasoning<'a> {
     /// Readable text; may be empty if there is only a signature.
     pub text: Cow<'a, str>,
     /// State that the upstream wants back with the next request. It belongs to all reasoning since the last
-    /// signature and ends it: text that follows is separate reasoning.
+    /// signature, and ends this reasoning: text that follows is separate reasoning.
     pub signature: Option<Opaque<'a>>,
     /// There is no text because the upstream does not show it.
     pub redacted: bool,
@@ -126,19 +126,19 @@ impl<'a> Reasoning<'a> {
         Self { text: text.into(), signature: None, redacted: false }
     }
 
-    /// The end of a run of reasoning: what follows is by a different author, and no signature covers both.
-    /// `between` separates the two where the client gets all reasoning as one text.
+    /// The end of a run of reasoning: the reasoning after it has a different author, so no signature covers
+    /// both. `between` separates the two where the client receives all reasoning as one text.
     pub fn end(between: &'a str) -> Self {
         Self { signature: Some(Opaque::new("", "")), ..Self::text(between) }
     }
 
-    /// Whether this is such an end.
+    /// Whether this is the end of a run of reasoning.
     pub fn is_end(&self) -> bool {
         self.signature.as_ref().is_some_and(|state| state.dialect.is_empty()) && !self.redacted
     }
 }
 
-/// State that only its author understands: a signature, or encrypted reasoning. It goes back only to an
+/// State that only its author understands: a signature, or encrypted reasoning. It is only sent back to an
 /// upstream of the dialect from which it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opaque<'a> {
@@ -170,7 +170,7 @@ impl<'a> Opaque<'a> {
 pub enum Runner {
     /// The client: a tool that it declared, or another call that it must run.
     Client,
-    /// The upstream, which has run it or is about to: a server tool.
+    /// The upstream, which has run the call or is about to run it: a server tool.
     Upstream,
     /// toolwire's execution stage: a hosted tool.
     Toolwire,
@@ -190,16 +190,16 @@ pub enum Source {
 /// The beginning of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStart<'a> {
-    /// The call's number among the calls of its stage, ascending from 0. Each stage that adds calls renumbers
-    /// them.
+    /// The call's number among the calls of its stage, ascending from 0. A stage that adds calls renumbers
+    /// all calls.
     pub index: u32,
     /// The call's id; empty if the upstream gave none.
     pub id: Cow<'a, str>,
     /// The complete name of the tool.
     pub name: Cow<'a, str>,
-    /// Who runs it.
+    /// Who runs the call.
     pub runner: Runner,
-    /// How it was written.
+    /// How the call was received.
     pub source: Source,
     /// State that the upstream wants back with the call.
     pub signature: Option<Opaque<'a>>,
@@ -210,9 +210,9 @@ pub struct CallStart<'a> {
 pub enum CallEnd {
     /// The arguments are complete.
     Complete,
-    /// The response was cut off inside the arguments. What was sent before stays unchanged.
+    /// The response was cut off inside the arguments. What was already sent stays unchanged.
     Cut,
-    /// The arguments became invalid, and the model continued after them. What was sent before stays
+    /// The arguments became invalid, and the model continued after them. What was already sent stays
     /// unchanged.
     Broken,
 }
@@ -237,13 +237,13 @@ pub struct ServerCall<'a> {
     pub id: Cow<'a, str>,
     /// The tool's name.
     pub name: Cow<'a, str>,
-    /// Who ran it.
+    /// Who ran the call.
     pub runner: Runner,
     /// The name of the server that has the tool; empty if there is none.
     pub server: Cow<'a, str>,
-    /// The arguments as the model wrote them; `None` if they were reported before.
+    /// The arguments as the model wrote them; `None` if they were reported earlier.
     pub arguments: Option<Cow<'a, str>>,
-    /// The result; `None` if there is none yet.
+    /// The result; `None` if it is not known yet.
     pub content: Option<Cow<'a, str>>,
     /// The tool reported a failure.
     pub is_error: bool,
@@ -264,7 +264,7 @@ impl ServerCall<'_> {
         }
     }
 
-    /// The name of the server that has the tool, for clients that want one.
+    /// The name of the server that has the tool, for clients that require one.
     pub fn server_name(&self) -> &str {
         match (&*self.server, self.runner) {
             ("", Runner::Toolwire) => "toolwire",
@@ -279,17 +279,17 @@ impl ServerCall<'_> {
 pub struct Annotation<'a> {
     /// Address of the page.
     pub url: Cow<'a, str>,
-    /// Its title; may be empty.
+    /// Title of the page; may be empty.
     pub title: Cow<'a, str>,
-    /// The cited range of the response's text: index of the first character and index after the last one, in
-    /// Unicode scalar values.
+    /// The cited range of the response's text, in Unicode scalar values: the index of the first character,
+    /// and the index after the last one.
     pub span: (u64, u64),
 }
 
 /// An image or another file in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// The upstream's id for it, or the id of the hosted call that made it.
+    /// The upstream's id for the file, or the id of the hosted call that made it.
     pub id: Cow<'a, str>,
     /// MIME type; empty if not given.
     pub mime: Cow<'a, str>,
@@ -297,7 +297,7 @@ pub struct Media<'a> {
     pub data: Cow<'a, str>,
 }
 
-/// A difference from the client's request, although the response is complete.
+/// A difference from what the client requested, although the response is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning<'a> {
     /// The kind of warning, for programs.
@@ -317,7 +317,7 @@ pub struct Usage {
     pub reasoning: Option<u64>,
     /// The sum of input and output.
     pub total: Option<u64>,
-    /// Tokens of the request that came from the upstream's cache; they are part of `input`.
+    /// Tokens of the request that were read from the upstream's cache; they are part of `input`.
     pub cached: Option<u64>,
     /// Tokens of the request that were written to the upstream's cache; they are part of `input`.
     pub cache_written: Option<u64>,
@@ -359,8 +359,8 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// The finish of a response with or without calls for the client, whichever of the two words the upstream
-    /// used.
+    /// Returns the finish reason for a response with or without calls for the client, whichever of the two
+    /// reasons the upstream gave.
     #[must_use]
     pub fn of_calls(self, has_calls: bool) -> Self {
         match self {
@@ -372,8 +372,8 @@ impl Finish {
 }
 
 impl Event<'_> {
-    /// The same event with owned contents. A frame to be forwarded unchanged becomes its meaning; one without
-    /// a meaning becomes an empty ping.
+    /// The same event with owned contents. A frame to be forwarded unchanged is replaced by its meaning;
+    /// without a meaning, by an empty ping.
     pub fn into_owned(self) -> Event<'static> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())

@@ -1,13 +1,13 @@
 //! [`Failure`]: why a response failed, which side caused it, and how it is reported to a client.
 //!
 //! All stages and the shell use this type. A dialect's writer turns it into the dialect's error object,
-//! before the stream (with [`Failure::status`]) or inside it; nothing else decides how errors look.
+//! before the stream (with [`Failure::status`]) or inside it. No other code decides how errors look.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-/// Covers secrets in text that may leave toolwire other than in the response.
+/// Redacts secrets in text that may leave toolwire outside of the response.
 pub trait Redact: fmt::Debug + Send + Sync {
-    /// `text` with its secrets covered.
+    /// Returns `text` with its secrets redacted.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 }
 
@@ -18,7 +18,7 @@ pub enum Kind {
     Request,
     /// The client's key is missing or wrong, or the upstream rejected toolwire's key: 401.
     Unauthorized,
-    /// The upstream forbids it: 403.
+    /// The upstream forbids the request: 403.
     Forbidden,
     /// No such path, model or resource: 404.
     NotFound,
@@ -34,7 +34,7 @@ pub enum Kind {
     Budget,
     /// The upstream currently has no capacity: 503.
     Overloaded,
-    /// The store that instances share is unreachable: 503, code `store_unavailable`.
+    /// The store that the instances share is unreachable: 503, code `store_unavailable`.
     StoreAway,
     /// The upstream was too slow, or reported a timeout: 504.
     Timeout,
@@ -72,7 +72,7 @@ struct Inner {
 }
 
 impl Failure {
-    /// A failure of `kind`. `message` is a sentence that helps the reader to fix the problem.
+    /// A failure of `kind`. `message` is a sentence that helps its reader fix the problem.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -87,21 +87,21 @@ impl Failure {
         }))
     }
 
-    /// Replaces the kind's own `code`, to pass on an upstream's code.
+    /// Replaces the default `code` of the kind, to pass on an upstream's code.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.0.code = Some(code.into());
         self
     }
 
-    /// Names the request's invalid field as a path: `tools[0].function.name`.
+    /// Names the invalid field of the request as a path: `tools[0].function.name`.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.0.param = Some(param.into());
         self
     }
 
-    /// Replaces the kind's own HTTP status, to pass on an upstream's status.
+    /// Replaces the default HTTP status of the kind, to pass on an upstream's status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.0.status = Some(status);
@@ -115,7 +115,7 @@ impl Failure {
         self
     }
 
-    /// Names the member of the request that can never be served, for APIs whose errors report it in
+    /// Names the member of the request that can never be served, for APIs whose errors name it in
     /// machine-readable form.
     #[must_use]
     pub fn with_unsupported(mut self, member: &'static str) -> Self {
@@ -123,23 +123,23 @@ impl Failure {
         self
     }
 
-    /// Marks a failure that occurred before toolwire asked the upstream, so it says nothing about the
-    /// upstream.
+    /// Marks a failure that occurred before toolwire asked the upstream, and that therefore says nothing
+    /// about the upstream.
     #[must_use]
     pub fn unasked(mut self) -> Self {
         self.0.is_unasked = true;
         self
     }
 
-    /// Keeps the model's text in which the upstream found the error.
+    /// Keeps the text of the model in which the upstream found an error.
     #[must_use]
     pub fn with_generation(mut self, text: impl Into<String>) -> Self {
         self.0.generation = Some(text.into());
         self
     }
 
-    /// The same failure with secrets covered in all text that may come from an upstream: servers include the
-    /// key that they reject in their errors.
+    /// The same failure with secrets redacted in all text that may come from an upstream: some servers repeat
+    /// a rejected key in their errors.
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
@@ -184,7 +184,7 @@ impl Failure {
         self.0.unsupported
     }
 
-    /// The model's text, if the upstream found the error in it; see [`Failure::with_generation`].
+    /// The model's text, if the upstream found an error in it; see [`Failure::with_generation`].
     pub fn generation(&self) -> Option<&str> {
         self.0.generation.as_deref()
     }
@@ -194,7 +194,7 @@ impl Failure {
         self.0.is_unasked
     }
 
-    /// The HTTP status if the response has not begun.
+    /// The HTTP status to send if the response has not begun.
     pub fn status(&self) -> u16 {
         self.0.status.unwrap_or(match self.0.kind {
             Kind::Request | Kind::ContextLength => 400,
@@ -245,7 +245,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The message for an expired time limit, in one place so that all four are worded alike.
+/// The failure for an expired time limit. All such messages are made here, so that they are worded alike.
 pub fn timed_out(what: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Timeout, format!("the upstream's {what} took longer than {limit:?}"))
         .with_code("upstream_timeout")

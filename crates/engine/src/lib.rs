@@ -1,5 +1,5 @@
-//! The common ground of requests and responses of all LLM APIs, whichever API they came from. The crates
-//! above this one read and write the bytes.
+//! The types that requests and responses of all LLM APIs have in common. The crates above this one read and
+//! write the bytes.
 
 pub mod conversation;
 pub mod enforce;

@@ -1,4 +1,4 @@
-//! The rules of one model: what its configuration entry resolves to.
+//! The rules of one model, as its configuration entry defines them.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub struct Rules {
     pub reasoning: Reasoning,
     /// What happens to calls that the upstream ran itself.
     pub server_calls: ServerCalls,
-    /// What happens to calls of a client tool that arrive on the upstream's server-tool channel.
+    /// What happens to calls to a client tool that arrive on the upstream's server-tool channel.
     pub misroute: Misroute,
     /// Whether arguments are streamed or sent in one piece.
     pub arguments: ArgumentDelivery,
@@ -21,22 +21,24 @@ pub struct Rules {
     pub unknown_calls: UnknownCalls,
     /// What happens to a response without the call that `tool_choice` requires.
     pub enforce: Enforce,
-    /// What happens to a call whose arguments break their schema.
+    /// What happens to a call whose arguments violate their schema.
     pub invalid_arguments: InvalidArguments,
     /// The model's chat template opens the reasoning, so the text starts inside it and contains only the
     /// closing marker.
     pub starts_in_reasoning: bool,
-    /// Repair arguments that are not valid JSON. Each repair is local and happens after the call has started.
+    /// Whether arguments that are not valid JSON are repaired. Each repair is local and happens after the
+    /// call has started.
     pub repair: bool,
     /// Prefix of tool names in the prompt, such as `user:`; it is removed from the model's calls. Empty: no prefix. A name
-    /// with the prefix always means the client's tool, even if the upstream has a tool of the same name.
+    /// with the prefix always means the client's tool, even if the upstream has a tool with the same name.
     pub tool_prefix: String,
-    /// Names of the upstream's own tools. Where tools are taught with a prefix, an unprefixed call to one of these belongs
-    /// to the upstream.
+    /// Names of the upstream's own tools. If tools are taught with a prefix, a call to one of these names without the
+    /// prefix belongs to the upstream.
     pub server_tools: Vec<String>,
-    /// Accept a response whose body ends without an end mark as complete. Off: it is reported as truncated.
+    /// Whether a response whose body ends without an end mark counts as complete. Otherwise it is reported as
+    /// truncated.
     pub tolerate_truncation: bool,
-    /// How the instructions present the text format that the model is taught.
+    /// How the instructions present the text format to the model.
     pub showing: Showing,
     /// Limits of one response.
     pub limits: Limits,
@@ -80,7 +82,7 @@ impl Default for Rules {
 pub struct Showing {
     /// `examples`: number of example calls.
     pub examples: usize,
-    /// `examples_as`: where they are.
+    /// `examples_as`: where the example calls are shown.
     pub examples_as: ExamplesAs,
     /// `tool_list`: how tools are described.
     pub tool_list: ToolList,
@@ -117,22 +119,22 @@ pub enum ToolList {
     Signatures,
 }
 
-/// `detect`: which text formats are looked for. Formats are given by name; names are looked up among the
-/// known formats when a detector is built.
+/// `detect`: which text formats are looked for. Formats are given by name; a detector looks the names up
+/// among the known formats when it is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detect {
     /// All formats that are safe to look for at once.
     Auto,
-    /// Like `Auto`, with the formats of these names first, whether or not `Auto` includes them.
+    /// Like `Auto`, but the formats with these names come first, whether or not `Auto` includes them.
     AutoAnd(Vec<&'static str>),
     /// No calls are looked for.
     Off,
-    /// The formats of these names, and no others.
+    /// The formats with these names, and no others.
     Formats(Vec<&'static str>),
 }
 
 /// `reasoning`: how reasoning is passed on to the client, and whether reasoning markers in text are
-/// recognised. Unless it is [`Reasoning::Off`], these markers are recognised: those that are safe in any
+/// recognised. Unless the value is [`Reasoning::Off`], the recognised markers are those that are safe in any
 /// text, and those of the formats that are looked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reasoning {
@@ -152,7 +154,7 @@ pub enum Reasoning {
 }
 
 impl Reasoning {
-    /// The values with the words that configurations and requests use for them.
+    /// The values, with the words that configurations and requests use for them.
     pub const WORDS: [(&str, Self); 6] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
@@ -185,7 +187,7 @@ impl FromStr for Reasoning {
     }
 }
 
-/// `server_calls`: calls that the upstream ran itself.
+/// `server_calls`: what happens to calls that the upstream ran itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCalls {
     /// Like `Forward` if the client declared this tool or no tools at all; otherwise like `Annotate`.
@@ -198,7 +200,7 @@ pub enum ServerCalls {
     Hide,
 }
 
-/// `misroute`: a declared tool called over the server-tool channel.
+/// `misroute`: what happens to a call to a declared tool over the server-tool channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misroute {
     /// The call goes to the client.
@@ -207,7 +209,7 @@ pub enum Misroute {
     Bounce,
 }
 
-/// `arguments`: whether arguments are streamed.
+/// `arguments`: whether arguments are streamed or sent in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentDelivery {
     /// Each piece is sent as it arrives.
@@ -216,7 +218,7 @@ pub enum ArgumentDelivery {
     Whole,
 }
 
-/// `unknown_calls`: a call to an undeclared name in a format with markers.
+/// `unknown_calls`: what happens to a call to an undeclared name in a format with markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCalls {
     /// Forwarded, so that the client's error result lets the model recover.
@@ -227,7 +229,7 @@ pub enum UnknownCalls {
     Retry,
 }
 
-/// `invalid_arguments`: a call whose arguments break the schema of its tool.
+/// `invalid_arguments`: what happens to a call whose arguments violate the schema of its tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidArguments {
     /// Forwarded, so that the client's error result lets the model recover.
@@ -236,7 +238,7 @@ pub enum InvalidArguments {
     Retry,
 }
 
-/// `enforce`: how an upstream is made to write well-formed calls where the client requires them.
+/// `enforce`: how the upstream is made to write well-formed calls where the client requires calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Enforce {
     /// By the best means that the upstream has.
@@ -251,13 +253,13 @@ pub enum Enforce {
     Prefill,
     /// By asking once more.
     Retry,
-    /// Not at all: only the instructions ask for it.
+    /// Not at all: only the instructions ask for the call.
     #[default]
     Off,
 }
 
 impl Enforce {
-    /// Whether it depends on the constraints that the upstream's server can enforce.
+    /// Whether the value depends on the constraints that the upstream's server can enforce.
     pub fn uses_means(self) -> bool {
         !matches!(self, Self::Retry | Self::Off)
     }
@@ -293,26 +295,27 @@ pub enum MixedTurns {
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of one upstream frame. Beyond it the response fails.
+    /// Maximum bytes of one upstream frame. If it is exceeded, the response fails.
     pub max_frame: usize,
-    /// Maximum bytes of one call's arguments. Beyond it the response fails.
+    /// Maximum bytes of one call's arguments. If it is exceeded, the response fails.
     pub max_arguments: usize,
-    /// Maximum number of calls in one response. Beyond it the response fails.
+    /// Maximum number of calls in one response. If it is exceeded, the response fails.
     pub max_calls: usize,
-    /// Maximum bytes of text held back while they may be the start of a call. Beyond it they are released as
-    /// text.
+    /// Maximum bytes of text that is held back because it may be the start of a call. If it is exceeded, the
+    /// text is released as text.
     pub max_hold: usize,
     /// Maximum nesting depth of values in calls. A deeper candidate is text, or the call is cut off.
     pub max_depth: usize,
     /// Maximum bytes of an undeclared tool name. A candidate with a longer name is text.
     pub max_name: usize,
-    /// Maximum bytes of one piece of markup in calls: a header, an opening tag, a name, a key. Beyond it the
-    /// candidate is text, or the call is cut off.
+    /// Maximum bytes of one piece of markup in calls: a header, an opening tag, a name, a key. If it is
+    /// exceeded, the candidate is text, or the call is cut off.
     pub max_markup: usize,
-    /// Maximum bytes of a response that is not streamed and therefore buffered. Beyond it the response fails.
+    /// Maximum bytes of a response that is not streamed and therefore buffered. If it is exceeded, the
+    /// response fails.
     pub max_answer: usize,
     /// Maximum number of upstream requests for one response, including the first, if the model is asked
-    /// again. Beyond it the response ends with what the last request gave.
+    /// again. When it is reached, the response ends with the output of the last request.
     pub max_hops: usize,
 }
 
@@ -332,7 +335,7 @@ impl Default for Limits {
     }
 }
 
-/// The failures of responses that reach a limit.
+/// The failures of responses that exceed a limit.
 impl Limits {
     /// The response has more than `max_calls` calls.
     pub fn too_many_calls(&self) -> Failure {
@@ -347,7 +350,7 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// The calls of hosted tools take more than may be kept until they run.
+    /// The calls of hosted tools take more bytes than may be kept until they run.
     pub fn hosted_calls_too_long(&self) -> Failure {
         let limit = self.max_hold.max(self.max_arguments);
         let message = format!(

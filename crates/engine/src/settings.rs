@@ -1,9 +1,8 @@
-//! Settings: the keys of configuration tables, each declared in one place.
+//! Settings: the keys of configuration tables. Each key is declared in one place.
 //!
 //! A declaration is a function that shows a visitor ([`Settings`]) every key with the field that holds its
-//! value. One visitor reads a table into the fields, one shows the fields' values, one writes the
-//! documentation. The key, its default, its accepted values, its display and its documentation therefore
-//! cannot disagree.
+//! value. One visitor reads a table into the fields, one shows the values of the fields, one writes the
+//! documentation. Therefore a key's default, accepted values, display and documentation always agree.
 
 use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 
@@ -12,12 +11,12 @@ use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 pub struct Key {
     /// The key.
     pub name: &'static str,
-    /// The default as documented; `None`: the value that the field holds by default.
+    /// The documented default; `None` if the default is the value that a new field holds.
     pub default: Option<&'static str>,
-    /// Description of its effect, in Markdown.
+    /// Description of the key's effect, in Markdown.
     pub about: Cow<'static, str>,
-    /// Only the configuration file may set it, not the admin API, because its value can make toolwire run
-    /// programs, use files, or connect to other addresses.
+    /// Whether only the configuration file may set the key, not the admin API, because its value can make
+    /// toolwire run programs, use files, or connect to other addresses.
     pub is_file_only: bool,
 }
 
@@ -25,12 +24,12 @@ impl Key {
     /// The default of keys that must be set.
     pub const REQUIRED: &'static str = "required";
 
-    /// A key whose default is the value that its field holds by default.
+    /// A key that uses the `Default` value of its field.
     pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
         Self { name, default: None, about: about.into(), is_file_only: false }
     }
 
-    /// The same key with a default in words, for a default that depends on something else.
+    /// The same key with its default in words, for a default that depends on something else.
     #[must_use]
     pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
@@ -43,7 +42,7 @@ impl Key {
     }
 }
 
-/// The field that holds a key's value, and what the key accepts.
+/// The field that holds a key's value, and the values that the key accepts.
 pub enum Field<'v> {
     /// `true` or `false`.
     Switch(&'v mut bool),
@@ -78,7 +77,7 @@ pub enum Field<'v> {
     /// Secrets, in the same forms.
     SecretList(&'v mut Vec<secrecy::SecretString>),
     /// A table of named texts, each in the forms of `Secret`. Given a name, the function returns whether a
-    /// text that is in the file itself is secret.
+    /// text that is written in the file itself is secret.
     TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
     /// A path, relative to the folder of the configuration file, or not set. Only the file may set it.
     Path(&'v mut Option<std::path::PathBuf>),
@@ -116,7 +115,7 @@ impl secrecy::ExposeSecret<str> for TableText {
     }
 }
 
-/// Parts of the names of headers and variables that have secret values.
+/// Parts of the names of headers and variables whose values are secret.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
@@ -134,7 +133,7 @@ pub trait Choice {
     /// The word for the value.
     fn word(&self) -> &'static str;
 
-    /// Sets the value to the one that `word` stands for; does nothing if it is not one of the words.
+    /// Sets the value to the one that `word` stands for. Does nothing if `word` is unknown.
     fn choose(&mut self, word: &str);
 }
 

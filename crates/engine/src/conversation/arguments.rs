@@ -1,11 +1,11 @@
-//! [`Arguments`]: the arguments of a past call as the object that upstreams accept.
+//! [`Arguments`]: the arguments of a past call, written as the object that upstreams accept.
 
 use std::borrow::Cow;
 
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// The arguments of a past call. They are always written as an object, since servers reject a request with
-/// anything else, and with it every later request of the dialogue.
+/// The arguments of a past call. They are always written as an object, since servers reject a request in
+/// which they are anything else, and with it every later request of the dialogue.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments<'c> {
     /// An object, with the text from which it was read.
@@ -37,8 +37,8 @@ impl<'c> Arguments<'c> {
         matches!(self, Self::Object { .. })
     }
 
-    /// Writes the arguments as an object. Text that is not an object becomes its member `key`, so that the
-    /// model sees what it wrote.
+    /// Writes the arguments as an object. If the text is not an object, it becomes the member `key` of a new
+    /// object, so the model still sees what it wrote.
     pub fn put(self, body: &mut Encoder, key: &str) {
         match self {
             Self::Object { object, .. } => body.raw(object),
@@ -47,7 +47,7 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// The same object as text; the text of an object stays unchanged, byte for byte.
+    /// Returns the same object as text; the text of an object stays unchanged, byte for byte.
     pub fn into_text(self, key: &str) -> Cow<'c, str> {
         if let Self::Object { text, .. } = self {
             return Cow::Borrowed(text);

@@ -1,11 +1,11 @@
-//! Rearranges turns for upstreams that accept fewer forms of them.
+//! Rearranges turns for upstreams that accept fewer kinds of turns.
 
 use std::{borrow::Cow, collections::HashMap, mem};
 
 use super::{CallOutput, Part, Role, Turn};
 
-/// Moves images and other media of tool results into a user's turn after them, since most servers accept only
-/// text in a result. All results of a run come first, since calls and results must be adjacent.
+/// Moves images and other media of tool results into a user turn after the results, since most servers accept
+/// only text in a result. All results of a run come first, since calls and results must be adjacent.
 pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
@@ -33,8 +33,8 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(arranged)
 }
 
-/// Removes images and other media from a turn with a tool's result, and returns them after a text that says
-/// to which result they belong. `name` is the tool's name, if it is known.
+/// Removes images and other media from a turn with a tool's result. Returns them after a text that names the
+/// result to which they belong. `name` is the tool's name, if it is known.
 pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {
         return Vec::new();
@@ -56,8 +56,8 @@ pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     std::iter::once(Part::Text(format!("Attached to the result of {whose}:").into())).chain(media).collect()
 }
 
-/// The calls of a conversation, by id. Calls are added in the order of the conversation, so that a result finds the last
-/// call with its id.
+/// The calls of a conversation, by id. Calls are added in the order of the conversation, so a result is matched to the
+/// last call with its id.
 #[derive(Debug, Default)]
 pub struct CallsById<'t>(HashMap<&'t str, (usize, &'t str)>);
 
@@ -71,14 +71,15 @@ impl<'t> CallsById<'t> {
         }
     }
 
-    /// The name of the tool that gave `output`: the output's own name for it, or that of the call.
+    /// The name of the tool that gave `output`: the name in the output itself, or otherwise the name in its
+    /// call.
     pub fn tool_of(&self, output: &'t CallOutput) -> &'t str {
         let called = || self.0.get(output.id.as_str()).map(|(_, name)| *name).unwrap_or_default();
         if output.name.is_empty() { called() } else { &output.name }
     }
 
-    /// The place of the call to which the first result in `turn` belongs; after all other places if there is
-    /// no such call.
+    /// The place of the call to which the first result in `turn` belongs. If there is no such call, a place
+    /// after all others.
     fn place_of(&self, turn: &Turn) -> usize {
         let id = turn.parts.iter().find_map(|part| match part {
             Part::Result(output) => Some(output.id.as_str()),
@@ -108,7 +109,7 @@ pub fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
 }
 
 /// Whether a turn contains nothing for an upstream of `dialect`. Reasoning counts as content only if
-/// `reasoning_counts` and that upstream gave its state.
+/// `reasoning_counts` is set and its state came from an upstream of this dialect.
 pub fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
     turn.parts.iter().all(|part| match part {
         Part::Text(text) => text.is_empty(),
@@ -121,7 +122,7 @@ pub fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool
     })
 }
 
-/// Joins adjacent turns of the user, for chat templates in which user and assistant alternate.
+/// Joins adjacent user turns, for chat templates in which user and assistant must alternate.
 pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let are_joined = |pair: &[Turn]| pair.iter().all(is_users);
     if !turns.windows(2).any(are_joined) {
@@ -137,9 +138,9 @@ pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(joined)
 }
 
-/// Joins system turns into one at the beginning, for chat templates that accept no others: all of them if
-/// `all` returns true, otherwise the leading ones if `leading` is set. `all` is called only if there are any
-/// to join.
+/// Joins system turns into one at the beginning, for chat templates that accept no system turn elsewhere: all
+/// of them if `all` returns true, otherwise the leading ones if `leading` is set. `all` is called only if
+/// there are turns to join.
 pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: bool) -> Cow<'_, [Turn]> {
     let leads = turns.iter().take_while(|turn| is_systems(turn)).count();
     let has_later = turns.iter().skip(leads.max(1)).any(is_systems);
@@ -159,8 +160,8 @@ pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: 
     Cow::Owned(first.into_iter().chain(others.map(|(_, turn)| turn.clone())).collect())
 }
 
-/// Whether some system turns, or adjacent turns of the user, could be joined. Media of results become turns
-/// of the user.
+/// Whether some system turns, or adjacent user turns, could be joined. Media in tool results become user
+/// turns.
 pub fn has_joinable_turns(turns: &[Turn]) -> bool {
     turns.iter().skip(1).any(|turn| is_systems(turn) || has_media(turn))
         || turns.windows(2).any(|pair| pair.iter().all(is_users))

@@ -5,18 +5,19 @@ use serde_json::Value;
 /// A constraint on the response. The upstream's dialect decides how to request it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Constraint {
-    /// The whole response is JSON that fits this schema.
+    /// The whole response is JSON that matches this schema.
     Schema(Value),
-    /// The text is free up to a trigger; from there on it is one of the tags.
+    /// The text is free up to a trigger; from the trigger on, it must be one of the tags.
     Tags(StructuralTags),
-    /// The whole response fits this grammar, in GBNF: llama.cpp's notation, which xgrammar reads as well.
+    /// The whole response matches this grammar in GBNF, llama.cpp's notation, which xgrammar reads as well.
     Grammar(String),
-    /// The response continues this text, with which the assistant's turn begins.
+    /// The response continues this text, which begins the assistant's turn.
     Prefill(String),
 }
 
 impl Constraint {
-    /// Whether it applies from the first token on, so that no text or reasoning can precede the call.
+    /// Whether the constraint applies from the first token on, so that no text or reasoning can precede the
+    /// call.
     #[must_use]
     pub fn applies_at_once(&self) -> bool {
         !matches!(self, Self::Tags(StructuralTags { at_least_one: false, .. }))
@@ -28,11 +29,11 @@ impl Constraint {
 pub struct Prefill {
     /// The text.
     pub text: String,
-    /// The server's responses repeat it at their beginning.
+    /// Whether the server's responses repeat the text at their beginning.
     pub is_repeated: bool,
 }
 
-/// Calls between fixed texts, as servers with xgrammar enforce them.
+/// Constrained calls between fixed texts, as servers with xgrammar enforce them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {
     /// The texts with which a tag begins. Each [`Tag::begin`] begins with exactly one of them.
@@ -48,7 +49,7 @@ pub struct StructuralTags {
 /// A piece of JSON between two fixed texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tag {
-    /// The text before the JSON, with the trigger.
+    /// The text before the JSON, including the trigger.
     pub begin: String,
     /// The schema of the JSON.
     pub schema: Value,

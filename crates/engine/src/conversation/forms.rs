@@ -1,9 +1,9 @@
 //! Names of tools and ids of calls, in the forms that an upstream accepts.
 //!
 //! Clients name their tools as they like, and call ids may come from other upstreams. For an upstream that
-//! limits names and ids, the ones that it would reject are replaced, everywhere in the same way. The
-//! replacement depends only on the conversation, so every request of a dialogue gets the same one. Ids in
-//! responses need not be mapped back, since they are the upstream's own. Names must be mapped back, see
+//! limits names and ids, those that it would reject are replaced, in the same way everywhere. A replacement
+//! depends only on the conversation, so it is the same in every request of a dialogue. Ids in responses need
+//! not be mapped back, since they are the upstream's own. Names must be mapped back, see
 //! [`DeclaredTools`](crate::tools::DeclaredTools).
 
 use std::{
@@ -17,7 +17,7 @@ use super::{
     unique_ids::{has_repeated_ids, with_unique_ids},
 };
 
-/// The names of tools that an upstream accepts.
+/// The forms of tool names that upstreams accept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NameForm {
     /// Any text.
@@ -29,7 +29,7 @@ pub enum NameForm {
     Identifier,
 }
 
-/// The ids of calls that an upstream accepts.
+/// The forms of call ids that upstreams accept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IdForm {
     /// Any text.
@@ -43,7 +43,7 @@ pub enum IdForm {
     Alphanumeric(usize),
 }
 
-/// Maximum number of characters of a name, and of an id that is a word.
+/// Maximum number of characters of a name, and of an id of the form `Word`.
 const LONGEST: usize = 64;
 
 impl NameForm {
@@ -78,7 +78,7 @@ impl IdForm {
         }
     }
 
-    /// An id in this form, made from a hash of `id`. Each `attempt` gives a different one.
+    /// An id in this form, derived from a hash of `id`. Each `attempt` gives a different id.
     pub(super) fn hashed(self, id: &str, attempt: u64) -> String {
         match self {
             Self::Any => id.to_owned(),
@@ -91,7 +91,7 @@ impl IdForm {
     }
 }
 
-/// The length of an id that replaces one.
+/// Length of an id that replaces another id.
 const HASHED_ID: usize = 25;
 
 fn is_word_letter(letter: char) -> bool {
@@ -130,7 +130,7 @@ fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
 struct Replacements(HashMap<String, String>);
 
 impl Replacements {
-    /// Replacements for those of `texts` that are not accepted. They differ from each other, from all
+    /// Creates replacements for those of `texts` that are not accepted. They differ from each other, from all
     /// accepted texts and from the texts that are `reserved`.
     fn new<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
@@ -179,7 +179,7 @@ impl Replacements {
     }
 }
 
-/// The name in the form `form`; each `attempt` gives a different one.
+/// A name in the form `form` that replaces `name`; each `attempt` gives a different name.
 fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     let mut readable = form.readable(name);
     if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
@@ -191,8 +191,8 @@ fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
 }
 
 /// Replacements for the names of declared tools. They depend on nothing else, so the names in a response can
-/// be mapped back. An identifier is derived from the replaced word, so it never equals another tool's word,
-/// and a response is read correctly whichever of the two forms its upstream received.
+/// be mapped back. An identifier is derived from the word that replaces the name, so it never equals another
+/// tool's word, and a response is read correctly whichever of the two forms its upstream received.
 fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     if tools.iter().all(|tool| form.accepts(&tool.name)) {
         return Replacements::default();
@@ -213,7 +213,7 @@ fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     Replacements(changed.map(|(name, new)| (name.to_owned(), new.to_owned())).collect())
 }
 
-/// The names of `tools` at upstreams that accept only some names, each with its tool.
+/// The names of `tools` at upstreams that accept only some names, each with the tool that it names.
 pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
     let mut names = Vec::new();
     for form in [NameForm::Word, NameForm::Identifier] {
@@ -225,8 +225,8 @@ pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
 }
 
 impl Conversation {
-    /// The conversation with names and ids in the forms that an upstream accepts, and without ids that two
-    /// calls share.
+    /// The conversation with names and ids in the forms that an upstream accepts, and in which no two calls
+    /// have the same id.
     pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
         let names = all_replacements(self, names);
         let accepts = |id: &str| id.is_empty() || ids.accepts(id);

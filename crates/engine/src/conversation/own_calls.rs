@@ -1,9 +1,9 @@
 //! Calls that toolwire ran and showed to the client, found in a history that the client sends back.
 //!
-//! Upstreams do not know these calls under the ids and types that the client saw. Their ids therefore have a
-//! mark by which decoding recognises them; no upstream gives its own calls such ids. In a [`Conversation`]
-//! they are calls with results like any other, under the marked ids, until [`Conversation::settle_own_calls`]
-//! has decided which of them the model gets:
+//! Upstreams do not know these calls under the ids and types that the client saw. Their ids therefore contain
+//! a mark by which decoding recognises them; no upstream gives such ids to its own calls. In a
+//! [`Conversation`] they are like any other calls with results, under the marked ids, until
+//! [`Conversation::settle_own_calls`] has decided which of them the model receives:
 //!
 //! ```text
 //! Assistant [text, call, text]  ─▶  Assistant [text, call], Tool [result], Assistant [text]     its tool is offered
@@ -17,10 +17,10 @@ use super::{Conversation, Part, Role, Turn};
 /// Prefixes that dialects put before the mark.
 const PREFIXES: [&str; 3] = ["srvtoolu", "mcptoolu", "call"];
 
-/// Mark before an id of letters, digits and `_`.
+/// Mark that precedes an id of letters, digits and `_`.
 const PLAIN: &str = "toolwire_";
 
-/// Mark before the hexadecimal digits of any other id.
+/// Mark that precedes any other id, written in hexadecimal digits.
 const HEX: &str = "toolwirehex_";
 
 /// The marked form of `id`, the id of a call that toolwire ran. It consists of letters, digits and `_`.
@@ -35,7 +35,7 @@ pub fn own_id(prefix: &str, id: &str) -> String {
     }
 }
 
-/// The id of which `id` is the marked form. `None` if it has no mark.
+/// The id whose marked form is `id`. `None` if `id` has no mark.
 fn unmarked(id: &str) -> Option<String> {
     let (prefix, rest) = id.split_once('_')?;
     if !PREFIXES.contains(&prefix) {
@@ -74,9 +74,9 @@ impl Turn {
 }
 
 impl Conversation {
-    /// Decides which of the calls that toolwire ran the model gets: those that have a result and whose tool
-    /// the model has. `offered` maps a tool's own name to the name under which the model has it. Other calls
-    /// are left out; the text around them stays.
+    /// Decides which of the calls that toolwire ran the model receives: those that have a result and whose
+    /// tool is offered to the model. `offered` maps a tool's own name to the name under which it is offered.
+    /// Other calls are left out; the text around them stays.
     pub fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {
@@ -105,7 +105,7 @@ impl Conversation {
                 continue;
             }
             match self.turns.last_mut() {
-                // The two turns were one message.
+                // The two turns are parts of one message.
                 Some(last) if is_cut && last.role == Role::Assistant && turn.role == Role::Assistant => {
                     last.parts.append(&mut turn.parts);
                     last.rest.merge(turn.rest);
@@ -117,8 +117,8 @@ impl Conversation {
     }
 }
 
-/// Gives a call that stays, or its result, the id and name under which the model gets it. Returns whether the
-/// part stays.
+/// Gives a call that stays, or its result, the id and name under which the model receives it. Returns whether
+/// the part stays.
 fn settle(part: &mut Part, kept: &HashSet<String>, offered: &impl Fn(&str) -> Option<String>) -> bool {
     let (id, name) = match part {
         Part::Call(call) => (&mut call.id, Some(&mut call.name)),

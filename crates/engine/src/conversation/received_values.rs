@@ -1,9 +1,9 @@
 //! Parts of a client's request that only its own dialect can express, kept as they were received.
 //!
-//! Each such value carries the name of its dialect, and can only be read under that name: an encoder gets the
-//! values of its own dialect and no others. Fields, declarations and content parts therefore never reach an
-//! upstream that would misinterpret them. Only the dialects' `fit` module reads all of them, in order to
-//! translate them.
+//! Each such value carries the name of its dialect, and can only be read under that name, so an encoder can
+//! read only values of its own dialect. Fields, declarations and content parts therefore never reach an
+//! upstream that would misinterpret them. Only the dialects' `fit` module reads values of all dialects, in
+//! order to translate them.
 
 use serde_json::{Map, Value};
 
@@ -46,7 +46,7 @@ impl Rest {
         self.0.as_ref()?.from_dialect(dialect)
     }
 
-    /// The fields, wherever they came from.
+    /// The fields, regardless of their dialect.
     pub fn fields(&self) -> Option<&Map<String, Value>> {
         self.0.as_ref().map(|received| &received.value)
     }
@@ -62,7 +62,7 @@ impl Rest {
         foreign.flat_map(|received| received.value.keys())
     }
 
-    /// The value of the field `key`, whatever dialect it came from.
+    /// The value of the field `key`, regardless of its dialect.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.as_ref()?.value.get(key)
     }
@@ -72,7 +72,7 @@ impl Rest {
         self.0.as_ref().is_some_and(|received| received.value.contains_key(key))
     }
 
-    /// Adds a declaration to the tools of the server, for upstreams of `dialect`. Fields of another dialect are lost.
+    /// Adds a server tool's declaration for upstreams of `dialect`. Fields of another dialect are lost.
     pub fn add_tool(&mut self, dialect: &'static str, tool: Value) {
         let mut fields = match self.0.take() {
             Some(received) if received.dialect == dialect => received.value,
@@ -85,7 +85,7 @@ impl Rest {
         *self = Self::new(dialect, fields);
     }
 
-    /// Keeps only those declarations of the server's tools whose type `is_kept`.
+    /// Keeps only those declarations of server tools for whose type `is_kept` returns true.
     pub fn retain_tools(&mut self, is_kept: impl Fn(&str) -> bool) {
         let Some(received) = &mut self.0 else { return };
         let Some(tools) = received.value.get_mut("tools").and_then(Value::as_array_mut) else { return };
@@ -105,8 +105,8 @@ impl Rest {
         removed
     }
 
-    /// Adds the fields of `other`. Lists under the same name are joined; for other values the existing one is
-    /// kept. Fields of another dialect are not added.
+    /// Adds the fields of `other`. Lists with the same name are joined; otherwise the existing value is kept.
+    /// Fields of another dialect are not added.
     pub(super) fn merge(&mut self, other: Self) {
         let (Some(received), Some(more)) = (&mut self.0, &other.0) else {
             if self.0.is_none() {

@@ -13,19 +13,19 @@ use bytes::Bytes;
 
 use crate::wire::json::{Encoder, Json};
 
-/// A text. One that was received as a JSON string keeps that form: it is decoded when it is first read, and
+/// A text. If it was received as a JSON string, it keeps that form: it is decoded when it is first read, and
 /// is written as it was received, escapes included.
 ///
-/// Most of a long request is text that is never read on its way to the upstream. Decoding and escaping it
-/// would take several times as long as everything else that is done with it.
+/// Most of a long request is text that is never read on its way to the upstream. Decoding and escaping this
+/// text would take several times as long as everything else that is done with it.
 ///
-/// The received form is a slice of the request's body, so the body is kept as long as any of its texts.
+/// The received form is a slice of the request's body, so any such text keeps the whole body in memory.
 #[derive(Clone)]
 pub struct Text(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// The text itself.
+    /// Text that was not received as JSON.
     Own(String),
     /// The body of a JSON string, which is UTF-8, and the decoded text once it has been read.
     Received(Bytes, OnceLock<String>),
@@ -45,7 +45,7 @@ impl Text {
         }
     }
 
-    /// Changes the text.
+    /// Changes the text with `change`.
     pub fn change(&mut self, change: impl FnOnce(&mut String)) {
         let mut text = String::from(mem::take(self));
         change(&mut text);
@@ -57,9 +57,9 @@ impl Text {
         self.size() == 0
     }
 
-    /// Whether it begins with `plain`, ignoring leading white space and case. `plain` must not need escapes
-    /// in JSON strings. A text in which it is escaped nevertheless is not recognised, since nothing is
-    /// decoded.
+    /// Whether the text begins with `plain`, ignoring leading white space and case. `plain` must not need
+    /// escapes in JSON strings. If the received text escapes it nevertheless, the result is false, since
+    /// nothing is decoded.
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
         let mut body: &[u8] = match &self.0 {
             Form::Own(text) => text.as_bytes(),
@@ -71,7 +71,7 @@ impl Text {
         body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
     }
 
-    /// Size in bytes of the form that exists without decoding: about the size of the text.
+    /// Size in bytes of the form that is available without decoding: about the size of the text.
     pub fn size(&self) -> usize {
         match &self.0 {
             Form::Own(text) => text.len(),
@@ -79,7 +79,7 @@ impl Text {
         }
     }
 
-    /// Writes it as a JSON string.
+    /// Writes the text as a JSON string.
     pub fn put(&self, out: &mut Encoder) {
         match &self.0 {
             Form::Own(text) => out.string(text),

@@ -1,8 +1,8 @@
 //! [`TurnState`]: the state of a turn that its upstream wants back when a client replays that turn's calls.
 //!
 //! Most clients replay calls without the state that came with them, because their API has no place for it.
-//! Some upstreams then reject the request or lose the thread. The state is therefore kept by the ids of the
-//! calls, and put back from there.
+//! Some upstreams then reject the request or lose the thread. The state is therefore kept under the ids of
+//! the calls, and put back when these ids are replayed.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ use crate::event::Opaque;
 /// The state of a model's turn that an upstream wants back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WantsBack {
-    /// None.
+    /// No state.
     #[default]
     Nothing,
     /// Signatures of calls, and reasoning that is signed or not shown.
@@ -28,9 +28,9 @@ pub enum WantsBack {
 /// The state of one turn of the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnState {
-    /// Its reasoning, as parts of that kind.
+    /// The turn's reasoning, as parts of that kind.
     pub reasoning: Vec<Part>,
-    /// The ids that the client received for its calls, and the state of each call.
+    /// The ids that the client received for the turn's calls, and the state of each call.
     pub calls: Vec<(String, Option<Opaque<'static>>)>,
 }
 
@@ -72,17 +72,17 @@ fn is_reasoning(part: &Part) -> bool {
 }
 
 impl Conversation {
-    /// A hash of the last turn that the model did not write, which is the turn that it answers.
+    /// A hash of the last turn that the model did not write, which is the turn that the response answers.
     ///
-    /// It tells apart turns of different conversations whose calls have the same ids, since some upstreams count their
-    /// calls from 0 in every conversation.
+    /// It tells apart turns of different conversations whose calls have the same ids, since some upstreams number
+    /// their calls from 0 in every conversation.
     pub fn answered_turn(&self) -> u64 {
         answered_turn(&self.turns)
     }
 
-    /// Puts back the state that `find` returns for the id of a call in an answer to the turn with this hash
-    /// (see [`Conversation::answered_turn`]). State that the client sends itself is kept, unless the upstream
-    /// signed its reasoning and the client's copy has no signature.
+    /// Puts back state for replayed calls. `find` returns the state for the id of a call in a response to the
+    /// turn with this hash (see [`Conversation::answered_turn`]). State that the client sends itself is kept,
+    /// unless the upstream signed its reasoning and the client's copy has no signature.
     pub fn restore(&mut self, mut find: impl FnMut(&str, u64) -> Option<Arc<TurnState>>) {
         let (mut begin, mut restored) = (0, Restored::default());
         while let Some(run) = next_run(&self.turns, begin) {
@@ -113,7 +113,7 @@ fn answered_turn(turns: &[Turn]) -> u64 {
     hasher.finish()
 }
 
-/// The next consecutive turns of the model.
+/// The next run of consecutive turns of the model.
 fn next_run(turns: &[Turn], begin: usize) -> Option<std::ops::Range<usize>> {
     let is_model = |turn: &Turn| turn.role == Role::Assistant;
     let start = begin + turns.get(begin..)?.iter().position(is_model)?;
@@ -130,8 +130,8 @@ struct Restored {
 }
 
 impl Restored {
-    /// Puts back the state of consecutive turns of the model: one response, which some clients replay in
-    /// pieces.
+    /// Puts back the state of consecutive turns of the model. They are one response, which some clients
+    /// replay in pieces.
     fn run(&mut self, turns: &mut [Turn], mut find: impl FnMut(&str) -> Option<Arc<TurnState>>) {
         let mut found: Vec<(usize, Arc<TurnState>)> = Vec::new();
         for (place, turn) in turns.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! Makes the ids of calls unique within a conversation.
 //!
-//! Some models count their calls from 0 in every response, and some clients renumber them in every turn.
+//! Some models number their calls from 0 in every response, and some clients renumber them in every turn.
 //! Several upstreams reject a request in which two calls, or two results, have the same id.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 use super::{Conversation, IdForm, Part, Role, Turn};
 
-/// Maximum length of an id made by appending a number: the limit of OpenAI's APIs.
+/// Maximum length of an id with an appended number: the limit of OpenAI's APIs.
 const LONGEST: usize = 40;
 
 /// Whether two calls or two results have the same id.
@@ -24,8 +24,8 @@ pub(super) fn has_repeated_ids(conversation: &Conversation) -> bool {
     })
 }
 
-/// If an earlier call has the same id, gives a call and its result a new id of this form. A new id depends
-/// only on what precedes it, so the next request of the dialogue gets the same ids. A second result of the
+/// Gives a call and its result a new id of this form if an earlier call has the same id. A new id depends
+/// only on what precedes it, so it is the same in the next request of the dialogue. A second result of the
 /// same call is merged into the first.
 pub(super) fn with_unique_ids(conversation: &mut Conversation, form: IdForm) {
     let mut ids = UniqueIds { form, ..UniqueIds::default() };
@@ -49,19 +49,19 @@ pub(super) fn with_unique_ids(conversation: &mut Conversation, form: IdForm) {
 #[derive(Debug, Default)]
 struct UniqueIds {
     form: IdForm,
-    /// Ids of calls so far.
+    /// Ids of all calls so far.
     used: HashSet<String>,
     calls: HashMap<String, SameId>,
-    /// The number of responses so far: consecutive turns of the model.
+    /// Number of responses so far. A response is a run of consecutive turns of the model.
     run: usize,
-    /// Where the adjacent turns of results begin.
+    /// The index at which the adjacent turns of results begin.
     results_begin: usize,
 }
 
 /// Calls that share an id.
 #[derive(Debug, Default)]
 struct SameId {
-    /// The number from which a new id was last made.
+    /// The number in the id that was last made.
     last: u64,
     /// The response that contains the last of these calls.
     run: usize,
@@ -74,8 +74,8 @@ struct SameId {
 }
 
 impl UniqueIds {
-    /// Replaces the ids in `turn`, which will be at index `place`. Returns the turn whose result this one
-    /// repeats.
+    /// Replaces the ids in `turn`, which will be at index `place`. Returns the index of the turn whose result
+    /// `turn` repeats.
     fn rename(&mut self, turn: &mut Turn, place: usize) -> Option<usize> {
         let is_result = turn.role == Role::Tool && matches!(turn.parts.first(), Some(Part::Result(_)));
         let mut repeated = None;
@@ -102,7 +102,7 @@ impl UniqueIds {
         same.ids.push(id.clone());
     }
 
-    /// Results of calls with the same id come in the order of those calls.
+    /// Replaces the id of a result. Results of calls with the same id arrive in the order of the calls.
     fn result(&mut self, id: &mut String, place: usize) -> Option<usize> {
         let same = self.calls.get_mut(id)?;
         let is_repeated = same.answered >= same.ids.len();
@@ -119,7 +119,7 @@ impl UniqueIds {
     }
 }
 
-/// An id that no earlier call has, as close to `id` as possible. `last` is the number that was last tried.
+/// An id that no earlier call has, as close to `id` as possible. `last` is the last number tried.
 fn another(form: IdForm, id: &str, last: &mut u64, used: &HashSet<String>) -> String {
     let form = if form == IdForm::Any { IdForm::AtMost(LONGEST) } else { form };
     loop {
@@ -154,7 +154,8 @@ mod tests {
     use super::*;
     use crate::conversation::{Call, CallOutput, NameForm};
 
-    /// `a b` are calls of one response, `=a` is a result, `.` a user's turn.
+    /// The conversation that `turns` describes: `a b` are calls of one response, `=a` is a result, `.` is a
+    /// user turn.
     fn conversation(turns: &str) -> Conversation {
         let turns = turns.split(',').map(|turn| match turn.trim() {
             "." => Turn::text(Role::User, "?"),
@@ -196,7 +197,7 @@ mod tests {
             // An id that looks like the replacement of another id.
             ("a, =a, a_2, =a_2, a, =a", "a, =a, a_2, =a_2, a_3, =a_3"),
             ("a, =a, a, =a, a_2, =a_2", "a, =a, a_2, =a_2, a_2_2, =a_2_2"),
-            // Results that repeat one.
+            // Results that repeat an earlier result.
             ("a b, =a:x, =b, =a:y", "a b, =a:x\ny, =b"),
             ("a, =a:x, =a:x", "a, =a:x"),
             ("a, =a:x, =a:y, =a:z", "a, =a:x\ny\nz"),

@@ -4,8 +4,8 @@
 //! root ::= before call (between call)* after        call ::= "<tool_call>…" arguments "…</tool_call>" | …
 //! ```
 //!
-//! White space is written out. If a grammar allows any amount of it, small models write nothing else
-//! (docs/protocols/enforcement.md#grammars).
+//! White space is written out in full. If a grammar allows any amount of white space, small models write
+//! nothing else (docs/protocols/enforcement.md#grammars).
 
 use std::fmt::Write as _;
 
@@ -21,8 +21,8 @@ const MAX_CALLS: usize = 4;
 /// Maximum number of rules in a grammar.
 const MAX_RULES: usize = 4096;
 
-/// How often a further property may follow in an open object: without a limit, small models never stop
-/// inventing them.
+/// How many more properties may follow in an open object: without a limit, small models never stop inventing
+/// them.
 const MORE: &str = "{0,15}";
 
 /// The rules that all grammars share: JSON of any shape, with at most one space after `:` and `,`.
@@ -40,8 +40,8 @@ comma ::= "," " "?
 colon ::= ":" " "?
 "#;
 
-/// The grammar of a response that consists only of these calls: for each tool the texts around its arguments,
-/// and their schema. `None` if it would be too large.
+/// The grammar of a response that consists only of these calls. Each call is given by the texts around its
+/// arguments, and their schema. `None` if the grammar would be too large.
 pub(super) fn of_calls(
     notation: &Notation,
     calls: &[((String, String), Fitted)],
@@ -112,7 +112,7 @@ impl Rules {
         }
     }
 
-    /// Properties in the order of their declaration, required ones first.
+    /// The rule for an object's properties in the order of their declaration, required ones first.
     fn object(&mut self, members: &Map<String, Value>) -> String {
         let none = Map::new();
         let properties = members.get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -140,7 +140,7 @@ impl Rules {
         self.add(sequence(&["\"{\"".to_owned(), members, "\"}\"".to_owned()]))
     }
 
-    /// For each member, a rule for it and all later ones, each of which may be missing.
+    /// For each member, a rule for it and all later members, each of which may be missing.
     fn tails(&mut self, members: &[String], last_repeats: bool) -> Vec<String> {
         let mut tails: Vec<String> = Vec::new();
         for (at, member) in members.iter().enumerate().rev() {
@@ -153,7 +153,7 @@ impl Rules {
         tails
     }
 
-    /// Any of these members, in order, with commas between them.
+    /// The rule for any of these members, in order, with commas between them.
     fn any_of_these(&mut self, members: &[String], last_repeats: bool) -> String {
         if members.is_empty() {
             return String::new();
@@ -185,7 +185,7 @@ impl Rules {
     }
 }
 
-/// The repetition operator for these bounds; `None`: any number of times.
+/// The repetition operator for these bounds; `None` if any number is allowed.
 fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<String> {
     let bound = |key: &str| members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND);
     match (bound(least), bound(most)) {
@@ -195,7 +195,7 @@ fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<St
     }
 }
 
-/// A text as a literal; nothing for an empty one.
+/// A text as a literal; empty for an empty text.
 fn literal(text: &str) -> String {
     if text.is_empty() {
         return String::new();

@@ -1,12 +1,12 @@
-//! [`constrain`]: has an upstream that can constrain its model's output enforce well-formed calls.
+//! [`constrain`]: makes an upstream that can constrain its model's output enforce well-formed calls.
 //!
 //! ```text
 //! tools, tool_choice ─▶ what must hold ─▶ the means that the server has ─▶ Constraint (schema, tags, grammar, prefill)
 //! ```
 //!
 //! A constraint does not tell the model what to write, so it is used together with tools that are taught in
-//! the prompt. Servers may ignore constraints silently. Responses are therefore read as always, and no
-//! constraint is relied on (docs/protocols/enforcement.md#servers-fail-open).
+//! the prompt. Servers may ignore constraints silently. Responses are therefore read as usual, and no code
+//! relies on a constraint (docs/protocols/enforcement.md#servers-fail-open).
 
 mod grammar;
 mod notation;
@@ -28,13 +28,13 @@ use crate::{
 /// The constraints that a server can enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Means {
-    /// The schemas for complete responses that it accepts; `None`: it accepts no such schemas.
+    /// The schemas that the server accepts for complete responses; `None` if it accepts no such schemas.
     pub schema: Option<Subset>,
     /// Structural tags.
     pub tags: bool,
     /// Grammars for complete responses.
     pub grammar: bool,
-    /// It continues an assistant turn that the request begins.
+    /// The server continues an assistant turn that the request begins.
     pub prefill: bool,
 }
 
@@ -48,11 +48,13 @@ pub struct Enforced {
 }
 
 /// The constraint for `conversation`, whose tools are taught in `format` with `prefix` before their names. `None` if the
-/// request needs none (the model may answer in text, and no tool is strict), or if the server has no fitting means.
+/// request needs no constraint (the model may answer in text, and no tool is strict), or if the server has no suitable
+/// means.
 ///
-/// - A required call: with a structural tag or a grammar in the notation of `format` if that writes arguments as JSON;
-///   otherwise, and with a schema, as one JSON object ([`format::BARE`]).
-/// - Without any of these: with a prefill, the beginning that the allowed calls have in common.
+/// - A required call: with a structural tag or a grammar in the notation of `format` if this format writes arguments
+///   as JSON; otherwise, with a schema, as one JSON object ([`format::BARE`]).
+/// - A required call, if the server has none of these: with a prefill, the beginning that the allowed calls have in
+///   common.
 /// - A strict tool that may be called: with a structural tag, which leaves text free.
 #[must_use]
 pub fn constrain(
@@ -90,9 +92,9 @@ pub fn constrain(
     }
 }
 
-/// A request's demands, and its server's means.
+/// The demands of a request, and the means of its server.
 struct Request<'a> {
-    /// At least one.
+    /// At least one tool.
     tools: Vec<&'a Tool>,
     prefix: &'a str,
     format: &'static Format,
@@ -108,13 +110,13 @@ impl Request<'_> {
         format!("{}{}", self.prefix, tool.name)
     }
 
-    /// The format's notation, or that of plain JSON.
+    /// The notation of the format, or of plain JSON.
     fn notation(&self) -> Option<(&'static Format, Notation)> {
         let formats = [self.format, &format::BARE];
         formats.into_iter().find_map(|format| Some((format, Notation::of(format)?)))
     }
 
-    /// The complete response is one call as a JSON object.
+    /// Constrains the complete response to one call as a JSON object.
     fn schema(&self) -> Option<Enforced> {
         let subset = self.means.schema.filter(|_| self.required)?;
         let mut left = MAX_SIZE;
@@ -126,7 +128,8 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Schema(schema), format: &format::BARE })
     }
 
-    /// Calls between the format's markers. If none is required, only strict tools need them.
+    /// Constrains calls between the format's markers. If no call is required, only strict tools need
+    /// constraints.
     fn tags(&self) -> Option<Enforced> {
         let is_strict = |tool: &&Tool| tool.strict == Some(true);
         if !self.means.tags || !(self.required || self.tools.iter().any(is_strict)) {
@@ -154,7 +157,7 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Tags(tags), format: self.format })
     }
 
-    /// The complete response consists of calls in the format's notation.
+    /// Constrains the complete response to calls in the format's notation.
     fn grammar(&self) -> Option<Enforced> {
         if !(self.means.grammar && self.required) {
             return None;
@@ -172,7 +175,7 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Grammar(grammar), format })
     }
 
-    /// The response begins with what all of the allowed calls have in common.
+    /// Begins the response with the text that all of the allowed calls have in common.
     fn prefill(&self) -> Option<Enforced> {
         if !(self.means.prefill && self.required && self.can_begin_turn) {
             return None;
@@ -183,8 +186,8 @@ impl Request<'_> {
         for begin in begins {
             common.truncate(notation::common_prefix(&common, &begin));
         }
-        // A prefill ends where a token can end: models write a quotation mark and what follows it, or a space and the
-        // next word, as one token (docs/protocols/enforcement.md#prefill).
+        // A prefill ends where a token can end: models write a quotation mark and the text after it, or a space and
+        // the next word, as one token (docs/protocols/enforcement.md#prefill).
         common.truncate(common.trim_end_matches([' ', '"']).len());
         (!common.is_empty()).then_some(Enforced { constraint: Constraint::Prefill(common), format })
     }

@@ -28,13 +28,13 @@ impl Notation {
         fits.then_some(Self { form })
     }
 
-    /// The texts before and after the arguments of a call of the tool `name`, where it is one of several.
+    /// The texts before and after the arguments of a call to the tool `name`, as one of several calls.
     pub(super) fn call(&self, name: &str) -> (String, String) {
         let form = Form { around: ("", "", ""), ..self.form };
         split(&form, name)
     }
 
-    /// The texts before and after the arguments of a call that is the only one.
+    /// The texts before and after the arguments of a call to the tool `name` that is the only call.
     pub(super) fn alone(&self, name: &str) -> (String, String) {
         split(&self.form, name)
     }
@@ -59,12 +59,12 @@ fn split(form: &Form, name: &str) -> (String, String) {
     let written = form.calls(&[call]);
     match written.rsplit_once(ARGUMENTS) {
         Some((before, after)) => (before.to_owned(), after.to_owned()),
-        // Reached only if the name itself contains the placeholder; the call is then its own constant.
+        // Reached only if the name itself contains the placeholder. The complete call is then constant.
         None => (written, String::new()),
     }
 }
 
-/// The length of the longest text with which both begin.
+/// The length of the longest text with which both texts begin.
 pub(super) fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.char_indices().zip(other.chars()).take_while(|((_, one), other)| one == other);
     same.last().map_or(0, |((at, last), _)| at + last.len_utf8())

@@ -2,8 +2,8 @@
 //!
 //! Each server supports a different part of JSON Schema, and rejects or ignores the rest
 //! (docs/protocols/enforcement.md#schema-features). Keywords that a [`Subset`] lacks are left out, so the
-//! result allows more than the tool does. It allows less in one respect: an object has no properties besides
-//! the declared ones, unless the schema says so.
+//! result allows more than the tool does. In one respect it allows less: an object has only the declared
+//! properties, unless the schema explicitly allows others.
 
 use std::collections::HashSet;
 
@@ -14,13 +14,14 @@ use crate::conversation::Tool;
 /// The part of JSON Schema that a server can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subset {
-    /// `const`. Otherwise it becomes an `enum` of one value.
+    /// `const`. Without it, a constant becomes an `enum` of one value.
     pub constants: bool,
-    /// Properties that may be missing. Otherwise all are required, and those that may be missing may be `null`.
+    /// Properties that may be missing. Without them, all properties are required, and optional ones may be
+    /// `null`.
     pub optional: bool,
     /// Objects with properties of any name.
     pub open_objects: bool,
-    /// Lengths of strings and arrays.
+    /// Bounds on the lengths of strings and arrays.
     pub lengths: bool,
     /// `minimum` and `maximum`.
     pub ranges: bool,
@@ -47,17 +48,18 @@ impl Subset {
         Self { constants: true, optional: false, open_objects: false, any_branches: false, ..Self::PORTABLE };
     /// Anthropic's structured outputs.
     pub const ANTHROPIC: Self = Self { constants: true, open_objects: false, ..Self::PORTABLE };
-    /// The keywords that our own grammars can express.
+    /// The keywords that toolwire's own grammars can express.
     pub(super) const GRAMMAR: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
 }
 
-/// The largest bound that is passed on: grammars repeat a rule that often, and llama.cpp rejects large
-/// numbers.
+/// The largest bound that is passed on: grammars repeat a rule as often as the bound says, and llama.cpp
+/// rejects large numbers.
 pub(super) const MAX_BOUND: u64 = 256;
-/// Maximum depth to which references and nested schemas are followed. Below it, any value is allowed.
+/// Maximum depth to which references and nested schemas are followed. Below this depth, any value is allowed.
 const MAX_DEPTH: usize = 24;
 /// Approximate maximum size in bytes of the schemas of a request's tools with their references resolved: a
-/// small schema that refers to itself twice would double with each level. Beyond it, any value is allowed.
+/// small schema that refers to itself twice would double at each level. Beyond this size, any value is
+/// allowed.
 pub(super) const MAX_SIZE: usize = 1 << 20;
 
 /// A schema that a server can enforce.
@@ -65,10 +67,9 @@ pub(super) const MAX_SIZE: usize = 1 << 20;
 pub(super) struct Fitted(Value);
 
 impl Fitted {
-    /// The schema of the tool's arguments. `None` if the subset cannot express that they are an object with these
-    /// properties.
+    /// The schema of the tool's arguments. `None` if the subset cannot express an object with these properties.
     ///
-    /// `left` is the rest of [`MAX_SIZE`].
+    /// `left` is what remains of [`MAX_SIZE`].
     pub(super) fn arguments(tool: &Tool, subset: Subset, left: &mut usize) -> Option<Self> {
         let Some(parameters) = &tool.parameters else {
             return Some(Self(object(Map::new(), Vec::new(), None)));
@@ -76,7 +77,7 @@ impl Fitted {
         let root = parameters.view().to_value();
         let mut fitting = Fitting { root: &root, subset, left, exact: true };
         let fitted = fitting.fit(&root, MAX_DEPTH);
-        // Arguments are an object, whatever the schema leaves open.
+        // Arguments are always an object, even if the schema leaves the type open.
         let fitted = match fitted.get("type").and_then(Value::as_str) {
             Some("object") => fitted,
             _ if fitted.get("anyOf").is_some() => fitted,
@@ -97,8 +98,8 @@ impl Fitted {
     }
 }
 
-/// The schema of a call of one of these tools, `{"name": …, "arguments": …}`. `None` if the subset cannot distinguish
-/// them.
+/// The schema of a call to one of these tools, `{"name": …, "arguments": …}`. `None` if the subset cannot distinguish
+/// the calls.
 pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Value> {
     let call = |name: Value, arguments: Value| {
         let members = Map::from_iter([("name".to_owned(), name), ("arguments".to_owned(), arguments)]);
@@ -114,7 +115,7 @@ pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Val
             Some(json!({"anyOf": calls.iter().map(branch).collect::<Vec<_>>()}))
         }
         _ => {
-            // The name cannot choose the branch: any of the names is combined with arguments that fit any of
+            // The name cannot select the branch, so any name may be combined with arguments that match any of
             // the tools.
             let mut first_keys: Vec<&str> = calls.iter().map(|(_, arguments)| first_key(arguments)).collect();
             first_keys.sort_unstable();
@@ -152,7 +153,7 @@ struct Fitting<'a> {
     subset: Subset,
     /// Number of bytes that may still be written.
     left: &'a mut usize,
-    /// No keyword that the subset needs was left out.
+    /// No keyword that the subset needs has been left out.
     exact: bool,
 }
 
@@ -179,7 +180,7 @@ impl Fitting<'_> {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
-            // A branch next to the schema's own properties only restricts them.
+            // Next to the schema's own properties, a branch only restricts them.
             if let Some(branches) = members.get(key).and_then(Value::as_array)
                 && !members.contains_key("properties")
             {
@@ -204,7 +205,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// Whether `cost` may still be written. If not, nothing more is.
+    /// Whether `cost` more bytes may be written. If not, nothing more is written from then on.
     fn affords(&mut self, cost: usize) -> bool {
         let left = self.left.checked_sub(cost);
         *self.left = left.unwrap_or(0);
@@ -226,7 +227,7 @@ impl Fitting<'_> {
         json!({"anyOf": branches})
     }
 
-    /// Merges a schema with the schemas that it must also fit.
+    /// Merges a schema with further schemas that a value must also match.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
         let own = members.iter().filter(|(key, _)| *key != "allOf");
         if !self.affords(own.clone().map(|(_, value)| size(value)).sum()) {
@@ -298,8 +299,8 @@ impl Fitting<'_> {
         let additional = match members.get("additionalProperties") {
             Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
             Some(schema) => Some(self.fit(schema, depth)),
-            // A schema without `properties` means any object. One with `properties` lists all that the tool
-            // knows.
+            // A schema without `properties` means any object. A schema with `properties` lists all properties
+            // that the tool knows.
             None => declared.is_none().then_some(Value::Bool(true)),
         };
         let additional = additional.filter(|_| {
@@ -316,7 +317,7 @@ pub(super) fn required_of(members: &Map<String, Value>) -> HashSet<&str> {
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Approximate number of bytes written for a schema itself, without the schemas in it.
+/// Approximate number of bytes written for a schema, without the schemas inside it.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -326,7 +327,7 @@ fn cost(members: &Map<String, Value>) -> usize {
         }
         (_, Value::Array(values)) => EACH * values.len(),
         (_, Value::String(text)) => text.len(),
-        // Members that are not written are visited all the same.
+        // Members that are not written are visited nevertheless.
         _ => 1,
     });
     own.fold(4 * EACH, usize::saturating_add)
@@ -337,8 +338,8 @@ fn size(value: &Value) -> usize {
     value.to_string().len()
 }
 
-/// Adds a keyword of another schema. Properties are merged, in order; for any other keyword the first value
-/// counts.
+/// Merges a keyword of another schema into `whole`. Properties are merged, in order; for any other keyword
+/// the first value is kept.
 fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
     match (whole.get_mut(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
@@ -356,7 +357,7 @@ fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// The types that a schema allows, by its `type` or by the keywords that only one type has.
+/// The types that a schema allows, according to its `type` or to keywords that only one type has.
 fn types(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],

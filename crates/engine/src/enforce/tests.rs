@@ -183,7 +183,7 @@ fn bounds_that_grammars_cannot_repeat_are_left_out() {
     assert_eq!(fitted["properties"]["b"], json!({"type": "string"}));
 }
 
-/// A client's declarations decide how much is written, but never multiply it.
+/// The client's declarations determine how much is written, but cannot multiply it.
 #[test]
 fn many_hostile_schemas_are_written_within_one_limit() {
     let word = "w".repeat(10_000);

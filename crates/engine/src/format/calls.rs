@@ -7,19 +7,20 @@ use super::{elements::Elements, params::Params, place::Place};
 pub struct Calls {
     /// Openers and closers of the section around calls. An empty closer means that the section has none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// The text with which a call begins. If empty: its first character, inside a section.
+    /// The texts with which a call begins. If empty, a call begins with its first character, inside a
+    /// section.
     pub open: &'static [&'static str],
     /// A call may occur outside a section.
     pub naked: bool,
-    /// Text without meaning that may occur between calls.
+    /// Meaningless text that may occur between calls.
     pub noise: &'static [&'static str],
     /// Where openers count.
     pub place: Place,
-    /// The form of a call after its opener.
+    /// How a call is written after its opener.
     pub body: CallBody,
 }
 
-/// The form of a call after its opener.
+/// How a call is written after its opener.
 #[derive(Debug)]
 pub enum CallBody {
     /// A header with the name, then the arguments as JSON.
@@ -50,8 +51,8 @@ pub struct Python {
 }
 
 impl Calls {
-    /// Whether a call outside a section counts only if its name is declared, because other text also contains
-    /// its opener.
+    /// Whether a call outside a section counts only if its name is declared, because its opener also occurs
+    /// in other text.
     pub fn naked_must_be_declared(&self) -> bool {
         match &self.body {
             CallBody::Params(params) => params.common,
@@ -66,10 +67,10 @@ impl Calls {
 pub struct Header {
     /// The end of the header.
     pub end: HeaderEnd,
-    /// Returns the id and name in a header, with surrounding blanks trimmed; `None` if it is not a header of
-    /// this format. The id is empty if the header has none.
+    /// Returns the id and the name in a header, with surrounding blanks trimmed; `None` if the text is not a
+    /// header of this format. The id is empty if the header has none.
     pub read: fn(&str) -> Option<(&str, &str)>,
-    /// Characters that a header may contain in addition to those of names and blanks.
+    /// Characters that a header may contain in addition to the characters of names and blanks.
     pub legal: &'static str,
     /// Literals that may precede the arguments.
     pub before: &'static [&'static str],
@@ -86,7 +87,7 @@ pub enum HeaderEnd {
     Markers(&'static [&'static str]),
     /// One of these markers, or the arguments' brace.
     MarkersOrBrace(&'static [&'static str]),
-    /// One of these markers, and a brace must follow, because other formats have the same header before a
-    /// different body.
+    /// One of these markers, if a brace follows it. Needed because other formats have the same header before
+    /// a different body.
     MarkersThenBrace(&'static [&'static str]),
 }

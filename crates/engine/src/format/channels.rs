@@ -19,10 +19,11 @@ pub struct Channels {
     pub body: &'static [&'static str],
     /// The markers that end a body, other than the next header.
     pub end: &'static [&'static str],
-    /// Returns where the body goes, given its header with its opener and its body marker; `None` if the
+    /// Returns where the body goes, given the header (with its opener) and the body marker; `None` if the
     /// header does not belong to this format.
     pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
-    /// Openers occur in ordinary text: only calls to declared names count, and everything else stays text.
+    /// The openers also occur in ordinary text: only calls to declared names count, and everything else stays
+    /// text.
     pub common: bool,
 }
 
@@ -40,10 +41,10 @@ pub enum Voice {
 pub enum Route<'a> {
     /// Text or reasoning.
     Said(Voice),
-    /// The JSON arguments of a call. If the body does not begin with a brace, it goes to this voice; with
-    /// `None` it is not a message.
+    /// The JSON arguments of a call. A body that does not begin with a brace goes to this voice; if it is
+    /// `None`, such a body is not a message.
     Call(&'a str, Option<Voice>),
-    /// The single argument of a call, unchanged: code for a tool that runs it.
+    /// The single argument of a call, unchanged: code for a tool that runs code.
     Raw(&'a str),
     /// The arguments of a call, each in a tag.
     Params(&'a str, &'static Calls),
@@ -105,7 +106,8 @@ fn harmony(header: &str) -> Option<Route<'_>> {
     let voice = match words.channel {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
-        // Without a channel, the body is the response's text; with a recipient, it belongs to another format.
+        // Without a channel, the body is the response's text; with a recipient, the header belongs to another
+        // format.
         None if words.recipient.is_none() && !header.contains(CHANNEL) => Voice::Text,
         _ => return None,
     };

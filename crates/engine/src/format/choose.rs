@@ -1,16 +1,16 @@
-//! Selects the formats to search for: those of a model, by its name, and those that are safe to search for in
-//! any text.
+//! Selects the formats to search for: those that a model's name implies, and those that are safe to search
+//! for in any text.
 
 use std::{cmp::Reverse, sync::LazyLock};
 
 use super::{ALL, CustomFormat, Format, Grammar, all_and};
 
-/// The formats that a configuration knows, its own and the built-in ones, indexed by models' names.
+/// The formats that a configuration knows, its own and the built-in ones, indexed by globs over model names.
 #[derive(Debug)]
 pub struct KnownFormats {
     own: Vec<CustomFormat>,
-    /// The configuration's own formats first, then the built-in ones; each group sorted by length, longest
-    /// first.
+    /// Globs over the names of models that write each format: those of the configuration's formats first,
+    /// then those of the built-in ones; each group longest first.
     writers: Globs<&'static Format>,
     /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of all formats.
     reasoners: Globs<()>,
@@ -40,7 +40,7 @@ impl KnownFormats {
         &BUILT_IN
     }
 
-    /// The formats with these names, in the same order. Unknown names are skipped.
+    /// The formats with these names, in the order of the names. Unknown names are skipped.
     pub fn named(&self, names: &[&str]) -> Vec<&'static Format> {
         names.iter().filter_map(|name| self.all().find(|format| format.name == *name)).collect()
     }
@@ -56,8 +56,8 @@ impl KnownFormats {
     }
 
     /// The formats that the model `name` is known to write: first the configuration's own, then the built-in
-    /// ones, each group with the longest matching glob first. Names may begin with a vendor and a slash, and
-    /// are matched ignoring case.
+    /// ones. In each group, the longest matching glob comes first. Names may begin with a vendor and a slash;
+    /// case is ignored.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
         let mut formats = Vec::new();
         for format in self.writers.fitting(name) {
@@ -105,11 +105,11 @@ impl Default for KnownFormats {
     }
 }
 
-/// Globs over models' names, each with a value.
+/// Globs over model names, each with a value.
 #[derive(Debug)]
 struct Globs<T> {
-    /// The pairs that each of `all` requires. Stored separately, because every name is checked against all of
-    /// them.
+    /// The pairs that each of `all` requires. They are stored separately, because every name is checked
+    /// against all of them.
     needs: Vec<Pairs>,
     all: Vec<(&'static str, T)>,
 }
@@ -128,8 +128,8 @@ impl<T: Copy> Globs<T> {
     }
 }
 
-/// The pairs of adjacent bytes in a text, each mapped to one of 64 bits. Nearly all globs require a pair that
-/// a given name does not have.
+/// The pairs of adjacent bytes in a text, each mapped to one of 64 bits. For a given name, nearly all globs
+/// are ruled out because they require a pair that the name lacks.
 #[derive(Debug, Clone, Copy)]
 struct Pairs(u64);
 
@@ -140,7 +140,7 @@ impl Pairs {
         let literal = pairs.filter(|&(one, other)| *one != b'*' && *other != b'*');
         let bit = |(one, other): (&u8, &u8)| {
             let pair = u16::from_be_bytes([one.to_ascii_lowercase(), other.to_ascii_lowercase()]);
-            // The upper bits of a product depend on the whole pair.
+            // The upper bits of the product depend on both bytes of the pair.
             1 << (pair.wrapping_mul(0x9e37) >> 10)
         };
         Self(literal.map(bit).fold(0, |all, bit| all | bit))
@@ -166,7 +166,8 @@ fn fits(glob: &str, name: &str) -> bool {
 pub fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
-    // For the last `*`: where its text ends if it takes one more byte, and where the glob continues.
+    // For the last `*`: where the text that it matches ends if it takes one more byte, and where the glob
+    // continues.
     let mut again = None;
     while let Some(byte) = text.get(at) {
         match glob.get(in_glob) {
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
     use crate::format::Definition;
 
-    /// The result of [`KnownFormats::of_model`], computed without its index.
+    /// Computes the result of [`KnownFormats::of_model`] without the index.
     fn searched(name: &str, own: &[CustomFormat]) -> Vec<&'static str> {
         let surest_first = |formats: &mut dyn Iterator<Item = &'static Format>| {
             let sure = |format: &Format| {
@@ -210,7 +211,7 @@ mod tests {
         own.chain(surest_first(&mut ALL.iter().copied())).collect()
     }
 
-    /// Parts of globs. Names made from them match some globs.
+    /// Parts of globs. Names that consist of these parts match some globs.
     fn pieces() -> Vec<&'static str> {
         let globs = ALL.iter().flat_map(|format| format.models);
         let pieces = globs.flat_map(|glob| glob.split('*'));

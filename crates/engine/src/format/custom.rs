@@ -3,9 +3,9 @@
 //!
 //! Three families can be defined: JSON calls between markers; calls whose name precedes their arguments
 //! (`name_end`); and calls with a tag for each argument (`parameter`). The engine holds references to formats
-//! for the length of a response and compares them by reference, which costs nothing for the built-in tables.
-//! A format built from a definition is therefore leaked and lives as long as the program. Configurations and
-//! manifests are read once, and leak a few hundred bytes.
+//! during a response and compares formats by reference, which costs nothing for the built-in tables. A format
+//! built from a definition is therefore leaked and lives as long as the program. Configurations and manifests
+//! are read once, so only a few hundred bytes are leaked.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,15 +30,15 @@ pub struct Definition {
     /// Globs over the names of models that write this format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// The text with which a call begins; with `name_end`, the text before its name.
+    /// The text with which a call begins; with `name_end`, the text before the call's name.
     pub open: String,
     /// The text with which a call ends.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub close: String,
-    /// The opener counts only at the beginning of a line.
+    /// Whether the opener counts only at the beginning of a line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub line_start: bool,
-    /// Markers without meaning around the JSON.
+    /// Meaningless markers around the JSON.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inner: Vec<String>,
     /// A call is an object with one member, whose key is the name.
@@ -62,10 +62,10 @@ pub struct Definition {
     /// One line end on each side of a value is framing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
-    /// The text with which reasoning begins, followed by those with which it may end.
+    /// The text with which reasoning begins, followed by the texts with which it may end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<String>,
-    /// Markers without meaning around the response.
+    /// Meaningless markers around the response.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frame: Vec<String>,
 }
@@ -79,7 +79,7 @@ pub struct CustomFormat {
     pub format: &'static Format,
 }
 
-/// The built-in formats, followed by those of `own`.
+/// The built-in formats, followed by the formats of `own`.
 pub fn all_and(own: &[CustomFormat]) -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().chain(own.iter().map(|own| own.format))
 }
@@ -175,7 +175,8 @@ impl Definition {
         wrong
     }
 
-    /// All markers, with the names of their settings. In built-in tables, some characters are wildcards.
+    /// All markers, with the names of their settings. (Some characters of markers are wildcards in built-in
+    /// tables.)
     fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
         let lists = [
@@ -269,7 +270,7 @@ impl Definition {
     }
 }
 
-/// Why this opener cannot be distinguished from another opener, or from fences and white space.
+/// The error if this opener cannot be distinguished from another opener, or from fences and white space.
 fn undistinct(key: &'static str, open: &str, known: &[&Format]) -> Option<DefinitionError> {
     if open.starts_with(|first: char| first.is_whitespace() || matches!(first, '`' | '~')) {
         let message = "an opener cannot begin with white space, a backtick or a tilde";

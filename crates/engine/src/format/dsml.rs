@@ -1,4 +1,4 @@
-//! DeepSeek's DSML: a tag for each argument, each with DeepSeek's sign, in three generations.
+//! DeepSeek's DSML, in three generations: a tag for each argument, each tag with DeepSeek's sign.
 
 use super::{
     Format, Grammar, Key, Params, ReasoningHabits,
@@ -6,10 +6,10 @@ use super::{
     teach::{Form, Values, taught},
 };
 
-/// The description used for teaching.
+/// The description that teaches the format.
 const WORDS: &str = "a tag for the tool and one for every argument, each with the mark";
 
-/// A call of V3.2 and V4, whose sections differ only in name.
+/// A call of V3.2 and V4. Only the name of the section differs.
 const FORM: Form = Form::each(
     "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
     "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
@@ -30,8 +30,8 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, whose sections differ only in name, also with ASCII or doubled bars, which models have been
-/// seen to write.
+/// V3.2 and V4, which differ only in the name of the section, also with the ASCII or doubled bars that models
+/// have been seen to write.
 const DSML: &[Grammar] = &[
     dsml(
         &[

@@ -10,7 +10,7 @@ use super::{
 pub struct Elements {
     /// Position of the call's name.
     pub name: ElementsName,
-    /// The sign before every tag.
+    /// The sign at the start of every tag's name.
     pub sign: &'static str,
     /// Opener and closer of the id, which may precede the name; empty if there is none.
     pub id: (&'static str, &'static str),
@@ -23,7 +23,7 @@ pub struct Elements {
     pub end: &'static [&'static str],
     /// One line end on each side of a value is framing.
     pub trim: bool,
-    /// An element that is an array in the schema may be repeated, once for each item.
+    /// Whether an element that is an array in the schema may be repeated, once for each item.
     pub repeats: bool,
     /// Values may have CDATA sections.
     pub cdata: bool,
@@ -36,7 +36,7 @@ pub struct Elements {
 pub enum ElementsName {
     /// In the opening tag, as its name.
     Opener,
-    /// In this attribute of the tag that begins with the opener and ends with the second string.
+    /// In this attribute of the tag that begins with the opener and ends with the second text.
     Attribute(&'static str, &'static str),
     /// In the first element, as its content. The element is one of these.
     Element(&'static [(&'static str, &'static str)]),

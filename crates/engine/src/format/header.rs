@@ -1,4 +1,4 @@
-//! Formats whose calls have the name in a header of markers, followed by JSON: the less common ones.
+//! Formats in which the name of a call is in a header of markers, followed by JSON: the less common ones.
 
 use super::{
     CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits,

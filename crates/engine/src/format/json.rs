@@ -1,4 +1,5 @@
-//! Formats whose calls are JSON between markers. Many models use the same markers; their formats are aliases.
+//! Formats whose calls are JSON between markers. Many models use the same markers, so their formats are
+//! aliases.
 
 use super::{
     APRIEL, APRIEL_FRAME, COHERE, FENCE_INFOS, FUNCTION, Format, GRANITE, Grammar, HUNYUAN, ReasoningHabits,
@@ -88,7 +89,7 @@ pub static LONGCAT: Format = Format {
     ),
 };
 
-/// Granite 3. Version 3.0 has its own token, versions 3.1 to 3.3 write the marker as text. There is no
+/// Granite 3. Version 3.0 has a token of its own; versions 3.1 to 3.3 write the marker as text. There is no
 /// closer.
 pub static GRANITE3: Format = Format {
     name: "granite3",
@@ -170,7 +171,8 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     ),
 };
 
-/// Llama 3.1 to 3.3: without markers, after its token, or in the custom form, whose tag contains the name.
+/// Llama 3.1 to 3.3: calls without markers, after a token, or in the custom form, whose tag contains the
+/// name.
 pub static LLAMA3_JSON: Format = Format {
     name: "llama3_json",
     summary: "bare JSON objects, optionally after <|python_tag|>, joined by `;`; or <function=NAME>",
@@ -194,8 +196,8 @@ pub static LLAMA3_JSON: Format = Format {
     ),
 };
 
-/// Phi-4-mini and FireFunction v2. The opener is also a word in Python code, so it is searched for only if
-/// the model's name implies it.
+/// Phi-4-mini and FireFunction v2. The opener also occurs as a word in Python code, so it is searched for
+/// only if the model's name implies it.
 pub static PHI4_MINI: Format = Format {
     name: "phi4_mini",
     summary: "a JSON array after `functools`, or between <|tool_call|> and <|/tool_call|>",

@@ -1,5 +1,4 @@
-//! The formats in which models write tool calls as text. Each is a table that is read by the engine in
-//! `detect`.
+//! The formats in which models write tool calls as text. Each is a table that the engine in `detect` reads.
 //!
 //! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. The module
 //! `teach` describes formats to models and shows them past calls.
@@ -63,17 +62,17 @@ pub struct Format {
     pub name: &'static str,
     /// A one-line description.
     pub summary: &'static str,
-    /// Globs over the names of models that write it without being asked to.
+    /// Globs over the names of models that write this format without being asked to.
     pub models: &'static [&'static str],
-    /// Whether `detect = "auto"` searches for it, because its openers do not occur in ordinary text or its
-    /// guards make it safe. Other formats are searched for if they are named, or if the model's name implies
-    /// them.
+    /// Whether `detect = "auto"` searches for this format, because its openers do not occur in ordinary text
+    /// or it is guarded well enough. Other formats are searched for if they are named, or if the model's name
+    /// implies them.
     pub auto: bool,
     /// How models that write this format reason.
     pub reasoning: ReasoningHabits,
     /// A call as a model writes it.
     pub example: &'static str,
-    /// How it is recognised: by any of these grammars.
+    /// How the format is recognised: by any of these grammars.
     pub grammars: &'static [Grammar],
     /// How the format is taught; `None` if it is not a way of writing calls.
     pub teach: Option<Teach>,
@@ -86,8 +85,8 @@ pub enum Grammar {
     Tagged(&'static [Tag]),
     /// JSON calls in a Markdown code fence.
     Fenced {
-        /// The info strings that a fence of calls may have, in lower case. A fence without one is always
-        /// accepted.
+        /// The info strings that a fence of calls may have, in lower case. A fence without an info string is
+        /// always accepted.
         infos: &'static [&'static str],
     },
     /// Python calls in a Markdown code fence.
@@ -105,8 +104,7 @@ pub enum Grammar {
     Channels(Channels),
     /// Not calls: reasoning between markers, which goes to the reasoning channel.
     Reasoning(&'static [Thought]),
-    /// Not calls: markup without meaning around the response, which is dropped if the format is chosen by
-    /// name.
+    /// Not calls: meaningless markup around the response, which is dropped if the format is chosen by name.
     Frame(&'static [&'static str]),
 }
 
@@ -116,7 +114,7 @@ pub enum Grammar {
 pub struct Tag {
     /// The opening marker. For HTML elements it excludes the closing `>`, since attributes may follow.
     pub open: &'static str,
-    /// The closing marker. If empty, there is none, and the calls end with their JSON.
+    /// The closing marker. If empty, there is no closing marker, and the calls end with their JSON.
     pub close: &'static str,
     /// How strictly the calls between the markers are read.
     pub kind: TagKind,
@@ -128,7 +126,7 @@ pub enum TagKind {
     /// A marker specific to tool calls: calls to undeclared names are accepted, and Python-like JSON is
     /// repaired.
     Marked,
-    /// Like `Marked`, with these exceptions.
+    /// Like `Marked`, but with these exceptions.
     Special(Special),
     /// An HTML element: matched ignoring case, with attributes, and possibly with a `<code>` element inside.
     /// Ordinary text contains such elements too, so only declared names in strict JSON are calls.
@@ -143,7 +141,7 @@ pub struct Special {
     /// The opener also occurs in ordinary text: it counts only at the beginning of a line, and only declared
     /// names are calls.
     pub common: bool,
-    /// Markers without meaning that may occur before, between and after the calls.
+    /// Meaningless markers that may occur before, between and after the calls.
     pub inner: &'static [&'static str],
     /// Names that do not call a tool: such a call is dropped unless a tool of that name is declared.
     pub no_tool: &'static [&'static str],
@@ -179,18 +177,18 @@ impl PartialEq for Format {
 impl Eq for Format {}
 
 impl Tag {
-    /// Where its opener counts: an opener that occurs in ordinary text must begin a line.
+    /// Where the opener counts: an opener that occurs in ordinary text must be at the beginning of a line.
     pub fn place(&self) -> Place {
         if self.special().common { Place::LineStart } else { Place::Anywhere }
     }
 
-    /// Its exceptions.
+    /// The exceptions for this pair of markers.
     pub fn special(&self) -> Special {
         if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
     }
 }
 
-/// `<pre>{…}</pre>`: written by Lumo because of its HTML-like rendering.
+/// `<pre>{…}</pre>`, which Lumo writes because its output is rendered like HTML.
 pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",

@@ -42,7 +42,8 @@ fn section(format: &Format, page: &mut String) {
     }
 }
 
-/// `text` with its angle brackets shown rather than read as HTML or as a quotation. Code has no escapes.
+/// `text` escaped so that angle brackets are shown and not read as HTML or as a quotation. Code is not
+/// escaped.
 fn escaped(text: &str) -> String {
     let mut is_code = false;
     let mut written = String::new();

@@ -38,7 +38,7 @@ pub enum ParamsName {
     Text,
     /// The text before this marker.
     Before(&'static str),
-    /// The attribute named first, in a tag that ends with the second string.
+    /// The attribute named by the first text, in a tag that ends with the second text.
     Attribute(&'static str, &'static str),
 }
 
@@ -47,8 +47,8 @@ pub enum ParamsName {
 pub enum Key {
     /// A marker, the key, and an end.
     Tag(&'static str, &'static str),
-    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in another
-    /// attribute.
+    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in
+    /// another.
     Attribute {
         /// The beginning of the tag.
         open: &'static str,
@@ -119,7 +119,7 @@ const GLM: Params = Params {
     common: false,
 };
 
-/// K2-Horizon's calls in the form that is not JSON.
+/// K2-Horizon's calls that are not written as JSON.
 pub(super) const IFM: Grammar = calls(
     &[("<ifm|tool_calls>", "</ifm|tool_calls>")],
     &["<ifm|tool_call>"],

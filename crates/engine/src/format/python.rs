@@ -19,7 +19,7 @@ const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar 
     })
 }
 
-/// Sections with one or more `call:NAME{…}`.
+/// Sections that contain one or more `call:NAME{…}`.
 const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'static str) -> Grammar {
     Grammar::Calls(Calls {
         sections,
@@ -31,8 +31,8 @@ const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'stati
     })
 }
 
-/// `<|python_tag|>brave_search.call(query="…")`: the tools built into Llama 3.1. Its `.call` distinguishes a
-/// call from code.
+/// `<|python_tag|>brave_search.call(query="…")`: the tools built into Llama 3.1. Their `.call` distinguishes
+/// a call from code.
 pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     sections: &[("<|python_tag|>", "")],
     open: &[""],

@@ -1,4 +1,4 @@
-//! Reasoning between markers, and markup without meaning around the response.
+//! Reasoning between markers, and meaningless markup around the response.
 
 use super::{Format, Grammar, Place};
 
@@ -19,7 +19,7 @@ pub struct Thought {
     pub chosen: bool,
 }
 
-/// How the models that write a format reason, if different from the default.
+/// How the models that write a format reason, where this differs from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
     /// A call's opener inside reasoning ends the reasoning if a call follows the opener. This applies only if
@@ -27,7 +27,7 @@ pub struct ReasoningHabits {
     pub ended_by_calls: bool,
     /// Globs over the names of models whose chat template opens the reasoning, so that a response starts
     /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: if
-    /// reasoning depends on the request, the configuration must specify it.
+    /// reasoning depends on the request, the configuration must say so.
     pub opened_by_prompt: &'static [&'static str],
 }
 
@@ -36,12 +36,12 @@ impl ReasoningHabits {
     pub const DEFAULT: Self = Self { ended_by_calls: false, opened_by_prompt: &[] };
 }
 
-/// A word in angle brackets, which prose may mention: it must begin a line.
+/// A word in angle brackets that prose may mention, so it must be at the beginning of a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
 }
 
-/// A word that documents also use for other things: it must begin the message.
+/// A word that documents also use for other purposes, so it must be at the beginning of the message.
 const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
 }

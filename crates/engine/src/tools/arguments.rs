@@ -1,9 +1,9 @@
 //! Checks a call's arguments against the schema of its tool.
 //!
 //! Only certain violations of the schema are reported. Keywords that tools rarely use (`not`, `if`,
-//! `patternProperties`, …), formats and regular expressions are not checked, and neither are references to
-//! other documents. Clients choose the schema and models the arguments, so the work is limited: when [`FUEL`]
-//! is used up, the arguments count as valid.
+//! `patternProperties`, …), formats and regular expressions are not checked, nor are references to other
+//! documents. Clients choose the schema and models the arguments, so the work is limited: when [`FUEL`] is
+//! used up, the arguments count as valid.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ use crate::wire::{
 /// Maximum number of schemas and values that are visited.
 const FUEL: usize = 200_000;
 
-/// Maximum bytes of a value or key that are quoted.
+/// Maximum bytes of a value or key that a message quotes.
 const QUOTED: usize = 60;
 
 /// Maximum number of allowed values that a message lists.
 const LISTED: usize = 8;
 
-/// Why `arguments` cannot be the arguments of a tool with this `schema`, in a few words; `None` if nothing is
-/// known to be wrong.
+/// Explains in a few words why `arguments` cannot be the arguments of a tool with this `schema`; `None` if no
+/// fault was found.
 pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
     let Ok(view) = Json::parse(arguments) else { return Some("they are not valid JSON".to_owned()) };
     if !view.raw().trim_start().starts_with('{') {
@@ -39,7 +39,7 @@ pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
 /// `Err(Some(message))`: invalid. `Err(None)`: the fuel is used up.
 type Checked = Result<(), Option<String>>;
 
-/// The place of a value.
+/// The place of a value within the arguments.
 enum Place<'p> {
     Root,
     Member(&'p Place<'p>, &'p str),
@@ -87,7 +87,7 @@ struct Check<'s> {
 
 impl<'s> Check<'s> {
     fn new(root: &'s Value) -> Self {
-        // In a schema with identifiers, references may mean something other than places in this document.
+        // If the schema has an identifier, references may mean something other than places in this document.
         Self { root, refers: root.get("$id").is_none() && root.get("id").is_none(), fuel: FUEL, nesting: 0 }
     }
 
@@ -124,7 +124,7 @@ impl<'s> Check<'s> {
         self.branches(schema, value, place)
     }
 
-    /// `$ref` to a place in the same document.
+    /// Checks the value against the target of a `$ref` in the same document.
     fn reference(&mut self, schema: &'s Map<String, Value>, value: &Value, place: &Place<'_>) -> Checked {
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
         match target.filter(|_| self.refers).and_then(|pointer| self.root.pointer(pointer)) {
@@ -149,7 +149,7 @@ impl<'s> Check<'s> {
         for branch in list(schema, "allOf") {
             self.nested(branch, value, place)?;
         }
-        // More than one match of `oneOf` is not reported: the branches may differ in something that is not
+        // More than one match of `oneOf` is not reported: the branches may differ in a way that is not
         // checked.
         for branches in ["anyOf", "oneOf"].map(|key| list(schema, key)) {
             let mut first = None;
@@ -306,7 +306,8 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a number is an integer, however it is written. One that is too large to tell counts as an integer.
+/// Whether a number is an integer, in whatever form it is written. A number too large to tell counts as an
+/// integer.
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_none_or(|number| number.fract() == 0.0)
 }
@@ -429,7 +430,8 @@ mod tests {
         assert!(check(&json!(false), "{}").is_some());
     }
 
-    /// Schemas that refer to themselves, or double their work at every level, end without a verdict.
+    /// Schemas that refer to themselves, or double the work at every level, soon end the check without a
+    /// verdict.
     #[test]
     fn hostile_schemas_end_soon() {
         let mut doubling = json!({"$defs": {"d0": {"type": "object"}}, "$ref": "#/$defs/d60"});

@@ -33,19 +33,19 @@ pub struct DeclaredTools {
 #[derive(Debug, Default)]
 struct Table {
     prefix: Box<str>,
-    /// Sorted by name, without duplicates. A tool whose name some upstreams do not accept is listed under its
-    /// names there as well.
+    /// Sorted by name, without duplicates. If some upstreams do not accept a tool's name, the tool is also
+    /// listed under the names that it has there.
     tools: Box<[(Box<str>, Signature)]>,
 }
 
-/// The known facts about a tool's arguments.
+/// What is known about a tool's arguments.
 #[derive(Debug, Default)]
 struct Signature {
-    /// The name that the client declared, if this entry has another name for the tool.
+    /// The name that the client declared, if this entry has a different name.
     declared: Option<Box<str>>,
     schema: Option<Raw>,
-    /// The parsed schema, once it has been needed: most tools of a request are not called, and many calls
-    /// need none of it.
+    /// The schema, parsed when it is first needed: most tools of a request are not called, and many calls do
+    /// not need it.
     parameters: OnceLock<Parameters>,
 }
 
@@ -86,7 +86,7 @@ impl DeclaredTools {
     /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the
     /// prompt; it may be empty.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
-        // A hosted tool that the client chose is called first. After that, the model chooses.
+        // A hosted tool that the client chose is called first. After its call, the model may choose any tool.
         let chooses_hosted = match &conversation.tool_choice {
             ToolChoice::Named(name) => conversation.hosted_tools.contains(name),
             _ => false,
@@ -139,8 +139,8 @@ impl DeclaredTools {
         format!("{}{name}", self.declared.prefix)
     }
 
-    /// The declared name that `written` refers to: `written` itself, or without the prefix (removed once), or
-    /// either of these without a namespace of OpenAI's prompts.
+    /// The declared name that `written` refers to: `written` itself, `written` without the prefix (removed
+    /// once), or either of these without a namespace of OpenAI's prompts.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
@@ -148,7 +148,7 @@ impl DeclaredTools {
         })
     }
 
-    /// The declared name in `written`, a native call's name that is not declared but consists of exactly one
+    /// The declared name in `written`, the undeclared name of a native call, if it consists of exactly one
     /// declared name and decoration: markup of the model's format, white space, a namespace, a number.
     pub fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
         if self.is_empty() {
@@ -206,7 +206,7 @@ impl DeclaredTools {
         self.tool(name)?.shape().keys().nth(place)
     }
 
-    /// The argument of the tool `name` that receives a text without a key: preferably a required string, then
+    /// The argument of the tool `name` that receives text without a key: preferably a required string, then
     /// any string, then any argument.
     pub fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
@@ -232,8 +232,8 @@ impl DeclaredTools {
         self.tool(name).map(Signature::shape)
     }
 
-    /// Whether the tool `name` is declared with arguments, so that its keys can be distinguished from similar
-    /// text.
+    /// Whether the tool `name` is declared with arguments, so that their keys can be distinguished from
+    /// similar text.
     pub fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
     }

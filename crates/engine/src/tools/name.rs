@@ -1,16 +1,16 @@
-//! The names of hosted tools, and how models write them.
+//! Names of hosted tools, and the ways in which models write them.
 
 use crate::digest::Digest;
 
 /// Maximum length of the names that models are given, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Namespaces that models put before a tool's name, as in the prompts with which they were trained.
+/// Namespaces that models write before a tool's name, as in the prompts with which they were trained.
 const NAMESPACES: [&str; 3] = ["functions", "tools", "default_api"];
 
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes.
-/// Names that would lose more than their case and separators end with a hash, so that different names remain
-/// different.
+/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes. A
+/// name that would lose more than its case and separators gets a hash as its end, so that different names
+/// remain different.
 pub fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {
         legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
@@ -26,14 +26,14 @@ pub fn normalized(name: &str) -> String {
     kept + &hash
 }
 
-/// Whether a model means the tool `own` by `written`: case, surrounding spaces, separators and a namespace do
-/// not count.
+/// Whether a model that writes `written` means the tool `own`: case, surrounding spaces, separators and a
+/// namespace are ignored.
 pub fn is_spelling_of(written: &str, own: &str) -> bool {
     let is_same = |written: &str| normalized(written) == normalized(own);
     is_same(written) || inner(written).is_some_and(is_same)
 }
 
-/// The name after its namespace.
+/// The name without its namespace.
 fn inner(written: &str) -> Option<&str> {
     let (namespace, name) = written.trim().split_once(['.', ':'])?;
     NAMESPACES.iter().any(|known| namespace.eq_ignore_ascii_case(known)).then_some(name)
@@ -87,7 +87,7 @@ pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> 
 /// Maximum number of namespaces before a name: `multi_tool_use.functions.f`.
 const MAX_NAMESPACES: usize = 4;
 
-/// The namespace of a model's own format, and the name after it.
+/// Splits a name into the namespace of a model's own format, and the name after it.
 fn split_namespace(name: &str) -> Option<(&str, &str)> {
     if let Some((namespace, inner)) = name.split_once("::") {
         return Some((namespace, inner.trim_start()));

@@ -1,7 +1,7 @@
-//! Argument types from a tool's schema, as far as they are needed to convert values written as plain text.
+//! Argument types from a tool's schema, as far as needed for converting values written as plain text.
 //!
-//! [`Types`] is the set of types of one value; [`ArgumentTypes`] holds them for a whole schema; a [`Schema`]
-//! is the intermediate result of reading it.
+//! [`Types`] is the set of types of one value; [`ArgumentTypes`] holds the types for a whole schema; a
+//! [`Schema`] is the intermediate result of reading a schema.
 
 use std::ops::BitOr;
 
@@ -31,7 +31,7 @@ impl Types {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
-    /// The type of this name; empty if there is no such type.
+    /// The type with this name; empty if there is no such type.
     pub fn named(name: &str) -> Self {
         const NAMES: [(&str, Types); 17] = [
             ("string", Types::STRING),
@@ -96,8 +96,8 @@ impl Types {
 /// The outermost level of a JSON schema, read in one pass.
 #[derive(Debug, Default)]
 pub struct Schema<'a> {
-    /// The allowed types; empty if not specified. They come, in this order, from its `type` and branches, its
-    /// `enum` and `const`, or keywords that only containers have.
+    /// The allowed types; empty if not specified. They come from the schema's `type` and branches, otherwise
+    /// from its `enum` and `const`, otherwise from keywords that only containers have.
     pub types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
@@ -149,7 +149,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// A schema, reduced to the facts that converting values written as text requires.
+/// A schema, reduced to what is needed for converting values written as text.
 #[derive(Debug, Default)]
 pub struct ArgumentTypes {
     pub types: Types,

@@ -5,14 +5,14 @@
 pub(super) enum Part {
     /// Text.
     Literal(String),
-    /// A group, by name. The engine decides what it matches: names and keys have their own rules.
+    /// A named group. The engine decides what it matches: names and keys have their own rules.
     Group(String),
     /// Any characters.
     Any,
 }
 
-/// The parts of an expression. Blanks between them are dropped, because they have no meaning to the engine
-/// around markers.
+/// The parts of an expression. Blanks between them are dropped, because blanks around markers mean nothing to
+/// the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Anchor(pub(super) Vec<Part>);
 
@@ -20,7 +20,7 @@ impl Anchor {
     /// Parses an expression.
     ///
     /// # Errors
-    /// The first part of it that is not supported.
+    /// The first part of the expression that is not supported.
     pub(super) fn read(pattern: &str) -> Result<Self, String> {
         let mut anchor = Self(Vec::new());
         let mut rest = pattern;
@@ -64,7 +64,7 @@ impl Anchor {
         }
     }
 
-    /// Blanks are allowed here; a new literal follows.
+    /// Allows blanks here; a new literal follows.
     fn space(&mut self) {
         self.0.push(Part::Literal(String::new()));
     }

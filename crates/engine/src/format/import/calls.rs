@@ -1,4 +1,4 @@
-//! A template's `tool_calls`: how its calls are opened, what they consist of, and how a call is built from
+//! Reads a template's `tool_calls`: how calls are opened, what they consist of, and how a call is built from
 //! its parts.
 
 use serde_json::Value;
@@ -52,7 +52,7 @@ impl Field<'_> {
         self.transform(name)
     }
 
-    /// Reads the text with which calls begin. Returns which part contains their name.
+    /// Reads the text with which calls begin. Returns the part that contains their names.
     fn opener(&self, definition: &mut Definition) -> Result<Name, Refused> {
         let Some(Anchor(parts)) = self.pattern("open_pattern")? else {
             let open = self.literals("open")?;
@@ -110,7 +110,8 @@ impl Field<'_> {
         let Some(Value::Object(arguments)) = self.get("content_args") else {
             return self.refused("content_args", "it is missing");
         };
-        // The tool's schema determines a value's type; how the template parses it does not matter.
+        // The type of a value comes from the tool's schema, so it does not matter how the template parses the
+        // value.
         only(arguments, &self.path("content_args."), &["tag_pattern", "value_parser"])?;
         let pattern = arguments.get("tag_pattern").and_then(Value::as_str).unwrap_or_default();
         let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why))?.0;
@@ -132,7 +133,7 @@ impl Field<'_> {
         }
         definition.parameter = Some([before.clone(), behind.clone(), end.clone()]);
         definition.trim = pattern.contains(r"\s*(?P<value>") || pattern.contains(r"\n(?P<value>");
-        // The template skips the closer of the call's own tag, so the template does not contain that closer.
+        // The template skips the closer of the call's own tag, so it does not contain that closer.
         if definition.section.is_some() {
             let tag: String = definition
                 .open
@@ -145,7 +146,8 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// Checks how a call is built from the parsed parts: only the engine's way is supported.
+    /// Checks how a call is built from the parsed parts: only the way in which the engine builds calls is
+    /// supported.
     fn transform(&self, name: Name) -> Result<(), Refused> {
         let Some(transform) = self.get("transform") else {
             return match name {
@@ -186,7 +188,7 @@ impl Field<'_> {
         }
     }
 
-    /// Checks for a placeholder for one of these keys of the content.
+    /// Checks that the value is a placeholder for one of these keys of the content.
     fn placeholder(&self, place: &str, value: &Value, keys: &[&str]) -> Result<(), Refused> {
         let inner = value.as_str().and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
         let key = inner.map(|key| key.strip_prefix("content.").unwrap_or(key));

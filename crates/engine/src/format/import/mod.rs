@@ -5,7 +5,7 @@
 //! parsed: a table of `fields` (`thinking`, `content`, `tool_calls`), each with the literals or regular
 //! expressions that open and close it, the notation of its content, and how a call is built from it. The
 //! engine works on literal markers, so only literals can be imported, and the few expressions that are
-//! literals except for a name and blanks ([`anchor`]). Everything else is rejected with its place in the
+//! literal except for a name and blanks ([`anchor`]). Everything else is rejected, with its place in the
 //! template: a format that reads only half of what its model writes is useless.
 
 mod anchor;
@@ -39,8 +39,8 @@ fn refused<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Ref
     Err(Refused { field: field.into(), why: why.into() })
 }
 
-/// The definition of the format `name` from the template in `text`: a response template, or a
-/// `tokenizer_config.json` that has one.
+/// Returns the definition of the format `name` from the template in `text`: a response template, or a
+/// `tokenizer_config.json` that contains one.
 ///
 /// # Errors
 /// The first part that a [`Definition`] cannot express.
@@ -93,7 +93,7 @@ pub fn import(name: &str, text: &str) -> Result<Definition, Refused> {
     Ok(definition)
 }
 
-/// Refuses unknown keys of `table`, since they may change its meaning.
+/// Rejects unknown keys of `table`, since they may change the table's meaning.
 fn only(table: &Map<String, Value>, path: &str, known: &[&str]) -> Result<(), Refused> {
     match table.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => refused(format!("{path}{key}"), "not known, so what it asks for would be lost"),
@@ -134,7 +134,7 @@ impl<'t> Field<'t> {
             Some(_) => None,
         };
         match literals {
-            // Blanks around markers have no meaning to the engine.
+            // Blanks around markers mean nothing to the engine.
             Some(literals) => Ok(literals.into_iter().map(|literal| literal.trim().to_owned()).collect()),
             None => self.refused(key, "expected a literal, or a list of them"),
         }
@@ -216,7 +216,7 @@ impl<'t> Field<'t> {
         Ok(())
     }
 
-    /// Reads the markers around the response, which have no meaning.
+    /// Reads the markers around the response, which are meaningless.
     fn content(&self, definition: &mut Definition) -> Result<(), Refused> {
         self.is_text()?;
         definition.frame.extend(self.anchors("open", "open_pattern")?);

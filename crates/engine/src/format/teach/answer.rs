@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::conversation::Conversation;
 
-/// Removes the fields that constrain the response's form from the request and returns them in words; `None`
-/// if there are none.
+/// Removes the fields that constrain the response's form from the request, and returns the same constraint in
+/// words; `None` if there are no such fields.
 ///
-/// In addition to `response_format`, these are fields that servers add to OpenAI's API: vLLM's
-/// `structured_outputs` and the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
+/// These are `response_format` and fields that servers add to OpenAI's API: vLLM's `structured_outputs` and
+/// the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
 pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     let format = conversation.sampling.response_format.as_ref().and_then(of_response_format);
     if format.is_some() {
@@ -30,7 +30,7 @@ pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     ))
 }
 
-/// Top-level request fields that constrain the response, each with its kind of constraint.
+/// Top-level request fields that constrain the response, each with the kind of its constraint.
 const FIELDS: &[(&str, &str)] = &[
     ("guided_json", "json"),
     ("guided_regex", "regex"),
@@ -40,7 +40,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("grammar", "grammar"),
 ];
 
-/// `None` for `text`, which constrains nothing, and for unknown types, which are left unchanged.
+/// Returns `None` for `text`, which constrains nothing, and for unknown types, which are left unchanged.
 fn of_response_format(format: &Value) -> Option<String> {
     match format.get("type")?.as_str()? {
         "json_schema" => {
@@ -57,7 +57,7 @@ fn of_response_format(format: &Value) -> Option<String> {
     }
 }
 
-/// The words for a constraint, by vLLM's name for its kind.
+/// The words for a constraint whose kind is `kind`, in vLLM's terms.
 fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     let text = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Some(match kind {
@@ -71,7 +71,8 @@ fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     })
 }
 
-/// The words for a JSON value of `schema`, which may be given as text; for any object if there is no schema.
+/// The words that ask for a JSON value of `schema`, which may be given as text, or for any object if there is
+/// no schema.
 fn of_schema(schema: &Value) -> String {
     match schema {
         Value::Null => "one JSON object.".to_owned(),

@@ -1,5 +1,5 @@
-//! Saves tokens of tool descriptions: [`estimated_tokens`] without a tokenizer, and schemas in less
-//! [`Detail`].
+//! Saves tokens in tool descriptions: [`estimated_tokens`] counts without a tokenizer, and [`Detail`]
+//! shortens schemas.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ const MAX_REFERENCES: usize = 64;
 /// Maximum number of characters of a shortened description.
 const SHORT: usize = 80;
 
-/// How much of a tool is described, in descending order.
+/// How much of a tool is described, from most to least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Detail {
     /// The tool as declared.
@@ -47,9 +47,9 @@ impl Detail {
     }
 }
 
-/// An estimate of the tokens in `text`, without a tokenizer: a token for every short word and for every run of
-/// punctuation, more for long words, digits and other scripts. For English and JSON it is between 25 % less and
-/// 35 % more than what common tokenizers count.
+/// Estimates the number of tokens in `text` without a tokenizer: one token for each short word and each run of
+/// punctuation, more for long words, digits and other scripts. For English and JSON the estimate is between 25
+/// % below and 35 % above what common tokenizers count.
 pub fn estimated_tokens(text: &str) -> usize {
     tokens_upto(text, usize::MAX)
 }
@@ -91,10 +91,10 @@ impl CharKind {
         }
     }
 
-    /// The tokens of a run of this many characters.
+    /// The estimated number of tokens of a run of this many characters.
     fn tokens(self, run: usize) -> usize {
         match self {
-            // One blank belongs to the word after it.
+            // A single blank belongs to the word after it.
             Self::Space => usize::from(run > 1),
             Self::Letter => run.div_ceil(9),
             Self::Digit => run.div_ceil(3),
@@ -104,7 +104,7 @@ impl CharKind {
     }
 }
 
-/// Writes the schema of a tool's arguments in this detail.
+/// Writes the schema of a tool's arguments at this level of detail.
 pub(super) fn schema(references: &References<'_>, detail: Detail, json: &mut Encoder) {
     let root = references.root();
     if detail == Detail::Whole {
@@ -117,7 +117,7 @@ pub(super) fn schema(references: &References<'_>, detail: Detail, json: &mut Enc
 struct Shortening<'r, 'a> {
     references: &'r References<'a>,
     detail: Detail,
-    /// References that may still be replaced.
+    /// Number of references that may still be replaced.
     left: usize,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Shortening<'_, 'a> {
     }
 }
 
-/// The first sentence, at most [`SHORT`] characters, cut between words.
+/// The first sentence, cut between words to at most [`SHORT`] characters.
 fn shortened(description: &str) -> Cow<'_, str> {
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.find(". ").and_then(|end| line.get(..=end)).unwrap_or(line);
@@ -201,7 +201,7 @@ fn shortened(description: &str) -> Cow<'_, str> {
     format!("{}…", cut.trim_end()).into()
 }
 
-/// Whether a description says nothing that the argument's name does not say.
+/// Whether a description only repeats the argument's name.
 fn is_obvious(key: &str, description: &str) -> bool {
     const FILLERS: [&str; 16] = [
         "the", "a", "an", "of", "to", "for", "in", "is", "this", "name", "value", "string", "number", "list",

@@ -16,13 +16,13 @@ use crate::{
 /// Maximum number of tools that are considered for examples.
 const MAX_TOOLS: usize = 24;
 
-/// Budget of estimated tokens per example; all examples share the sum. Verbose formats show fewer examples.
+/// Budget in estimated tokens per example; all examples share the total. Verbose formats get fewer examples.
 const TOKENS: usize = 50;
 
-/// Maximum number of characters of a tool's description in a request.
+/// Maximum number of characters of a tool's description that a request contains.
 const MAX_REQUEST: usize = 120;
 
-/// Length of arguments in bytes beyond which another tool makes a better example.
+/// Length of arguments in bytes above which another tool makes a better example.
 const LONG: usize = 80;
 
 /// A message with example calls.
@@ -34,7 +34,7 @@ pub(super) struct Example {
 }
 
 impl Example {
-    /// The request and the calls in the instructions.
+    /// The request and the calls as text for the instructions.
     pub(super) fn to_text(&self) -> String {
         format!("User: {}\nYou:\n{}", self.request, self.calls)
     }
@@ -45,9 +45,9 @@ impl Example {
     }
 }
 
-/// `count` messages with example calls, in the form that the model should write: different tools if there are
-/// several, otherwise different arguments. If `parallel`, the last of several messages contains two calls in
-/// formats that put the calls of a message into one container.
+/// `count` messages with example calls, in the form that the model should write: calls to different tools if
+/// there are several, otherwise with different arguments. If `parallel`, the last of several messages
+/// contains two calls in formats that put the calls of a message into one container.
 ///
 /// The examples depend only on the tools. If no tool has arguments that every notation can show, the
 /// arguments are placeholders.
@@ -103,7 +103,8 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
     let is_plain = |described: &&DescribedTool<'_>| is_writable(form, &described.tool.name);
     let plain: Vec<&DescribedTool<'_>> = tools.iter().copied().take(MAX_TOOLS).filter(is_plain).collect();
     let mut calls: Vec<Call> = Vec::new();
-    // Short examples first, then tools without arguments, long examples, and the same tools with other arguments.
+    // Order: short examples, tools without arguments, long examples, and then the same tools with other
+    // arguments.
     let rank = |call: &Call| match call.arguments.len() {
         ..=2 => 1,
         length if length > LONG => 2,
@@ -119,8 +120,8 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
         }
     }
     if calls.is_empty() && count > 0 {
-        // At least the names are right. A name that the notation cannot write is also replaced by a
-        // placeholder.
+        // No arguments can be shown, but the names are right. A name that the notation cannot write is also
+        // replaced with a placeholder.
         let tool = tools.iter().find(|described| is_plain(described)).map(|described| described.tool);
         let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
         let name = tool.map_or("tool_name", |tool| tool.name.as_str());
@@ -132,17 +133,17 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
     calls
 }
 
-/// Whether the format can write a tool's name: any name in a JSON string, otherwise only a plain name.
+/// Whether the format can write a tool's name: any name if it is a JSON string, otherwise only a plain name.
 fn is_writable(form: &Form, name: &str) -> bool {
     let quoted = !form.call.contains("{{name}}");
     is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
 }
 
-/// A request that leads to `call`: the tool's description, and each value after the name of its argument.
+/// A request that leads to `call`: the tool's description, then the name and value of each argument.
 ///
 /// `Start a timer. Minutes: 10.`
 fn requested(description: &str, call: &Call) -> String {
-    // The description is the client's text: characters that could be markup are left out.
+    // The description is the client's text: characters that could be read as markup are left out.
     let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');

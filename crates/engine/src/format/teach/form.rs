@@ -21,15 +21,15 @@ pub struct Form {
     pub around: (&'static str, &'static str, &'static str),
     /// A call. Placeholders: `{{name}}` is the tool's name and `{{json_name}}` the name as a JSON string,
     /// `{{arguments}}` the arguments and `{{json_arguments}}` the arguments as JSON in a JSON string,
-    /// `{{id}}` the call's id, `{{index}}` and `{{number}}` its position among the calls of the turn, counted
-    /// from 0 and from 1.
+    /// `{{id}}` the call's id, `{{index}}` and `{{number}}` the call's position among the calls of the turn,
+    /// counted from 0 and from 1.
     pub call: &'static str,
     /// How the arguments are written.
     pub arguments: ArgumentForm,
     /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
-    /// its output, `{{named_content}}` is the output after the name, if the name is known. A result must not
-    /// look like a call in any format, and must not begin like a call in this format, since small models copy
-    /// what they are shown.
+    /// output, `{{named_content}}` is the output after the name, if the name is known. A result must not look
+    /// like a call in any format, and must not begin like a call in this format, since small models copy what
+    /// they are shown.
     pub result: &'static str,
 }
 
@@ -50,21 +50,21 @@ pub enum ArgumentForm {
     },
 }
 
-/// How a value is written if arguments are written one after another.
+/// How a value is written where arguments are written one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     /// Strings unchanged, everything else as JSON.
     Text,
     /// In Python syntax.
     Python,
-    /// As JSON, except for keys without quotes and strings between this delimiter.
+    /// As JSON, except that keys have no quotes and strings are between this delimiter.
     Delimited(&'static str),
-    /// Like an argument: members of an object by their keys, elements of a list as `item`.
+    /// Like an argument: members of an object under their keys, elements of a list under `item`.
     Elements,
 }
 
 /// A result. It must not begin like a call: small models that were shown `<tool_response>` next to
-/// `<tool_call>`, or `[TOOL_RESULTS]` next to `[TOOL_CALLS]`, answered half of the requests with a made-up
+/// `<tool_call>`, or `[TOOL_RESULTS]` next to `[TOOL_CALLS]`, answered half of the requests with an invented
 /// result.
 const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 
@@ -96,7 +96,7 @@ impl Form {
         Self { result, ..self }
     }
 
-    /// The beginning and end of a result, if they are markup that only results have.
+    /// The beginning and end of a result, if both are markup that only results have.
     pub fn result_markers(&self) -> Option<(&'static str, &'static str)> {
         let (before, _) = self.result.split_once("{{")?;
         let (_, behind) = self.result.rsplit_once("}}")?;
@@ -109,8 +109,8 @@ impl Form {
         (open.starts_with(['<', '[']) && close.len() > 1).then_some((open, close.trim_end()))
     }
 
-    /// The calls of one turn, in the form that the model is asked to write. Arguments that stay JSON keep
-    /// their bytes.
+    /// Writes the calls of one turn in the form that the model is asked to write. Arguments that stay JSON
+    /// are unchanged, byte for byte.
     pub fn calls(&self, calls: &[Call]) -> String {
         let (before, between, after) = self.around;
         let calls: Vec<String> = calls.iter().enumerate().map(|(at, call)| self.call(at, call)).collect();
@@ -134,10 +134,10 @@ impl Form {
         })
     }
 
-    /// A result in the form shown to the model.
+    /// Writes a result in the form shown to the model.
     ///
-    /// Text in the result that would close it is written with a backslash, so that the text after it does not
-    /// read as the user's.
+    /// If the result contains its own closing marker, that marker is escaped with a backslash, so that the
+    /// text after it does not read as the user's.
     pub fn result(&self, result: &CallOutput) -> String {
         let content = self.enclosed(&result.content);
         render(self.result, |hole| match hole {
@@ -166,7 +166,7 @@ impl Form {
     }
 }
 
-/// The text with a backslash after the first letter of each `marker`; `None` if it has no marker.
+/// The text with a backslash after the first letter of each `marker`; `None` if it contains no `marker`.
 fn escaped(text: &str, marker: &str) -> Option<String> {
     let first = marker.chars().next()?;
     let (mut escaped, mut copied) = (String::new(), 0);
@@ -181,11 +181,10 @@ fn escaped(text: &str, marker: &str) -> Option<String> {
     (copied > 0).then(|| escaped + text.get(copied..).unwrap_or_default())
 }
 
-/// Maximum white space inside a marker with which a model may still recognise it.
+/// Maximum white space inside a marker that a model may still recognise.
 const MAX_SPACE: usize = 16;
 
-/// Whether `text` begins with something that a model may take for `marker`: case and white space do not
-/// count.
+/// Whether `text` begins with something that a model may read as `marker`: case and white space are ignored.
 fn begins_with(text: &str, marker: &str) -> bool {
     let mut letters = text.chars();
     let mut spaces = 0;
@@ -204,7 +203,8 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Arguments that are not JSON become a JSON string, so that they are shown unchanged.
+/// Returns the arguments as JSON. If they are not JSON, they become a JSON string, so that they are shown
+/// unchanged.
 fn as_json(arguments: &str) -> String {
     match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
         Ok(_) => arguments.trim().to_owned(),
@@ -213,7 +213,7 @@ fn as_json(arguments: &str) -> String {
     }
 }
 
-/// The members of an object in order, each as it is written; `None` if `json` is not an object.
+/// The members of an object in order, each value as it was written; `None` if `json` is not an object.
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
@@ -237,7 +237,7 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde::de::Deserializer::deserialize_map(&mut json, Members).ok()
 }
 
-/// The arguments one after another; anything other than a JSON object is shown unchanged.
+/// Writes the arguments one after another; anything other than a JSON object is shown unchanged.
 fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
     let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
     let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashMap};
 use super::Teach;
 use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
 
-/// The calls and results of the history as text. Only their order says which result belongs to which call.
-/// Media of results follow the results to which they belong.
+/// Writes the calls and results of the history as text. Only their order shows which result belongs to which
+/// call. Media follow the result to which they belong.
 pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     let ordered = match results_in_call_order(&turns) {
         Cow::Owned(ordered) => Some(ordered),
@@ -44,7 +44,7 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
     told
 }
 
-/// An assistant's turn with its calls written as text after its own text.
+/// An assistant turn in which the calls are written as text after the turn's own text.
 fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut HashMap<String, String>) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {

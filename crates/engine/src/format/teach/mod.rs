@@ -1,6 +1,6 @@
-//! [`instruct`]: describes declared tools in words, for models whose upstream has no tools of its own.
+//! [`instruct`]: describes declared tools in words, for models whose upstream does not support tools.
 //!
-//! The model is given a list of the tools and examples of calls. Past calls and their results are shown in the same
+//! The model receives a list of the tools and examples of calls. Past calls and their results are shown in the same
 //! form, with the same name prefix. Text that the client wrote is never changed: instructions are added around it.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! user      the client's text, what this request demands  `tool_choice`, `response_format`
 //! ```
 //!
-//! Upstreams cache the longest common prefix of two prompts. Nothing before the history therefore depends on
-//! what differs between the requests of a conversation.
+//! Upstreams cache the longest common prefix of two prompts. Therefore nothing before the history depends on
+//! anything that differs between the requests of a conversation.
 
 mod answer;
 mod budget;
@@ -41,7 +41,7 @@ use crate::conversation::{Conversation, Role, ToolChoice, Turn};
 /// How a format is taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Teach {
-    /// A description of the form, to follow "To call a tool, write ".
+    /// A description of the form, which continues the sentence "To call a tool, write ".
     pub words: &'static str,
     /// How calls and results are written.
     pub form: Form,
@@ -57,25 +57,25 @@ pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
 pub struct Teaching {
     /// Prefix added to every tool's name.
     pub prefix: String,
-    /// Replaces the built-in instruction text; if empty, the built-in one is used. `{{tools}}`, `{{signatures}}`,
-    /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of this
-    /// request.
+    /// Replaces the built-in instruction text; if empty, the built-in text is used. `{{tools}}`, `{{signatures}}`,
+    /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of the
+    /// current request.
     pub template: String,
-    /// Finished instructions, which replace all of these: the description of the tools by a model's own chat
-    /// template.
+    /// Finished instructions, which replace all of the above: the description of the tools by a model's own
+    /// chat template.
     pub text: Option<String>,
     /// Put the instructions, together with system texts, in brackets before the first user's text, for models
     /// that have no system role or follow it less closely. Otherwise they form a system turn.
     pub in_user_turn: bool,
-    /// Like `in_user_turn`, but before the last user's text: closer to the response, and a different prompt
-    /// in every turn.
+    /// Like `in_user_turn`, but before the last user text. This is closer to the response, but makes the
+    /// prompt different in every turn.
     pub in_last_user_turn: bool,
     /// Number of example calls that are shown.
     pub examples: usize,
-    /// Show the examples as turns of the conversation before the first user's turn.
+    /// Whether to show the examples as turns of the conversation, before the first user turn.
     pub example_turns: bool,
-    /// Describe tools by signatures such as `get_weather(city: string)`, unless there is a template. Otherwise by their
-    /// JSON Schema.
+    /// Whether to describe tools by signatures such as `get_weather(city: string)`, unless there is a template.
+    /// Otherwise they are described by their JSON Schema.
     pub signatures: bool,
     /// Maximum number of tokens of the instructions, as counted by [`estimated_tokens`]. `None`: no limit.
     pub max_instructions: Option<usize>,
@@ -102,20 +102,20 @@ impl Default for Teaching {
 pub struct Instructed {
     /// The conversation.
     pub conversation: Conversation,
-    /// Names of the tools for which `max_instructions` left no room.
+    /// Names of the tools that were left out because of `max_instructions`.
     pub left_out: Vec<String>,
 }
 
-/// Like [`instruct_within`], for callers without a limit on the instructions.
+/// Like [`instruct_within`], for callers that set no limit on the instructions.
 #[must_use]
 pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
     instruct_within(conversation, format, teaching).conversation
 }
 
-/// The conversation with its tools described in words: it no longer declares tools, and none of its parts is
-/// a call or a result. If the format cannot be taught, the conversation is unchanged.
+/// Returns the conversation with its tools described in words: it no longer declares tools, and no part of it
+/// is a call or a result. If the format cannot be taught, the conversation is unchanged.
 ///
-/// If tools may be called, `response_format` and similar fields are also replaced by words: a server that
+/// If tools may be called, `response_format` and similar fields are also replaced with words: a server that
 /// constrains its output to a schema could not write a call.
 #[must_use]
 pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Instructed {
@@ -127,7 +127,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),
     };
-    // The order matters: the demand comes after the last user's text, whatever comes before it.
+    // The order matters: the demand must follow the last user text, whatever was put before that text.
     if let Some(demand) = demand {
         put_behind(&mut turns, &demand);
     }
@@ -142,7 +142,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     Instructed { conversation, left_out }
 }
 
-/// The demand of this request on the response: a call, or a form.
+/// Text that states what this request demands of the response: a call, or a form.
 fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     let listed = |names: &[String]| {
         names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ")
@@ -162,7 +162,7 @@ fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     (!demands.is_empty()).then(|| demands.join("\n\n"))
 }
 
-/// Puts `demand` after the last user's text.
+/// Puts `demand` after the last user text.
 fn put_behind(turns: &mut Vec<Turn>, demand: &str) {
     let demand = format!("[{demand}]");
     match turns.iter_mut().rev().find(|turn| turn.role == Role::User) {

@@ -27,7 +27,7 @@ To call a tool, write {{words}}, as in these examples:
 
 {{rules}}";
 
-/// The instructions without examples.
+/// The template of instructions without examples.
 const TEMPLATE_WITHOUT_EXAMPLES: &str = "\
 You can call these tools{{list_note}}
 
@@ -37,7 +37,7 @@ To call a tool, write {{words}}.
 
 {{rules}}";
 
-/// The instructions with examples that are separate turns.
+/// The template of instructions whose examples are separate turns.
 const TEMPLATE_WITH_TURNS: &str = "\
 You can call these tools{{list_note}}
 
@@ -51,14 +51,14 @@ To call a tool, write {{words}}. The first messages are examples.
 pub(super) struct Prompt {
     pub(super) instructions: String,
     pub(super) example_turns: Vec<Turn>,
-    /// Names of the tools for which there was no room.
+    /// Names of the tools that were left out for lack of room.
     pub(super) left_out: Vec<String>,
 }
 
 /// The instructions; `None` if no tool may be called.
 ///
 /// All declared tools are described, including those that `tool_choice` does not allow in this request, so
-/// that the next request can have the same beginning.
+/// that the next request can begin in the same way.
 pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<Prompt> {
     conversation.callable_tools().next()?;
     if let Some(text) = &teaching.text {
@@ -92,7 +92,7 @@ struct Parts<'a> {
     conversation: &'a Conversation,
     teach: &'a Teach,
     teaching: &'a Teaching,
-    /// The rest of [`MAX_FOLLOWED`].
+    /// What remains of [`MAX_FOLLOWED`].
     left: &'a Cell<usize>,
 }
 
@@ -120,7 +120,8 @@ impl Parts<'_> {
             }
             self.prompt(&shown, Detail::Names, &left)
         };
-        // The largest number that fits, by bisection: rendering is linear in the size of the tools.
+        // Finds the largest number that fits by bisection, because rendering is linear in the size of the
+        // tools.
         let (mut fits, mut too_many) = (1, tools.len());
         while fits + 1 < too_many {
             let middle = fits.midpoint(too_many);
@@ -137,7 +138,7 @@ impl Parts<'_> {
     ) -> Prompt {
         self.left.set(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
-        // A user's template may say that the tools are JSON.
+        // A user's template may state that the tools are JSON.
         let signatures = *signatures && template.is_empty();
         let form = &self.teach.form;
         let parallel = self.conversation.parallel_calls;

@@ -36,9 +36,9 @@ pub(super) enum ReadBack {
     Elements,
 }
 
-/// The arguments of an example of the tool with this schema, as a JSON object; `None` if a required argument
-/// has no value that can be shown. `variant` selects among values: different variants give different examples
-/// if the schema allows.
+/// Example arguments of the tool with this schema, as a JSON object; `None` if a required argument has no
+/// value that can be shown. `variant` selects among values: different variants give different examples if the
+/// schema allows this.
 pub(super) fn arguments(
     schema: Option<&References<'_>>,
     read_back: ReadBack,
@@ -55,8 +55,8 @@ pub(super) fn arguments(
     Some(written(&members))
 }
 
-/// The required arguments whose names can be shown, or else the first argument, with placeholder text for
-/// each value. Used for tools that have no example arguments.
+/// The required arguments whose names can be shown, or otherwise the first argument, with placeholder text as
+/// each value. Used for tools for which no example arguments were found.
 pub(super) fn placeholders(schema: Option<Json<'_>>) -> String {
     let schema = schema.unwrap_or_default();
     let required = schema.get("required").into_iter().flat_map(|required| required.elements());
@@ -87,7 +87,7 @@ struct Sampler<'r, 'a> {
     references: &'r References<'a>,
     read_back: ReadBack,
     variant: usize,
-    /// Schemas that may still be visited.
+    /// Number of schemas that may still be visited.
     steps: usize,
 }
 
@@ -118,7 +118,8 @@ impl<'a> Sampler<'_, 'a> {
         Some(members)
     }
 
-    /// A short optional argument: preferably one whose values the schema lists, otherwise the first one.
+    /// A short optional argument: preferably one whose values the schema lists, otherwise the first short
+    /// one.
     fn optional(&mut self, object: Json<'a>, shown: &[Member]) -> Option<Member> {
         let properties = object.get("properties")?;
         let free =
@@ -187,7 +188,7 @@ impl<'a> Sampler<'_, 'a> {
         named.or_else(|| several("enum")).or(default).map(compact)
     }
 
-    /// Whether a notation that writes this value reads it back, given what `types` declares.
+    /// Whether a notation that writes this value can read it back, given the types that are declared.
     fn is_readable(&self, value: &str, types: Types) -> bool {
         let Ok(json) = Json::parse(value) else { return false };
         let undeclared = types == Types::default();
@@ -251,7 +252,7 @@ impl<'a> Sampler<'_, 'a> {
             };
             self.variant = before;
             // Lists of lists are ambiguous in a notation that writes an element of a list as `<item>`, if the
-            // argument has that name as well.
+            // argument is also called `item`.
             values.push(value.filter(|value| !value.starts_with('['))?);
         }
         Some(format!("[{}]", values.join(",")))
@@ -286,8 +287,8 @@ fn of_kind(kind: Kind) -> Types {
     }
 }
 
-/// Whether a value that the schema lists can be written in every notation: a short text of ordinary
-/// characters, or another scalar.
+/// Whether a value that the schema lists can be written in every notation, because it is a short text of
+/// ordinary characters, or another scalar.
 fn is_plain(value: Json<'_>) -> bool {
     match value.kind() {
         Kind::Bool => true,

@@ -1,12 +1,12 @@
-//! [`signature`]: a tool as the signature of a function.
+//! [`signature`]: writes a tool as the signature of a function.
 
 use super::{budget::Detail, described_tool::DescribedTool, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// Maximum nesting depth of types; deeper types are only named.
+/// Maximum nesting depth of types; of deeper types, only the name is shown.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of listed values of an argument; if there are more, only the type is shown.
+/// Maximum number of values that are listed for an argument; if there are more, only the type is shown.
 const MAX_VALUES: usize = 12;
 
 /// Maximum number of schemas that are visited for one tool.
@@ -42,7 +42,7 @@ struct Keywords<'a> {
     required: Option<Json<'a>>,
 }
 
-/// Bounds of an argument, and their wording.
+/// Keywords that bound an argument, with their wording.
 const BOUNDS: [(&str, &str); 4] =
     [("format", "format"), ("pattern", "pattern"), ("minimum", "at least"), ("maximum", "at most")];
 
@@ -79,7 +79,7 @@ impl<'a> Keywords<'a> {
 struct TypeWriter<'r, 'a> {
     references: &'r References<'a>,
     detail: Detail,
-    /// Schemas that may still be visited.
+    /// Number of schemas that may still be visited.
     steps: usize,
 }
 
@@ -139,7 +139,7 @@ impl<'a> TypeWriter<'_, 'a> {
         self.named(resolved, depth)
     }
 
-    /// The type of a value with this schema, whose references are resolved.
+    /// The type of a value with this schema, in which references are resolved.
     fn named(&mut self, schema: Option<Keywords<'a>>, depth: usize) -> String {
         let any = || "any".to_owned();
         let Some(schema) = schema.filter(|_| depth < MAX_DEPTH) else { return any() };
