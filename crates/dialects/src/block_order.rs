@@ -1,9 +1,9 @@
-//! [`BlockOrder`]: one block at a time, for clients whose API never has two open at once.
+//! [`BlockOrder`]: passes on one block at a time, for clients whose API never has two blocks open at once.
 //!
-//! Some upstreams write two calls alternately, a piece of each, or text between the pieces of a call. No
-//! server of Messages or Responses does that, and clients of these APIs add a piece to the block that began
-//! last. Events of other blocks therefore wait until the open call has ended, and follow in the order in
-//! which their blocks began. Calls that arrive one after another never wait.
+//! Some upstreams alternate between two calls, a piece of each at a time, or write text between the pieces of
+//! a call. No server of Messages or Responses does that, and clients of these APIs add a piece to the block
+//! that began last. Events of other blocks therefore wait until the open call has ended, and follow in the
+//! order in which their blocks began. Calls that arrive one after another never wait.
 //!
 //! Waiting events count toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
 
@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::event::{CallEnd, CallStart, Event, Reasoning};
 
-/// Puts the events of a response in an order in which no block begins before the previous one has ended.
+/// Orders the events of a response so that no block begins before the previous one has ended.
 #[derive(Debug, Default)]
 pub(super) struct BlockOrder {
     /// The call whose block is open.
@@ -22,7 +22,7 @@ pub(super) struct BlockOrder {
     held: VecDeque<Held>,
     /// Number of elements that have left the front of `held`.
     left: usize,
-    /// The calls in `held`, with their places counted from the first element that was ever in it.
+    /// The calls in `held`, with their positions counted from the first element that `held` ever contained.
     calls: HashMap<u32, usize>,
     /// Approximate bytes of `held`.
     bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct BlockOrder {
 enum Held {
     Call(HeldCall),
     Event(Event<'static>),
-    /// A frame that says more than its event.
+    /// A frame with more content than its event.
     Frame(String, Option<Event<'static>>),
 }
 
@@ -98,8 +98,8 @@ impl BlockOrder {
         }
     }
 
-    /// Ends the response: passes on everything that waits. A call that has not ended is cut off by what
-    /// follows it.
+    /// Ends the response: passes on everything that waits. A call that has not ended is cut off by the next
+    /// block.
     fn end(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             if let Some(index) = self.open.filter(|_| !self.is_cut) {
@@ -110,7 +110,7 @@ impl BlockOrder {
     }
 
     /// Fails the response: passes on everything that waits. A call that has not ended stays open, so that no
-    /// client takes it for complete, but gets no more pieces.
+    /// client considers it complete, but gets no more pieces.
     pub(super) fn fail(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             self.release(write);
@@ -177,8 +177,8 @@ impl BlockOrder {
         }
     }
 
-    /// Handles the end of the open call: passes on what waited for it, up to the end of the first call that
-    /// has not ended.
+    /// Handles the end of the open call: passes on the events that waited for it, up to the end of the first
+    /// call that has not ended.
     fn release(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         (self.open, self.is_cut) = (None, false);
         while self.open.is_none()
@@ -207,7 +207,7 @@ impl BlockOrder {
 }
 
 impl Held {
-    /// Approximate bytes.
+    /// Approximate size in bytes.
     fn size(&self) -> usize {
         let texts = match self {
             Self::Call(call) => call.start.id.len() + call.start.name.len() + call.arguments.len(),
@@ -229,7 +229,7 @@ impl Held {
     }
 }
 
-/// Bytes that each element takes in addition to its texts.
+/// Bytes counted for each element in addition to its texts.
 const ELEMENT: usize = 128;
 
 fn subject(event: &Event<'_>) -> Subject {

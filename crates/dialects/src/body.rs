@@ -1,4 +1,5 @@
-//! [`BodyReader`]: the body of an upstream's response, of any kind, cut into the data that a dialect reads.
+//! [`BodyReader`]: reads the body of an upstream's response, of any kind, and splits it into the data that a
+//! dialect reads.
 //!
 //! ```text
 //! bytes ─▶ what is it? ─event stream─▶ data of each event ─▶ ResponseState ─▶ Event
@@ -40,7 +41,7 @@ pub trait ResponseState: Debug {
     fn expect(&mut self, asked: Asked);
 
     /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the
-    /// end of the body may have truncated it.
+    /// data may have been truncated by the end of the body.
     ///
     /// # Errors
     /// The upstream's error, or the way in which the data violates the dialect.
@@ -52,7 +53,7 @@ pub trait ResponseState: Debug {
     /// The same as for [`ResponseState::data`].
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// Ends the body. `is_value`: it was one JSON value.
+    /// Ends the body. `is_value`: the body was one JSON value.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if the response is not complete.
@@ -64,7 +65,7 @@ pub trait ResponseState: Debug {
     /// The parts that were left out, by reason.
     fn skipped(&self) -> Skipped;
 
-    /// The field in which reasoning arrived, in dialects with several.
+    /// The field in which reasoning arrived, in dialects with several such fields.
     fn reasoning_field(&self) -> Option<ReasoningField> {
         None
     }
@@ -121,7 +122,7 @@ const QUOTED: usize = 512;
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl<R: ResponseState> BodyReader<R> {
-    /// A reader whose data goes to `response`. `max_frame` is the maximum size of a frame, and of a JSON
+    /// A reader that passes its data to `response`. `max_frame` is the maximum size of a frame, and of a JSON
     /// value, in bytes.
     pub(super) fn with_state(response: R, max_frame: usize) -> Self {
         Self {
@@ -135,18 +136,18 @@ impl<R: ResponseState> BodyReader<R> {
         }
     }
 
-    /// Sets what was requested. If the client wants the response in one piece, the upstream's may be so too,
-    /// up to `max_answer` bytes.
+    /// Sets what was requested. If the client wants the response in one piece, the upstream may also send it
+    /// in one piece, up to `max_answer` bytes.
     pub(crate) fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.response.expect(asked);
     }
 
-    /// Reads the next bytes of the body, cut anywhere.
+    /// Reads the next bytes of the body, which may be split anywhere.
     ///
     /// # Errors
     /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was certain
-    /// before has gone to `out`.
+    /// before the error has been passed to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_over {
             return Ok(());
@@ -221,8 +222,8 @@ impl<R: ResponseState> BodyReader<R> {
         self.is_over
     }
 
-    /// Whether the finish reason or the end mark arrived without the other: the response is complete if the
-    /// body ends properly.
+    /// Whether only one of the finish reason and the end mark has arrived: the response is complete if the
+    /// body then ends properly.
     pub(crate) fn awaits_end(&self) -> bool {
         !self.is_over && self.response.progress().awaits_end()
     }
@@ -253,8 +254,8 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.skipped()
     }
 
-    /// Skips what may precede the first significant byte, and chooses the kind of body by that byte. Returns
-    /// the rest of `bytes`.
+    /// Skips bytes that may precede the first significant byte, and chooses the kind of body by that byte.
+    /// Returns the rest of `bytes`.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
         while let Body::Blank(bom) = &mut self.body {
@@ -318,7 +319,7 @@ impl<R: ResponseState> BodyReader<R> {
         let mut result = Ok(());
         let read = array.push(bytes, limit, |element| {
             result = read_data(&mut **response, element, false, out);
-            // Until there is a response, the body may still have to be quoted.
+            // Until a response has begun, the body may still have to be quoted.
             *has_begun = response.progress().has_choice;
             let is_over = result.is_err() || response.progress().is_done;
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -355,7 +356,7 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.end(true, out)
     }
 
-    /// Ends JSON lines: the last one may have no line end.
+    /// Ends JSON lines. The last line may have no line end.
     fn finish_lines(&mut self, count: usize, last: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let is_value = count == 1 && last.trim_ascii().is_empty();
         read_last(&mut *self.response, last, out)?;
@@ -376,8 +377,7 @@ impl<R: ResponseState> BodyReader<R> {
     }
 }
 
-/// Passes data to the response. Data after the end mark is ignored, including while the end of the body is
-/// awaited.
+/// Passes data to the response. Data after the end mark is ignored, even if the body has not ended.
 fn read_data(
     response: &mut impl ResponseState,
     data: &[u8],
@@ -404,7 +404,7 @@ fn read_frame(
     }
 }
 
-/// Reads a last frame without its blank line.
+/// Reads a last frame that no blank line follows.
 fn read_last_frame(
     response: &mut impl ResponseState,
     frame: Frame<'_>,
@@ -417,8 +417,8 @@ fn read_last_frame(
     }
 }
 
-/// Reads data that the end of the body may have truncated. Data that breaks off inside a character was
-/// truncated, and is ignored.
+/// Reads data that may have been truncated by the end of the body. Data that breaks off inside a character
+/// has been truncated, and is ignored.
 fn read_last(response: &mut impl ResponseState, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
     if breaks_off(data) { Ok(()) } else { read_data(response, data, true, out) }
 }
@@ -436,8 +436,8 @@ fn utf8(data: &[u8]) -> Result<&str, Failure> {
     })
 }
 
-/// Handles data that is not JSON. If a part of the response may be lost with it (`is_loss`), it is an error;
-/// otherwise, and if it is only a sign of life, it is skipped.
+/// Handles data that is not JSON. If this may lose a part of the response (`is_loss`), it is an error, unless
+/// the data is only a sign of life; otherwise it is skipped.
 pub(super) fn not_json(data: &str, is_loss: bool, skipped: &mut Skipped) -> Result<(), Failure> {
     if is_loss && !data.starts_with(':') && !is_sign_of_life(data) {
         let words = first_words(data.as_bytes()).unwrap_or_default();

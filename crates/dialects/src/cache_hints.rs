@@ -1,11 +1,11 @@
-//! [`CacheHints`]: the places up to which a client wants a prompt to be cached, given by `cache_control` in
-//! Messages and in Chat Completions at `OpenRouter`.
+//! [`CacheHints`]: the positions up to which a client wants a prompt to be cached, given by `cache_control`
+//! in Messages and in Chat Completions at `OpenRouter`.
 
 use serde_json::Value;
 
 use crate::conversation::{Part, Tool, Turn};
 
-/// The member of blocks, content parts, messages, tools and requests.
+/// The member with a hint, in blocks, content parts, messages, tools and requests.
 pub(super) const CACHE_CONTROL: &str = "cache_control";
 
 /// The hints in a turn from a client of another dialect, in the order of its parts.
@@ -13,7 +13,7 @@ pub(super) const CACHE_CONTROL: &str = "cache_control";
 pub(super) struct CacheHints<'t> {
     content: &'t [Value],
     calls: &'t [Value],
-    /// The hint of the message itself, which its last part gets.
+    /// The hint of the message itself, which applies to its last part.
     message: Option<&'t Value>,
 }
 
@@ -33,8 +33,7 @@ impl<'t> CacheHints<'t> {
         self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
     }
 
-    /// The hint on `part`, which is the next part of the turn or a later one. `is_last`: no other part
-    /// follows.
+    /// The hint on `part`, which is the next part of the turn or a later one. `is_last`: no part follows it.
     pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
         let own = match part {
             Part::Text(said) => after(&mut self.content, |element| is(element, "text", said)),

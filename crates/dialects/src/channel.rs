@@ -1,12 +1,12 @@
-//! [`Channel`]: a channel of text in an upstream's stream (for the response or for its reasoning), and what
-//! readers need in order to forward its frames unchanged.
+//! [`Channel`]: a channel of text in an upstream's stream (for the response or for its reasoning), with the
+//! state that readers need in order to forward its frames unchanged.
 
 use crate::{
     event::{Event, Sink},
     wire::json::Unescaper,
 };
 
-/// Emits an event, with its frame if that contains nothing else.
+/// Emits an event, with its frame if the frame contains nothing else.
 pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
@@ -19,14 +19,14 @@ pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
 pub(super) struct Channel {
     unescaper: Unescaper,
     scratch: String,
-    /// Number of bytes of text that have arrived, if each frame repeats all of the text.
+    /// Number of bytes of text that have arrived, if each frame repeats all earlier text.
     seen: usize,
-    /// The last piece ended, or began, inside a pair of surrogates.
+    /// Whether the last piece began or ended inside a surrogate pair.
     cut: bool,
 }
 
 impl Channel {
-    /// The text of the next piece.
+    /// Decodes the next piece.
     pub(super) fn piece<'a>(&'a mut self, body: &'a str) -> &'a str {
         if !body.is_empty() {
             self.cut = cuts_pair(body);
@@ -34,12 +34,13 @@ impl Channel {
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// Whether the frame of a piece may be forwarded, because neither of its ends splits a character.
+    /// Whether the frame of a piece may be forwarded, because the piece neither begins nor ends inside a
+    /// character.
     pub(super) fn may_forward(&self, body: &str) -> bool {
         !self.cut && !cuts_pair(body)
     }
 
-    /// The new part of a text that repeats all earlier text.
+    /// Decodes the new part of a text that repeats all earlier text.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);
@@ -54,8 +55,8 @@ impl Channel {
     }
 }
 
-/// Whether a string body begins or ends inside a pair of surrogates that a server has split. Such a piece
-/// cannot be forwarded unchanged, because most clients decode each frame by itself.
+/// Whether a string body begins or ends inside a surrogate pair that a server has split. Such a piece cannot
+/// be forwarded unchanged, because most clients decode each frame by itself.
 pub(super) fn cuts_pair(body: &str) -> bool {
     let body = body.as_bytes();
     let is_half = |escape: &[u8], halves: &[u8]| match escape {

@@ -1,4 +1,4 @@
-//! [`ClientSide`]: what a dialect's folder provides for clients that speak the dialect.
+//! [`ClientSide`]: the trait that each dialect implements for the clients that speak it.
 
 use std::collections::HashSet;
 
@@ -17,8 +17,8 @@ pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// Decodes a request's body, but allows the choice to name tools that are declared later. Texts share the
-    /// body.
+    /// Decodes a request's body, but allows the tool choice to name tools that are declared later. The
+    /// decoded texts share the body's memory.
     ///
     /// # Errors
     /// [`Kind::Request`](crate::failure::Kind::Request), naming the invalid field.
@@ -37,7 +37,7 @@ pub trait ClientSide: Sync {
     /// A writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
 
-    /// Whether clients get the images that hosted calls made, in addition to what the model writes.
+    /// Whether clients receive the images that hosted calls made, in addition to the model's own output.
     fn shows_generated_images(&self) -> bool {
         false
     }
@@ -51,12 +51,12 @@ pub trait ClientSide: Sync {
         json!({ "input_tokens": tokens })
     }
 
-    /// The way in which responses report what is left of a client's limits.
+    /// How responses report what remains of a client's limits.
     fn rate_style(&self) -> RateStyle {
         RateStyle::OpenAi
     }
 
-    /// The status which means that no upstream has capacity.
+    /// The status that reports that no upstream has capacity.
     fn overloaded_status(&self) -> u16 {
         503
     }
@@ -64,13 +64,14 @@ pub trait ClientSide: Sync {
     /// The failure of a request for a model that does not exist.
     fn unknown_model(&self, name: &str) -> Failure;
 
-    /// The stored responses to which the request `body` refers, for dialects whose requests can continue one.
+    /// The stored responses to which the request `body` refers, for dialects whose requests can continue a
+    /// response.
     fn references(&self, _body: &[u8]) -> References {
         References::default()
     }
 
-    /// The request with the history to which it refers. `records` are those of `references`, in the same
-    /// order; `None` where the store has no such record.
+    /// The request together with the history to which it refers. `records` belong to the ids in `references`,
+    /// in the same order; `None` if the store has no such record.
     ///
     /// # Errors
     /// A record is missing.
@@ -104,8 +105,7 @@ pub trait ClientSide: Sync {
     }
 }
 
-/// The provider whose headers report what is left of a client's limits, and whose statuses report that
-/// nothing is left.
+/// The provider whose headers and statuses are used to report what remains of a client's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateStyle {
     /// `x-ratelimit-*`
@@ -119,7 +119,7 @@ pub enum RateStyle {
 pub struct References {
     /// The response that the request continues.
     pub previous: Option<String>,
-    /// Responses from which the request names single items.
+    /// Responses from which the request refers to single items.
     pub others: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ pub struct Record {
     pub value: Bytes,
 }
 
-/// The form in which a client is answered, apart from its dialect.
+/// The form of the response to a client, apart from its dialect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answering {
     /// As a stream, or in one piece.
@@ -159,20 +159,20 @@ pub struct Answering {
     pub namespaced: Vec<Namespaced>,
     /// Fields of the request that the response repeats.
     pub repeated: Rest,
-    /// Tools of the request that the upstream did not get.
+    /// Tools of the request that the upstream did not receive.
     pub left_out: Vec<String>,
     /// The response is stored.
     pub stored: bool,
-    /// How reasoning is passed on, as far as that concerns the writer: the name of its field.
+    /// How the writer passes reasoning on: the name of its field.
     pub reasoning: Reasoning,
-    /// The model's name for a response whose upstream does not name one.
+    /// The model name that the response contains if the upstream does not name a model.
     pub model: String,
-    /// Time and ids.
+    /// The time and the seed of ids.
     pub stamp: Stamp,
 }
 
 impl Answering {
-    /// In the form that `conversation` asks for, under the rules' defaults.
+    /// The form that `conversation` asks for, under the default rules.
     pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
         Self {
             stream: conversation.stream,

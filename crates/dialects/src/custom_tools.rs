@@ -1,8 +1,8 @@
-//! Custom tools of OpenAI's APIs, whose input is plain text, and their calls.
+//! Custom tools of OpenAI's APIs, whose input is plain text, and calls to them.
 //!
-//! Upstreams that do not support custom tools get functions with one argument, and so do models that are
-//! taught tools in the prompt. Their calls have the arguments `{"input":"…"}`; the client gets the text of
-//! that string as it arrives.
+//! Upstreams that do not support custom tools receive functions with one argument instead, and so do models
+//! that are taught tools in the prompt. Calls to these functions have the arguments `{"input":"…"}`; the
+//! client receives the text of that string as it arrives.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,18 +42,18 @@ pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     Json::parse(&schema).ok().map(Raw::from)
 }
 
-/// The arguments of a custom tool's call that is represented as a function call.
+/// The arguments of a custom tool's call when it is written as a function call.
 pub(super) fn input_arguments(input: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| json.key(CUSTOM_INPUT).string(input));
     json.finish_text()
 }
 
-/// Maximum bytes before the input's text in which its key is searched for. If there are more, the arguments
-/// are read at their end.
+/// Maximum bytes before the text of the input that are searched for its key. If there are more, the arguments
+/// are read only at their end.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls of custom tools in one response. Nearly all responses have none, so this is only a pointer.
+/// The calls of custom tools in one response. Only a pointer, since nearly all responses have no such calls.
 #[derive(Debug)]
 pub(super) struct Customs(Option<Box<CustomCalls>>);
 
@@ -91,7 +91,7 @@ impl Customs {
         self.0.as_mut()?.calls.get_mut(&index)
     }
 
-    /// Whether `event` belongs to a custom tool's call, which is written differently from a function call.
+    /// Whether `event` belongs to a call of a custom tool, which is written differently from a function call.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(custom) = &self.0 else { return false };
         match event {
@@ -113,10 +113,11 @@ impl Customs {
 pub(super) enum Input {
     /// The arguments are the input: the upstream knows custom tools.
     Plain,
-    /// The input's text has not begun; `held` is what has arrived so far of the call of this tool.
+    /// The text of the input has not begun. `held`: what has arrived so far of the arguments. `tool`: the
+    /// called tool.
     Before { held: String, tool: Box<str> },
-    /// The arguments are not those of the declared function, or begin with another member, so they are read
-    /// at their end.
+    /// The arguments do not match the declared function, or begin with another member, so they are read at
+    /// their end.
     Held { held: String, tool: Box<str> },
     /// Inside the text. `escaped`: after a backslash.
     Inside { text: Unescaper, escaped: bool },
@@ -156,8 +157,8 @@ impl Input {
         }
     }
 
-    /// Ends the call: returns the rest of the input. If the arguments contain no input, they are used as the
-    /// input unchanged.
+    /// Ends the call: returns the rest of the input. If the arguments contain no input, they are themselves
+    /// used as the input, unchanged.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held { held, tool } => whole(&held, &tool),
@@ -190,18 +191,18 @@ impl Input {
     }
 }
 
-/// The kind of the arguments' beginning.
+/// The kind of beginning that the arguments have.
 enum Opening<'a> {
-    /// `{"input":"`, followed by this.
+    /// `{"input":"`, followed by this text.
     Text(&'a str),
-    /// More text may make it one.
+    /// Too short: more text may complete the expected beginning.
     Short,
     /// Something else.
     Other,
 }
 
 fn opening(arguments: &str) -> Opening<'_> {
-    /// White space may follow all tokens except the last.
+    /// The tokens of the beginning. White space may follow all of them except the last.
     const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
     let mut rest = arguments;
     for token in TOKENS {
@@ -226,8 +227,8 @@ fn whole(arguments: &str, tool: &str) -> String {
     }
 }
 
-/// The text that `json` is, or that is its only member. That member may also be a command line of `tool` and
-/// the text. `null` is an empty text.
+/// The text that `json` is, or that is its only member. The member may also be a command line that consists
+/// of `tool` and the text. `null` is an empty text.
 fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
     match json.kind() {
         Kind::String => json.as_str().map(Into::into),

@@ -1,8 +1,8 @@
-//! Keys of a request that some servers read as a known field although they are spelled differently.
+//! Keys of a request that some servers read as a known field although their spelling differs.
 //!
-//! Servers in Go ignore the case of keys, and the last one wins. A value that was checked under one key is
-//! then not the value that such a server uses, so a request with `model` and `Model` is rejected.
-//! A field that toolwire checks, limits or writes must be listed here.
+//! Servers written in Go ignore the case of keys, and use the last matching key. The value that was checked
+//! under one key is then not the value that the server uses, so a request with both `model` and `Model` is
+//! rejected. A field that toolwire checks, limits or writes must be listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 120] = [
@@ -128,7 +128,7 @@ const KNOWN: [&str; 120] = [
     "web_search_options",
 ];
 
-/// The known field for which a server may take `key`, if `key` is spelled differently.
+/// The known field that a server may read in `key`, if `key` is spelled differently.
 pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     if !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return None;
@@ -137,7 +137,7 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
 }
 
-/// Whether a server may take `key` for `name`, because they are equal or differ only in case.
+/// Whether a server may read `key` as `name`, because they are equal or differ only in case.
 pub fn is_like(key: &str, name: &str) -> bool {
     key == name || key.chars().map(folded).eq(name.chars().map(folded))
 }
@@ -148,7 +148,7 @@ fn folded(letter: char) -> char {
     match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
-        // By the case rules of Java and Turkish.
+        // According to the case rules of Java and Turkish.
         'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     }

@@ -1,7 +1,7 @@
-//! The fields of a request, taken out of their objects by name and type; the remaining fields are unknown to
-//! the decoder.
+//! Takes the fields of a request out of their objects by name and type. Fields that are left over are unknown
+//! to the decoder.
 //!
-//! All errors are the client's: they name the field by its path and describe a valid value.
+//! All errors are the client's fault: they name the field by its path and describe a valid value.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -15,7 +15,7 @@ use crate::{
     wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
 
-/// The place of a value in the request: `messages[2].content`. It is formatted only for an error.
+/// The place of a value in the request: `messages[2].content`. Only formatted for an error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Path<'p> {
     /// The request's body.
@@ -49,7 +49,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
-    /// It is not an object, or a key differs from that of a known field only in case.
+    /// `value` is not an object, or a key differs from that of a known field only in case.
     pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
         if value.kind() != JsonKind::Object {
             return Err(wrong_type(path, "an object", value));
@@ -99,7 +99,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
     }
 
-    /// Takes a required string that may be long.
+    /// Takes a required string, which may be long.
     pub(crate) fn needed_text(&mut self, key: &str) -> Result<Text, Failure> {
         let text = self.typed(key, "a string", Text::received)?;
         text.ok_or_else(|| missing(self.at(key), "a string"))
@@ -123,7 +123,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
-    /// Takes a string or an array of strings; an absent field contains none.
+    /// Takes a string or an array of strings. If the field is absent, the result is empty.
     pub(crate) fn texts(&mut self, key: &str) -> Result<Vec<String>, Failure> {
         let Some(value) = self.any(key) else { return Ok(Vec::new()) };
         let path = self.at(key);
@@ -138,7 +138,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Takes an array; an absent field has no elements.
+    /// Takes an array. If the field is absent, the result is empty.
     pub(crate) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
         let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
         Ok(list.into_iter().flat_map(|list| list.elements()))
@@ -251,8 +251,8 @@ pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
         .with_code("missing_required_parameter")
 }
 
-/// Maximum bytes of a tool's name that are accepted from a client. Longer than any API allows: names that an
-/// upstream does not accept are replaced (see
+/// Maximum bytes of a tool's name that are accepted from a client. The limit is larger than that of any API:
+/// names that an upstream does not accept are replaced (see
 /// [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
 pub(crate) const LONGEST_NAME: usize = 256;
 
@@ -273,7 +273,7 @@ pub(crate) fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rejects two tools with the same name. `list` is the place of their declarations.
+/// Rejects two tools with the same name. `list` is the path of their declarations.
 pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
@@ -283,8 +283,8 @@ pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), F
     }
 }
 
-/// Rejects choices that cannot be satisfied. Hosted tools may satisfy them, so this is called once they are
-/// declared.
+/// Rejects tool choices that cannot be satisfied. Hosted tools may satisfy them, so this is called once these
+/// are declared.
 pub fn check_choice(conversation: &Conversation) -> Result<(), Failure> {
     let Conversation { tools, server_tools, tool_choice, legacy_functions, .. } = conversation;
     let path = Path::Member(&Path::Body, if *legacy_functions { "function_call" } else { "tool_choice" });

@@ -1,7 +1,7 @@
-//! Finish reasons: OpenAI's own words, and those of other servers with its API.
+//! Finish reasons: OpenAI's own words, and those of other servers that offer its API.
 //!
-//! All readers look a word up here, so a word that only one dialect has is added here too. A word that [`finish_of`] knows is
-//! never a failure.
+//! All readers look words up here, so a word that only one dialect has is added here, too. A word that [`finish_of`] knows
+//! is never a failure.
 
 use crate::{
     event::Finish,
@@ -11,7 +11,7 @@ use crate::{
 /// Maximum bytes of an upstream's finish reason that a message quotes.
 const MAX_WORD: usize = 40;
 
-/// The finish that `word` means, ignoring case; `None` for an unknown word.
+/// The finish reason for `word`, ignoring case; `None` if the word is unknown.
 pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     Some(match word.to_ascii_lowercase().as_str() {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
@@ -25,7 +25,7 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         | "insufficient_system_resource"
         | "context_length_exceeded"
         | "model_context_window_exceeded"
-        // Anthropic's servers stopped in the middle of the turn: the client must send the turn back to
+        // Anthropic's servers paused in the middle of the turn: the client must send the turn back to
         // continue it.
         | "pause_turn"
         | "compaction" => Finish::Length,
@@ -35,7 +35,7 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     })
 }
 
-/// The API's own word for `finish`.
+/// OpenAI's own word for `finish`.
 pub(crate) fn finish_word(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
@@ -45,8 +45,8 @@ pub(crate) fn finish_word(finish: Finish) -> &'static str {
     }
 }
 
-/// The failure that `word` means, because a response that ends with it is not complete. `None` for any other
-/// word.
+/// The failure that corresponds to `word`, if a response that ends with this word is not complete. `None` for
+/// any other word.
 pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     let lower = word.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));

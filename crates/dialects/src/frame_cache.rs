@@ -1,6 +1,6 @@
 //! [`FrameCache`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
 
-/// The template of the last frame that was worth learning: how such frames are recognised, and their meaning
+/// The template of the last frame that was worth learning: recognises similar frames, and knows their meaning
 /// (`P`).
 #[derive(Debug)]
 pub(super) struct FrameCache<P> {
@@ -9,7 +9,7 @@ pub(super) struct FrameCache<P> {
     unused: u32,
 }
 
-/// Number of unused templates after which learning stops, because each costs copies of a frame.
+/// Number of unused templates after which learning stops, because each template costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl<P> Default for FrameCache<P> {
@@ -31,18 +31,18 @@ impl<P> FrameCache<P> {
         Some((plain, found))
     }
 
-    /// Whether another template is worth its cost.
+    /// Whether learning another template is worth its cost.
     pub(super) fn may_learn(&self) -> bool {
         self.unused <= FUTILE
     }
 
-    /// Takes the template of the frame that was just read. `None` if it has no template.
+    /// Takes the template of the frame that was just read; `None` if the frame has none.
     pub(super) fn learn(&mut self, plain: Option<P>) {
         self.unused += 1;
         self.plain = plain;
     }
 
-    /// Drops the template, because such frames may have another meaning from now on.
+    /// Drops the template, because similar frames may have another meaning from now on.
     pub(super) fn forget(&mut self) {
         self.plain = None;
     }

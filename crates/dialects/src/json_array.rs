@@ -10,7 +10,7 @@ pub(super) struct JsonArray {
     place: Place,
     /// Finds the end of the element that is being read.
     scanner: Scanner,
-    /// The beginning of that element.
+    /// The beginning of the element that is being read.
     partial: Vec<u8>,
 }
 
@@ -39,8 +39,8 @@ impl Default for JsonArray {
 }
 
 impl JsonArray {
-    /// Reads the next bytes, and passes each element that they complete to `on`, until it breaks. An element
-    /// may have up to `limit` bytes.
+    /// Reads the next bytes, and passes each element that they complete to `on`, until `on` breaks. An
+    /// element may have up to `limit` bytes.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -78,7 +78,7 @@ impl JsonArray {
         self.place == Place::Closed
     }
 
-    /// Takes a byte outside of an element. Returns whether an element begins with it.
+    /// Takes a byte outside of an element. Returns whether the byte begins an element.
     fn begins(&mut self, byte: u8) -> bool {
         self.place = match (self.place, byte) {
             (Place::Before, _) => Place::Between,

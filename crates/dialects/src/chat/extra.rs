@@ -1,10 +1,10 @@
-//! State of other parties in this API: the `extra_content` of a call, and OpenRouter's `reasoning_details`.
+//! State of other parties in this API: `extra_content` of calls, and OpenRouter's `reasoning_details`.
 //!
 //! The API has no place for signatures. Google's compatible API sends the signature of a call as
-//! `extra_content.google.thought_signature`, and some clients send it back from there. Clients therefore also
-//! use this member to carry the state of other dialects, marked as such (see [`opaque`](crate::opaque)).
-//! OpenRouter sends signed reasoning as objects; the state of a piece of reasoning is its object without the
-//! text.
+//! `extra_content.google.thought_signature`, and some clients send it back in the same member. Therefore
+//! toolwire also uses this member to carry the state of other dialects through clients, marked as such (see
+//! [`opaque`](crate::opaque)). OpenRouter sends signed reasoning as objects; the state of a piece of
+//! reasoning is its object without the text.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub(super) fn past_call_state(extra: &Value) -> Option<Opaque<'static>> {
     }
 }
 
-/// The `extra_content` with which a client gets the state of a call.
+/// The `extra_content` in which a client receives the state of a call.
 pub(super) fn extra_content(state: &Opaque<'_>) -> Value {
     let own = || state.from_dialect(DIALECT).and_then(|text| serde_json::from_str(text).ok());
     match own() {
@@ -46,8 +46,8 @@ pub(super) fn returned_extra_content(state: &Opaque<'_>) -> Option<Value> {
     is_known.then(|| extra_content(state))
 }
 
-/// The state in an element of `reasoning_details`: the element without its text, if there is anything to send
-/// back.
+/// The state in an element of `reasoning_details`: the element without its text. `None` if there is nothing
+/// to send back.
 pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
     let is_signed = ["signature", "data"].iter().any(|key| {
         detail.get(key).is_some_and(|value| value.string_body().is_some_and(|body| !body.is_empty()))
@@ -63,7 +63,8 @@ pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
 /// Members of an element of `reasoning_details` that contain its text.
 pub(super) const TEXT_KEYS: [&str; 2] = ["text", "summary"];
 
-/// The elements of `reasoning_details` from which `parts` came; empty if no part has the state of an element.
+/// The elements of `reasoning_details` from which `parts` were read; empty if no part has the state of an
+/// element.
 pub(super) fn reasoning_details(parts: &[Part]) -> Vec<Value> {
     let details = parts.iter().filter_map(|part| {
         let Part::Reasoning { text, signature: Some(state), .. } = part else { return None };

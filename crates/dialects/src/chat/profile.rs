@@ -1,7 +1,7 @@
-//! [`Profile`]: the known facts about a provider of this API, as a short list of switches.
+//! [`Profile`]: what is known about a provider of this API, as a short list of switches.
 //!
 //! docs/protocols/chat.md#providers gives the source of each fact. A profile only sets the defaults of
-//! settings, and a configuration can set each of them separately.
+//! settings; a configuration can set each of these separately.
 
 use super::{Options, Server};
 use crate::{
@@ -52,7 +52,7 @@ pub(super) const PROFILES: [(&str, Profile); 11] = [
     ("together", Profile::Together),
 ];
 
-/// Hosts with a profile. Names below them (`….openai.azure.com`) belong to them.
+/// Hosts with a profile. It also applies to names below these hosts (`….openai.azure.com`).
 const HOSTS: [(&str, Profile); 16] = [
     ("api.openai.com", Profile::OpenAi),
     ("openai.azure.com", Profile::Azure),
@@ -90,7 +90,7 @@ enum Switch {
     KeyHeader(KeyHeader),
 }
 
-/// The field that carries the limit of a response's tokens.
+/// The field that limits the number of tokens of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MaxTokens {
     /// The field that the client uses.
@@ -115,13 +115,13 @@ impl MaxTokens {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PastReasoning {
     /// In the form that the server reads: [`PastReasoning::Reasoning`] for vLLM, Ollama and `OpenRouter`; for
-    /// other servers, the name under which they send it, or [`PastReasoning::ReasoningContent`] until that is
-    /// known.
+    /// other servers, the field in which they send reasoning, or [`PastReasoning::ReasoningContent`] until
+    /// that is known.
     #[default]
     Auto,
     /// As `reasoning_content`.
     ReasoningContent,
-    /// As `reasoning`, and as `reasoning_details` if the upstream sent these.
+    /// As `reasoning`, and as `reasoning_details` if the upstream sent reasoning in that form.
     Reasoning,
     /// Not at all.
     Off,
@@ -136,7 +136,7 @@ impl PastReasoning {
         ("off", Self::Off),
     ];
 
-    /// The same choice for a server, which may settle [`PastReasoning::Auto`].
+    /// The choice for a server, which may decide [`PastReasoning::Auto`].
     pub(super) fn for_server(self, server: Server) -> Self {
         match (self, server) {
             (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
@@ -168,7 +168,7 @@ impl RequiredChoice {
 }
 
 impl Profile {
-    /// The profile of the server at `host`, in lower case.
+    /// The profile of the server at `host`, which is in lower case.
     pub(super) fn at_host(host: &str) -> Self {
         let is_at = |known: &str| {
             host.strip_suffix(known).is_some_and(|before| {
@@ -234,7 +234,7 @@ impl Profile {
         }
     }
 
-    /// Sets the facts of this profile in `options`, and resets those that another profile may have set.
+    /// Sets the facts of this profile in `options`, and resets those that a previous profile may have set.
     pub(super) fn apply(self, options: &mut Options) {
         let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
             options;

@@ -1,8 +1,8 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
 //! Servers of this API deviate wherever a client library tolerates it, and often where it does not
-//! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames, whatever the kind of body;
-//! [`answer`] reads them; [`chunk`] is the view of a single frame.
+//! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames in any kind of body;
+//! [`answer`] reads the frames; [`chunk`] is the view of a single frame.
 
 mod answer;
 mod calls;
@@ -31,7 +31,7 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream that speaks Chat Completions or something similar.
+/// Reads one response from an upstream that speaks Chat Completions or a similar API.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {

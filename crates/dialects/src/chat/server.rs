@@ -1,4 +1,4 @@
-//! [`Fields`]: the fields with which a server of this dialect is asked to constrain its model's output.
+//! [`Fields`]: the request fields that ask a server of this dialect to constrain its model's output.
 //!
 //! docs/protocols/enforcement.md describes these requests.
 
@@ -12,7 +12,7 @@ use crate::conversation::{Constraint, Prefill};
 pub(super) struct Fields {
     /// Members of the request.
     pub(super) members: Map<String, Value>,
-    /// The last message: a turn of the assistant that the response continues.
+    /// The last message: an assistant turn that the response continues.
     pub(super) begun: Option<Value>,
     /// The text of that turn.
     pub(super) prefill: Option<Prefill>,

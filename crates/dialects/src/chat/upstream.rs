@@ -19,66 +19,67 @@ use crate::{
     upstream::include_usage,
 };
 
-/// The differences between one upstream and OpenAI's own servers.
+/// How one upstream differs from OpenAI's own servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Request token counts at the end of the stream. Off for upstreams that reject the option.
+    /// Whether to request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
-    /// Each delta repeats all earlier text.
+    /// Whether each delta repeats all earlier text.
     pub cumulative: bool,
-    /// When a stream is requested.
+    /// Whether a stream is requested.
     pub stream: Streaming,
-    /// The role `developer` is known. Otherwise, such a message is sent with the role `system`.
+    /// Whether the role `developer` is known. Otherwise, such a message is sent with the role `system`.
     pub keep_developer: bool,
-    /// Custom tools are known. Otherwise they are sent as functions with one argument for the input.
+    /// Whether custom tools are known. Otherwise they are sent as functions with one argument for the input.
     pub keep_custom_tools: bool,
-    /// A tool's result may contain images. Otherwise they follow in a user turn.
+    /// Whether a tool's result may contain images. Otherwise they follow in a user turn.
     pub keep_result_images: bool,
-    /// Adjacent user turns are joined, for chat templates in which user and assistant must alternate.
+    /// Whether adjacent user turns are joined, for chat templates in which user and assistant must alternate.
     pub join_user_turns: bool,
-    /// What happens to system messages that are not the only and first one.
+    /// What happens to system messages other than a single one at the beginning.
     pub system_messages: SystemMessages,
     /// The software behind the API, which decides which constraints can be enforced and how to request them.
     pub server: Server,
     /// The provider whose deviations are the defaults of the other options.
     pub profile: Profile,
-    /// The field that carries the limit of tokens.
+    /// The field that carries the token limit.
     pub max_tokens: MaxTokens,
-    /// The names of tools that are accepted.
+    /// The form of tool names that the upstream accepts.
     pub tool_names: NameForm,
-    /// The ids of calls that are accepted.
+    /// The form of call ids that the upstream accepts.
     pub call_ids: IdForm,
-    /// The state of its turns that the upstream wants back.
+    /// The state of past turns that the upstream wants back.
     pub wants_back: WantsBack,
     /// How past reasoning is sent.
     pub past_reasoning: PastReasoning,
-    /// Past calls must come with a reasoning, which may be empty.
+    /// Whether past calls must be sent with reasoning, which may be empty.
     pub reasoning_placeholder: bool,
-    /// `thinking` excludes `reasoning_effort`, and must be off if a call is required.
+    /// Whether `thinking` excludes `reasoning_effort`, and must be off if a call is required.
     pub exclusive_thinking: bool,
     /// The word for a choice that requires a call.
     pub required_choice: RequiredChoice,
-    /// Results must name their tools.
+    /// Whether results must name their tools.
     pub name_results: bool,
-    /// The header of the key.
+    /// The header that carries the key.
     pub key_header: KeyHeader,
     /// Azure's version of the API. If set, requests go to the deployment that the model names.
     pub api_version: Option<String>,
 }
 
-/// When an upstream is asked for a stream.
+/// When an upstream is asked to stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// If the client asks for a stream. In a response that is not streamed, the upstream's status and token
-    /// counts reach the client.
+    /// If the client asks for a stream. If a response is not streamed, the upstream's status and token counts
+    /// reach the client.
     #[default]
     AsAsked,
-    /// Always: for upstreams that only stream. Responses for clients that do not stream are assembled here.
+    /// Always: for upstreams that can only stream. For clients that do not stream, toolwire assembles the
+    /// response.
     Always,
 }
 
 impl Default for Options {
-    /// OpenAI's own servers.
+    /// The options for OpenAI's own servers.
     fn default() -> Self {
         Self {
             include_usage: true,
@@ -107,7 +108,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether content may say up to where a prompt should be cached.
+    /// Whether content may contain hints up to where a prompt should be cached.
     pub(super) fn takes_cache_hints(&self) -> bool {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
     }
@@ -153,7 +154,7 @@ const KEY_HEADER: [(&str, KeyHeader); 2] =
 const BY_PROFILE: &str = "by `profile`";
 
 impl Options {
-    /// The settings about tools and reasoning in which providers differ.
+    /// Visits the settings about tools and reasoning in which providers differ.
     fn provider_settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -329,7 +330,8 @@ impl UpstreamSide for Options {
         PATH
     }
 
-    /// Only files that OpenAI's servers store are sent by reference, since the API has no URLs of files.
+    /// Files are sent by reference only if OpenAI's servers store them, since the API does not accept URLs of
+    /// files.
     fn file_part(&self, file: &File) -> Option<Part> {
         let value = match &file.source {
             Source::Data(_) => file.recording().or_else(|| {
@@ -389,7 +391,7 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// In the form of GLM's API.
+    /// Enables search in the form of GLM's API.
     fn enable_search(&mut self, conversation: &mut Conversation) {
         conversation.rest.add_tool(
             Dialect::Chat.name(),
@@ -444,10 +446,10 @@ impl UpstreamSide for Options {
     }
 }
 
-/// `text` as one segment of a path or one value of a query (RFC 3986, section 2).
+/// Encodes `text` as one path segment or query value (RFC 3986, section 2).
 fn in_url(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    // A segment that consists only of dots would name another place.
+    // A segment that consists only of dots would lead to another path.
     let has_only_dots = text.bytes().all(|byte| byte == b'.');
     let encoded = text.bytes().map(|byte| match byte {
         byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),

@@ -1,8 +1,8 @@
-//! The writer: events encoded for a client of Chat Completions, as a stream or as one object.
+//! The writer: encodes events for a client of Chat Completions, as a stream or as one object.
 //!
 //! The stream has the one form that every client library understands (docs/protocols/chat.md#stream): one
-//! role, complete call heads, clean argument deltas, one finish, usage last. The writer relies on the stage
-//! before it for this form: call indices from 0 without gaps, unique ids, one finish.
+//! role, complete call heads, clean argument deltas, one finish, usage last. The writer relies on the
+//! previous stage for call indices from 0 without gaps, unique ids, and a single finish.
 
 mod delta;
 mod reasoning;
@@ -25,7 +25,7 @@ struct Head {
 }
 
 impl Head {
-    /// Generated values, for an upstream that sends none.
+    /// Generated values, for an upstream that sends no head.
     fn new(answering: &Answering) -> Self {
         Self {
             id: Ids::new(answering.stamp.seed, ID_SALT).next("chatcmpl-"),
@@ -34,7 +34,7 @@ impl Head {
         }
     }
 
-    /// Replaces the generated values by the upstream's.
+    /// Replaces the generated values with the upstream's.
     fn take(&mut self, start: &Start<'_>) {
         if !start.id.is_empty() {
             self.id = start.id.to_string();

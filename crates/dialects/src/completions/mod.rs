@@ -1,7 +1,7 @@
 //! Text completions, as an upstream: a finished prompt in, text out.
 //!
 //! The API has three forms (`Form`, docs/protocols/completions.md#servers). One reader recognises all of them
-//! by their fields. The prompt is written by the model's chat template; without a template it is the
+//! by their fields. The model's chat template writes the prompt; without a template, the prompt is the
 //! conversation's bare text.
 
 mod reader;

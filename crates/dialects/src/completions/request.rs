@@ -1,4 +1,4 @@
-//! Encodes a prompt and the sampling of a [`Conversation`] as the body of a request.
+//! Encodes the prompt and sampling settings of a [`Conversation`] as the body of a request.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Fields of a chat request that mean the same here. llama.cpp and Ollama have some of them.
+/// Fields of a chat request that have the same meaning here. llama.cpp and Ollama support some of them.
 const SAMPLING: [&str; 8] = [
     "presence_penalty",
     "frequency_penalty",
@@ -24,7 +24,7 @@ const SAMPLING: [&str; 8] = [
     "mirostat",
 ];
 
-/// Further fields that OpenAI's form has, or vLLM's and SGLang's versions of it.
+/// Further fields of OpenAI's form, or of vLLM's and SGLang's versions of it.
 const OPENAI: [&str; 12] = [
     "logit_bias",
     "user",
@@ -160,7 +160,7 @@ fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> 
     newer.or(conversation.sampling.max_tokens)
 }
 
-/// Writes the members that all forms have, with the token limit as `limit_key`.
+/// Writes the members that all forms share, with the token limit as `limit_key`.
 fn sampling(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), limit_key: &str) {
     let sampling = &conversation.sampling;
     put(body, limit_key, limit(conversation, rest).as_ref());

@@ -17,16 +17,16 @@ use crate::{
 /// How completions are requested from one upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The software behind the API, which decides which form of the API is used, which constraints can be
-    /// enforced, and how to request them.
+    /// The software behind the API. It decides which form of the API is used, which constraints can be
+    /// enforced, and how they are requested.
     pub server: Server,
-    /// Request token counts at the end of the stream. Off for upstreams that reject the option.
+    /// Whether to request token counts at the end of the stream. Off for upstreams that reject the option.
     pub include_usage: bool,
-    /// Number of tokens that are requested if the client sets no limit.
+    /// Number of tokens to request if the client sets no limit.
     pub max_tokens: usize,
     /// What happens to a begin-of-text token at the start of the prompt.
     pub bos: Bos,
-    /// Request that markers which are special tokens stay in the text.
+    /// Whether to request that markers which are special tokens stay in the text.
     pub keep_special_tokens: bool,
 }
 
@@ -44,8 +44,8 @@ pub(super) enum Form {
 /// Who adds the begin-of-text token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bos {
-    /// The server's tokenizer: the template's own token is removed, because the model would otherwise see it
-    /// twice.
+    /// The server's tokenizer. The template's own token is then removed, because the model would otherwise
+    /// see it twice.
     #[default]
     Server,
     /// The template.
@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// The members of a request that ask for `constraint`. A prefill is instead appended to the prompt.
+    /// The members of a request that ask for `constraint`. A prefill is appended to the prompt instead.
     pub(super) fn members(&self, constraint: &Constraint) -> Map<String, Value> {
         match (self.server, constraint) {
             (Server::LlamaCpp, Constraint::Schema(schema)) => member("json_schema", schema),
@@ -155,7 +155,7 @@ impl UpstreamSide for Options {
         })
     }
 
-    /// Without a template the prompt is the conversation's bare text.
+    /// Without a template, the prompt is the conversation's bare text.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         self.encode_prompt(&request::bare_prompt(conversation), conversation, model)
     }
@@ -183,7 +183,7 @@ impl UpstreamSide for Options {
         self.server.probes()
     }
 
-    /// The form of the API remains the one for which the upstream was configured.
+    /// Identifies the server but does not change the form of the API, which is that of the configuration.
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
         let identified = Self { server: Server::of_answer(probe, body)?, ..self.clone() };
         if identified.form() == self.form() {
@@ -193,7 +193,7 @@ impl UpstreamSide for Options {
         None
     }
 
-    /// Fewer than in chat, since most servers have `response_format` only there
+    /// Fewer constraints than for chat, since most servers support `response_format` only there
     /// (docs/protocols/enforcement.md#text-completions).
     fn means(&self) -> Means {
         let prefill = Means { prefill: true, ..Means::default() };

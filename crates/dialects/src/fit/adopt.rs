@@ -1,4 +1,4 @@
-//! Parts that a client wrote in the form of an API other than its own.
+//! Parts that a client wrote in the form of an API that is not its own.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Dialect, conversation::Part};
 
-/// The equivalent of `value`, which a client of `client` sent, if its type belongs to another API. `None` if
-/// the type belongs to the client's own API, or is unknown.
+/// The equivalent of `value`, a part from a client that speaks `client`, if its type belongs to another API.
+/// `None` if the type belongs to the client's own API, or is unknown.
 pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     let owner = owner(client, value).filter(|owner| *owner != client)?;
     let mut pieces = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     Some(part_of(owner, value.clone()))
 }
 
-/// Types that stay in their form, since it expresses more than the text in it.
+/// Types that keep their form, since it expresses more than their text.
 fn is_kept(kind: &str) -> bool {
     matches!(
         kind,

@@ -1,5 +1,5 @@
-//! Calls that servers or clients ran with tools of an API, and their results. All APIs follow one rule: a
-//! part whose type ends with `_call` or `_tool_use` is a call, one whose type ends with `_output` or
+//! Calls to an API's tools that servers or clients ran, and their results. All APIs follow one rule: a part
+//! whose type ends with `_call` or `_tool_use` is a call, and a part whose type ends with `_output` or
 //! `_tool_result` is a result.
 
 use std::collections::{HashMap, HashSet};
@@ -62,10 +62,10 @@ impl<'v> Shown<'v> {
     }
 }
 
-/// The ids of calls and results.
+/// Maps ids of calls and results to each other.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex<'v> {
-    /// The id of each call, by all ids with which its result may refer to it.
+    /// The id of each call, by all ids with which its result may refer to the call.
     calls: HashMap<&'v str, &'v str>,
     answered: HashSet<&'v str>,
 }
@@ -93,7 +93,7 @@ impl<'v> CallIndex<'v> {
         index
     }
 
-    /// The id of the call to which its result refers by `id`.
+    /// The id of the call to which a result refers with `id`.
     pub(super) fn call_of(&self, id: &str) -> Option<&'v str> {
         self.calls.get(id).copied()
     }
@@ -128,7 +128,7 @@ pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     Call::new(id, tool, arguments)
 }
 
-/// Adds the contents of a result, or of the result in the part of a call.
+/// Adds the contents of a result, or of the result that is inside the part of a call.
 pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     let before = out.len();
     if let Some(tools) = value.get("tools").and_then(Value::as_array) {

@@ -1,4 +1,4 @@
-//! [`File`]: a file or a recording, for upstreams whose API has a place for it.
+//! [`File`]: a file or a recording, for upstreams whose API accepts such files.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ use crate::{
 /// A file or a recording in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name; may be empty.
+    /// The file's name; may be empty.
     pub name: String,
-    /// Its type in lower case. It ends with `/*` if only the family is known; empty if nothing is known.
+    /// The MIME type in lower case. It ends with `/*` if only the family is known; empty if nothing is known.
     pub mime: String,
     /// Where the contents are.
     pub source: Source,
@@ -25,7 +25,7 @@ pub enum Source {
     Data(String),
     /// At this URL, which is not a data URL.
     Url(String),
-    /// On the servers of an API, under an id.
+    /// Stored on the servers of an API, under an id.
     Id {
         /// The id.
         id: String,
@@ -35,7 +35,7 @@ pub enum Source {
 }
 
 impl File {
-    /// Its data as a URL.
+    /// The data as a `data:` URL.
     pub(crate) fn data_url(&self) -> Option<String> {
         match &self.source {
             Source::Data(data) => Some(format!("data:{};base64,{data}", self.mime)),
@@ -43,7 +43,7 @@ impl File {
         }
     }
 
-    /// Its URL, if servers can load it.
+    /// The URL, if servers can load it.
     pub(crate) fn http_url(&self) -> Option<&str> {
         match &self.source {
             Source::Url(url) if is_http(url) => Some(url),
@@ -51,7 +51,7 @@ impl File {
         }
     }
 
-    /// Its name. If there is none, the name of its kind, for an API that requires a name.
+    /// The name. For APIs that require a name, a file without one is named after its kind: `file.pdf`.
     pub(crate) fn name_or_kind(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
@@ -61,7 +61,7 @@ impl File {
         kind.filter(|kind| !kind.is_empty()).map_or_else(|| "file".to_owned(), |kind| format!("file.{kind}"))
     }
 
-    /// Its data as a recording in OpenAI's APIs, which have two formats.
+    /// The data as a recording in OpenAI's APIs, which accept two formats.
     pub(crate) fn recording(&self) -> Option<Value> {
         let Source::Data(data) = &self.source else { return None };
         let format = match self.mime.as_str() {
@@ -72,7 +72,7 @@ impl File {
         Some(serde_json::json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
     }
 
-    /// A description of the file, for a text.
+    /// A description of the file, to be used in a text.
     pub(super) fn described(&self) -> String {
         let what = match self.mime.split_once('/') {
             Some(("application", "pdf")) => "a PDF",

@@ -1,6 +1,6 @@
-//! [`fitted`]: a conversation in the parts that its upstream's API has.
+//! [`fitted`]: a conversation expressed with only the kinds of parts that the upstream's API has.
 //!
-//! Parts that a client of another API sent, and that only that API can express, become their plain
+//! A part that a client of another API sent, and that only that API can express, is replaced with its plain
 //! equivalent: text, an image, a file, a call and its result. A part that cannot be sent is described to the
 //! model in text if a program wrote it (results, the model's own output), and is rejected if the user wrote
 //! it: it is never left out silently. Parts in the upstream's own form stay unchanged.
@@ -39,8 +39,8 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// The conversation of a client that speaks `client`, in a form that an upstream with this `side` accepts.
-/// Empty turns of the assistant and empty instructions are left out if the two dialects differ.
+/// The conversation of a client that speaks `client`, in a form that an upstream with this `side` accepts. If
+/// the two dialects differ, empty assistant turns and empty instructions are left out.
 ///
 /// # Errors
 /// A part cannot be sent, or nothing is left to send.
@@ -80,7 +80,7 @@ pub fn fitted<'c>(
     Ok(Cow::Owned(Conversation { turns, ..new }))
 }
 
-/// The context of the fitting.
+/// What fitting depends on.
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
@@ -89,7 +89,7 @@ struct Fitting<'s> {
 }
 
 impl Fitting<'_> {
-    /// A part that the upstream's API does not have.
+    /// The value of a part that the upstream's API does not have; `None` if it has such parts.
     fn foreign<'p>(&self, part: &'p Part) -> Option<&'p Value> {
         match part {
             Part::Other(other) => {
@@ -110,7 +110,7 @@ impl Fitting<'_> {
             })
     }
 
-    /// The parts of an assistant's turn that a client of Chat Completions sent outside its content.
+    /// The parts of an assistant turn that a client of Chat Completions sent outside of the content.
     fn beside<'t>(&self, turn: &'t Turn) -> impl Iterator<Item = (&'static str, &'t Value)> {
         let rest = turn.rest.from_dialect(Dialect::Chat.name());
         let rest = rest.filter(|_| self.translates && turn.role == Role::Assistant);
@@ -122,7 +122,7 @@ impl Fitting<'_> {
     }
 
     /// Whether an image from a client of the upstream's own API is passed on as the client wrote it. Messages
-    /// has no form for URLs other than those of the web and data URLs.
+    /// accepts only web URLs and data URLs.
     fn passes(&self, url: &str) -> bool {
         !self.translates && (self.own != Dialect::Messages || self.side.takes_image(url))
     }
@@ -144,7 +144,7 @@ impl Fitting<'_> {
             && is_empty_turn(turn, self.own.name(), self.side.takes_reasoning_alone())
     }
 
-    /// The tools that the conversation itself removed.
+    /// The tools that were removed in the conversation itself.
     fn removed_tools<'t>(&self, turns: &'t [Turn]) -> HashSet<&'t str> {
         let mut removed = HashSet::new();
         let instructions = turns.iter().filter(|turn| is_instruction(turn.role));
@@ -291,7 +291,7 @@ impl Fitting<'_> {
                 let is_tool = split.turn.role == Role::Tool;
                 for piece in pieces {
                     match self.expressed(piece) {
-                        // A model's turn cannot contain media.
+                        // A model turn cannot contain media.
                         Ok(part @ (Part::Image { .. } | Part::Other(_))) if !is_tool => {
                             split.aside(vec![part])
                         }
@@ -322,7 +322,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// The contents of a result: its texts and its media. Content that cannot be sent is named in a text.
+    /// The contents of a result: its texts and its media. If content cannot be sent, a text names it.
     fn told(&self, pieces: Vec<Piece>) -> (Vec<String>, Vec<Part>) {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -359,12 +359,12 @@ fn left_out(what: &str) -> String {
     format!("[{what}, was left out: this model's API does not take it in this form]")
 }
 
-/// An image in the form of Chat Completions, which is read like any other.
+/// An image in the form of Chat Completions, which is then read like any other part.
 fn image_part(url: &str, detail: Option<&str>) -> Value {
     serde_json::json!({"type": "image_url", "image_url": {"url": url, "detail": detail}})
 }
 
-/// The beginning of a text from outside, short enough for a message.
+/// The beginning of a text from outside, short enough for an error message.
 fn clip(text: &str) -> &str {
     const SHOWN: usize = 100;
     head(text, boundary_upto(text, SHOWN))

@@ -1,4 +1,4 @@
-//! Reads the contents of a request's part, whichever API the part belongs to.
+//! Reads the contents of a part of a request, regardless of the API to which the part belongs.
 
 use serde_json::{Map, Value};
 
@@ -39,7 +39,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
         "refusal" => text(value, "refusal").map(|text| Piece::Text(text.to_owned())),
         "thinking" | "reasoning" => Some(Piece::Reasoning(texts(value.get(kind)))),
         "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded(name))),
-        // Their effect is applied to the declared tools.
+        // These parts have already been applied to the declared tools.
         "tool_addition" | "tool_removal" => return true,
         "compaction" => match value.get("content") {
             Some(Value::String(summary)) => Some(Piece::Text(summary.clone())),
@@ -69,7 +69,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     is_known
 }
 
-/// Adds content: a text, one part or several. Content of unknown form is shown unchanged.
+/// Adds content, which is a text, one part or several. Content of unknown form is shown unchanged.
 pub(super) fn read_all(content: &Value, out: &mut Vec<Piece>) {
     match content {
         Value::Null => {}
@@ -104,7 +104,7 @@ pub(super) fn readable(value: &Value) -> Value {
     }
 }
 
-/// The text that reports to a model that a tool was loaded.
+/// Text that tells a model that a tool was loaded.
 pub(super) fn loaded(name: &str) -> String {
     format!("Loaded: {name}")
 }
@@ -162,7 +162,7 @@ fn titled(value: &Value, content: &Value, out: &mut Vec<Piece>) -> bool {
     true
 }
 
-/// An image, a recording or a file, identified by the members of its part. `family`: its kind if no type is
+/// An image, a recording or a file that the members of a part identify. `family`: its kind if no type is
 /// given.
 fn located(value: &Value, family: &'static str) -> Option<Piece> {
     let kind = kind_of(value);
@@ -203,7 +203,7 @@ fn located(value: &Value, family: &'static str) -> Option<Piece> {
     Some(Piece::File(File { name: name.to_owned(), mime, source }))
 }
 
-/// A file given by its URL, which may contain the data, or by the data alone.
+/// A file given by a URL, which may itself contain the data, or by the data alone.
 fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Option<Piece> {
     if let Some((mime, data)) = data_url(url) {
         return Some(by_data(mime, data, (name, family), value));
@@ -226,7 +226,7 @@ fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Opt
     Some(Piece::File(File { name: name.to_owned(), mime, source: Source::Url(url.to_owned()) }))
 }
 
-/// A file given by its base64. If no type is given, the data or the name determines it.
+/// A file given by its base64. If no type is given, it is derived from the data or the name.
 fn by_data(mime: &str, data: &str, (name, family): (&str, &'static str), value: &Value) -> Piece {
     let known = Some(plain_mime(mime)).filter(|mime| !mime.is_empty());
     let guessed = || Some(mime_of_base64(data)).filter(|mime| !mime.is_empty());

@@ -7,7 +7,7 @@ use crate::conversation::{Part, Role, Turn};
 /// The turns that a turn becomes.
 pub(super) struct SplitTurns<'t> {
     pub(super) turn: &'t Turn,
-    /// Number of turns before it.
+    /// Number of turns that precede them.
     pub(super) first: usize,
     pub(super) parts: Vec<Part>,
     /// Calls that the client runs, which come last.
@@ -36,7 +36,7 @@ impl SplitTurns<'_> {
         self.turns.push(turn);
     }
 
-    /// Adds parts that a turn of the assistant cannot contain, in a turn of the user.
+    /// Adds parts that an assistant turn cannot contain, in a user turn.
     pub(super) fn aside(&mut self, parts: Vec<Part>) {
         if self.turn.role == Role::User {
             return self.parts.extend(parts);
@@ -51,7 +51,7 @@ impl SplitTurns<'_> {
     }
 }
 
-/// Adds the texts after a result to the result.
+/// Appends the texts after a result to the result.
 fn join_result(parts: &mut Vec<Part>) {
     let Some(Part::Result(_)) = parts.first() else { return };
     let (texts, mut others): (Vec<_>, Vec<_>) =

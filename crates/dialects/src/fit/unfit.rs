@@ -11,16 +11,16 @@ use crate::{
 /// A part that cannot be sent to an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unfit {
-    /// The part, as the client wrote it, or the URL of an image; null if it is not a part.
+    /// The part as the client wrote it, or the URL of an image; null if the problem is not a part.
     pub(super) value: Value,
-    /// The reason. It continues a sentence that begins with the part's place.
+    /// The reason, which continues a sentence that begins with the part's path.
     pub(super) why: String,
-    /// The member of the request, if it is not a part.
+    /// The member of the request, if the problem is not a part.
     pub(super) member: Option<&'static str>,
 }
 
 impl Unfit {
-    /// The failure of the request `body`, which names the place of the part in it.
+    /// The failure of the request `body`. It names the path of the part in the body.
     pub fn failure(&self, body: Option<&[u8]>) -> Failure {
         if let Some(member) = self.member {
             let message = format!("`{member}` {}", self.why);
@@ -64,7 +64,7 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     }
 }
 
-/// Members of a Messages request which mean that a part of the conversation, or of the data it works with, is
+/// Members of a Messages request which show that a part of the conversation, or of the data it works with, is
 /// on Anthropic's servers.
 const ELSEWHERE: [(&str, &str); 3] = [
     (
@@ -92,7 +92,7 @@ pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit>
     }
 }
 
-/// The error for a part; `why` continues a sentence that begins with the part's place.
+/// The error for a part. `why` continues a sentence that begins with the part's path.
 pub(super) fn unfit(value: &Value, why: &str) -> Unfit {
     Unfit { value: value.clone(), why: why.to_owned(), member: None }
 }

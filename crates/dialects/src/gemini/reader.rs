@@ -1,7 +1,7 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
 //! A stream is an event stream, or, without `alt=sse`, one JSON array; a response that is not streamed is one
-//! object. [`BodyReader`] finds the data; [`answer`] reads it; [`chunk`] is the view of one response.
+//! object. [`BodyReader`] finds the data; [`answer`] reads the data; [`chunk`] is the view of one response.
 
 mod answer;
 mod chunk;
@@ -20,7 +20,7 @@ pub struct ReaderSettings {
     pub max_frame: usize,
     /// Whether a body that ends without a finish reason counts as complete.
     pub tolerate_truncation: bool,
-    /// Whether the upstream may search, so that citations need their places in the text.
+    /// Whether the upstream may search, so that the positions of citations in the text are needed.
     pub cites: bool,
 }
 

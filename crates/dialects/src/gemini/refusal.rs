@@ -1,4 +1,4 @@
-//! The parts of Gemini's error bodies that OpenAI's do not have.
+//! Reads the parts of Gemini's error bodies that OpenAI's do not have.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::{
     refusal,
 };
 
-/// The failure that an HTTP error means: `{"error": {"code", "message", "status", "details"}}`, possibly in
-/// an array.
+/// The failure that corresponds to an HTTP error whose body is `{"error": {"code", "message", "status",
+/// "details"}}`, possibly in an array.
 pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let body_json = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let response = body_json.get(0).unwrap_or(&body_json);
@@ -16,8 +16,8 @@ pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Fa
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let details = error.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let detail = |key: &str| details.iter().find_map(|detail| detail.get(key)?.as_str());
-    // A wrong key has the status of an invalid request, and the response for a path that does not exist is
-    // not JSON.
+    // A wrong key has the same status as an invalid request, and the response for a path that does not exist
+    // is not JSON.
     if detail("reason") == Some("API_KEY_INVALID") {
         return refusal::refusal(401, retry_after, body);
     }
@@ -28,7 +28,7 @@ pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Fa
     refusal::refusal(status, retry_after.or(delay.as_deref()), body)
 }
 
-/// A duration such as `34.07s`, in whole seconds.
+/// Converts a duration such as `34.07s` to whole seconds.
 fn seconds(delay: &str) -> Option<String> {
     let (whole, fraction) =
         delay.strip_suffix('s')?.split_once('.').unwrap_or((delay.strip_suffix('s')?, ""));

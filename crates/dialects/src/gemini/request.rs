@@ -16,10 +16,10 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// The path of all models.
+/// The path of the model list.
 pub(super) const MODELS: &str = "models";
 
-/// Fields of a chat request that `generationConfig` has under another name.
+/// Fields of a chat request that have another name in `generationConfig`.
 const SAMPLING: [(&str, &str); 5] = [
     ("top_k", "topK"),
     ("presence_penalty", "presencePenalty"),
@@ -39,7 +39,7 @@ const HANDLED: [&str; 7] = [
     "max_completion_tokens",
 ];
 
-/// The dialect from which fields with the same meaning are taken.
+/// The dialect whose fields are translated if they have an equivalent.
 const CHAT: &str = Dialect::Chat.name();
 
 /// Initial capacity, enough for a small request.
@@ -137,7 +137,7 @@ fn generation_config(
     config
 }
 
-/// The schema that the response must fit; null for any JSON; `None` if any text is allowed.
+/// The schema that the response must match; null for any JSON; `None` if any text is allowed.
 ///
 /// # Errors
 /// The name of a field that cannot be expressed.
@@ -157,7 +157,7 @@ fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static 
     }
 }
 
-/// The settings for an effort, by the table of Google's own layer for OpenAI's API.
+/// The thinking settings for an effort level, as in the table of Google's OpenAI compatibility layer.
 fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<String, Value>> {
     let effort = effort.to_ascii_lowercase();
     let (level, budget) = match effort.as_str() {
@@ -179,7 +179,7 @@ fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<S
     Some(config)
 }
 
-/// Names of the fields for which the API has no place.
+/// Names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -1,4 +1,4 @@
-//! [`reduced`]: a JSON Schema in the API's own form, which covers a part of OpenAPI's.
+//! [`reduced`]: converts a JSON Schema to the API's own form, which covers a part of OpenAPI's.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 /// Maximum depth of references and containers that are followed, because schemas may refer to themselves.
 const MAX_DEPTH: usize = 24;
 
-/// Maximum number of schemas that one schema may grow to, because references are replaced by their targets.
+/// Maximum number of schemas to which one schema may grow when references are replaced with their targets.
 const MAX_VALUES: usize = 10_000;
 
-/// Approximate maximum of bytes by which the schemas of a request may grow when references are replaced.
-/// Beyond it, a reference allows any value.
+/// Approximate maximum number of bytes by which the schemas of a request may grow when references are
+/// replaced. If it is exceeded, a reference allows any value.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
 /// Members whose values are kept unchanged.
@@ -32,8 +32,8 @@ const KEPT: [&str; 11] = [
 /// Formats that the API knows.
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
-/// `schema` in the API's form. Keywords that this form cannot express are left out, so it accepts more.
-/// `follows` is the rest of [`MAX_FOLLOWED`].
+/// `schema` in the API's form. Keywords that this form cannot express are left out, so it accepts more
+/// values. `follows` is what remains of [`MAX_FOLLOWED`].
 pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
     Reduction { root: schema, left: MAX_VALUES, follows, references: 0 }.schema(schema, 0)
 }
@@ -41,7 +41,7 @@ pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
 struct Reduction<'s, 'f> {
     /// The schema within which references are resolved.
     root: &'s Value,
-    /// Schemas that may still be written.
+    /// Number of schemas that may still be written.
     left: usize,
     /// Bytes that may still be written for the targets of references.
     follows: &'f mut usize,
@@ -95,12 +95,12 @@ impl<'s> Reduction<'s, '_> {
         with_lone_choices(reduced).into()
     }
 
-    /// The target of `#/$defs/name`, or of any other place in the schema itself.
+    /// The target of `#/$defs/name`, or of a reference to any other place in the schema itself.
     fn referred(&self, name: &str) -> Option<&'s Value> {
         self.root.pointer(name.strip_prefix('#')?)
     }
 
-    /// Reduces `enum` and `const`: only texts can be listed.
+    /// Reduces `enum` and `const`: only texts can be listed in this form.
     fn values(&self, members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
         let single = members.get("const").map(std::slice::from_ref);
         let listed = members.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -130,7 +130,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// Reduces `allOf`: the keywords of all its schemas apply.
+    /// Reduces `allOf`: the keywords of all its schemas apply together.
     fn all(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             if let Value::Object(part) = self.schema(part, depth + 1) {
@@ -139,7 +139,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// Reduces `anyOf` and `oneOf`. A choice that is only `null` makes the value nullable.
+    /// Reduces `anyOf` and `oneOf`. An alternative that is only `null` makes the value nullable.
     fn choices(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         let choices = members.get("anyOf").or_else(|| members.get("oneOf")).and_then(Value::as_array);
         let Some(choices) = choices else { return };
@@ -150,7 +150,7 @@ impl<'s> Reduction<'s, '_> {
         let mut others = choices.iter().filter(|choice| !is_null(choice)).peekable();
         let first = others.next();
         if others.peek().is_none() {
-            // A single choice is the schema itself.
+            // A single alternative replaces the schema itself.
             if let Some(Value::Object(only)) = first.map(|choice| self.schema(choice, depth + 1)) {
                 only.into_iter().for_each(|(key, value)| _ = reduced.entry(key).or_insert(value));
             }
@@ -182,15 +182,16 @@ fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// The same schema with `anyOf` as its only keyword, since the API rejects anything next to it. An object
-/// takes over the properties of all its choices; other choices take over the keywords that were next to them.
+/// The same schema with `anyOf` as its only keyword, since the API rejects any other keyword next to it. An
+/// object takes over the properties of all its alternatives; otherwise each alternative takes over the
+/// keywords that were next to `anyOf`.
 fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     if reduced.len() < 2 {
         return reduced;
     }
     let Some(Value::Array(choices)) = reduced.remove("anyOf") else { return reduced };
     let choices = choices.into_iter().filter_map(|choice| match choice {
-        // This choice says only what the API cannot express.
+        // This alternative contained only what the API cannot express.
         Value::Object(choice) if choice.is_empty() => None,
         Value::Object(choice) => Some(choice),
         _ => None,
@@ -202,7 +203,7 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
         }
         return reduced;
     }
-    // Only the first choice gets long keywords, so that many choices do not multiply them.
+    // Only the first alternative receives long keywords, so that many alternatives do not multiply them.
     let is_short = |value: &Value| {
         value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object()
     };
@@ -219,7 +220,7 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     Map::from_iter([("anyOf".to_owned(), choices.into())])
 }
 
-/// Approximate number of bytes that are written and visited for a schema itself, without the schemas in it.
+/// Approximate number of bytes that are written and visited for a schema, without the schemas inside it.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -234,7 +235,7 @@ fn cost(members: &Map<String, Value>) -> usize {
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// Reduces `type` to one word. Several types become one with `nullable`, or a choice.
+/// Reduces `type` to one word. Several types become one type with `nullable`, or alternatives.
 fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
     let words: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(reduced(&endless, &mut { MAX_FOLLOWED }), json!({}));
     }
 
-    /// A client pays only a few bytes for each reference to a schema.
+    /// A reference costs the client only a few bytes, even if its target is large.
     #[test]
     fn references_to_a_large_schema_are_followed_up_to_a_limit() {
         let large = json!({"type": "string", "description": "d".repeat(1000)});

@@ -17,9 +17,9 @@ pub struct Options {
     pub native_tools: Vec<String>,
     /// How schemas are sent.
     pub schemas: Schemas,
-    /// How the reasoning effort that a client asks for is sent.
+    /// How the reasoning effort that a client requests is sent.
     pub thinking: Thinking,
-    /// Whether a summary of the reasoning is requested where reasoning is.
+    /// Whether a summary of the reasoning is requested when reasoning is.
     pub include_thoughts: bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Schemas {
 /// How `reasoning_effort` is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// As a budget to models up to Gemini 2.5, as a level to newer ones.
+    /// As a budget for models up to Gemini 2.5, as a level for newer ones.
     #[default]
     Auto,
     /// `thinkingLevel`.
@@ -48,7 +48,7 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// The setting for a model, which decides `Auto`.
+    /// The setting for a model, in which `Auto` is decided.
     pub(super) fn for_model(self, model: &str) -> Self {
         let has_budget = ["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name));
         match self {
@@ -117,7 +117,7 @@ impl UpstreamSide for Options {
         );
     }
 
-    /// Each request has its own path, below this one, with the model's name.
+    /// Each request has its own path, which is below this path and contains the model's name.
     fn path(&self) -> &'static str {
         request::MODELS
     }
@@ -144,7 +144,7 @@ impl UpstreamSide for Options {
         KeyHeader::Named("x-goog-api-key")
     }
 
-    /// One page contains all models, see docs/protocols/gemini.md#models.
+    /// One page contains all models; see docs/protocols/gemini.md#models.
     fn models_path(&self) -> Option<&'static str> {
         Some("models?pageSize=1000")
     }

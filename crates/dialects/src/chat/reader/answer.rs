@@ -1,9 +1,9 @@
-//! One response: its frames, in order, decoded to events.
+//! Decodes the frames of one response, in order, to events.
 //!
 //! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for
 //! the hundreds of frames that differ from the previous one only in a string: they are recognised by
-//! comparison ([`FrameTemplate`]) and have the same meaning with another string. Tests check that both paths
-//! agree.
+//! comparison ([`FrameTemplate`]) and mean the same as that frame, but with another string. Tests check that
+//! both paths agree.
 
 mod delta_content;
 mod ends;
@@ -49,9 +49,9 @@ pub struct AnswerState {
     is_whole: bool,
     /// The client wants the response in one piece.
     wants_whole: bool,
-    /// The frame of a complete response should be forwarded, for its members that are not events.
+    /// The frame of a complete response should be forwarded, because of members that are not events.
     keeps_frame: bool,
-    /// The client asked for several choices, as far as is known.
+    /// The client is known to have asked for several choices.
     several: bool,
     /// Several choices that make up one response, if there are any.
     merged: Option<MergedChoices>,
@@ -210,7 +210,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Whether the frame's outer members allow forwarding it.
+    /// Whether the frame's outer members allow forwarding the frame.
     fn is_canonical(&self, chunk: &Chunk<'_>, frame: &str) -> bool {
         let stays = |head: &Head| raw(chunk.id) == head.id && raw(chunk.created) == head.created;
         self.settings.verbatim
@@ -220,7 +220,7 @@ impl AnswerState {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// Reads a chunk without the choice that is read: usage, a late notice, another choice.
+    /// Reads everything in a chunk except the main choice: usage, a late notice, another choice.
     fn beside(
         &mut self,
         chunk: &Chunk<'_>,
@@ -281,7 +281,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Forwards members that no stage knows, if the frame contains nothing else.
+    /// Forwards members that no stage reads, if the frame contains nothing else.
     fn forward_rest(&self, choice: &Choice<'_>, canonical: Option<&str>, out: &mut impl Sink) {
         let has_more = choice.has_other_members || choice.delta.has_other_members;
         if let Some(frame) = canonical.filter(|_| has_more && choice.delta.things() == 0) {
@@ -289,7 +289,7 @@ impl AnswerState {
         }
     }
 
-    /// Emits the response's head before everything else, with its frame if that contains nothing else.
+    /// Emits the response's head before everything else, with its frame if the frame contains nothing else.
     fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
         if self.head.is_some() {
             return;

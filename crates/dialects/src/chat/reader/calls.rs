@@ -1,11 +1,11 @@
-//! The frames of native calls: decides which of them may be forwarded unchanged, next to the events that
+//! Decides which frames of native calls may be forwarded unchanged, next to the events that
 //! [`CallDeltas`](crate::tool_calls::CallDeltas) makes from them.
 //!
-//! A call is announced when its name is certain, which may only be the case with a later frame than its
-//! first. The first frame of a call is therefore kept until then and sent with the call's start; each further
-//! frame is sent with its piece of arguments.
+//! A call is announced once its name is certain, which may not be the case before a later frame. The first
+//! frame of a call is therefore kept until then and sent with the call's start; each later frame is sent with
+//! its piece of arguments.
 //!
-//! Calls of custom tools, whose input is plain text, become calls with their input as arguments. Forwarded
+//! Calls of custom tools, whose input is plain text, become calls whose arguments are that input. Forwarded
 //! frames keep their own form.
 
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ pub(super) struct Calls {
     /// A call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
-    /// The frame of a piece of arguments that is held, and the number of its call.
+    /// The frame of a held piece of arguments, and the number of its call.
     held: Option<(String, u64)>,
     customs: Vec<Custom>,
 }
@@ -54,8 +54,8 @@ impl Head {
 }
 
 impl Calls {
-    /// The sink for the events of one delta. `piece`: its frame, if it contains only a piece of the arguments
-    /// of the call with this number.
+    /// Returns the sink for the events of one delta. `piece`: the delta's frame, if it contains only a piece
+    /// of the arguments of the call with this number.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
         piece: Option<(&'a str, u64)>,
@@ -64,8 +64,8 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// The same sink for a delta that may be a call's first. `frame`: its frame, if that contains nothing
-    /// else.
+    /// Returns the same sink for a delta that may be a call's first. `frame`: the delta's frame, if the frame
+    /// contains nothing else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,
         frame: Option<&'a str>,
@@ -77,13 +77,14 @@ impl Calls {
         Listening { calls: self, head, piece, out }
     }
 
-    /// Handles further pieces of the arguments of the call `index`: the held arguments no longer match their
-    /// frame.
+    /// Called when more arguments arrive for a call for which `index` returns true: the held arguments then
+    /// no longer match their frame.
     pub(super) fn goes_on(&mut self, index: impl Fn(u64) -> bool) {
         self.held.take_if(|(_, held)| index(*held));
     }
 
-    /// Reads an element of a delta that belongs to a custom tool's call, with its position in the list.
+    /// Reads an element of a delta that belongs to a call of a custom tool, and that is at this position in
+    /// the list.
     pub(super) fn custom(
         &mut self,
         (position, element): (u64, Json<'_>),
@@ -127,10 +128,10 @@ impl Calls {
     }
 }
 
-/// Records the events of calls, and wraps those that have a frame.
+/// Records the events of calls, and attaches the frame to those that have one.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
-    /// The call whose first frame this may be.
+    /// The possible first frame of a call.
     head: Option<Head>,
     /// A frame that contains only a piece of the arguments of the call with this number.
     piece: Option<(&'a str, u64)>,
@@ -138,7 +139,7 @@ pub(super) struct Listening<'a, S> {
 }
 
 impl<S> Listening<'_, S> {
-    /// Ends the delta: keeps a first frame whose call is not announced yet, and the frame of arguments that
+    /// Ends the delta. Keeps the frame if it is the first of a call not announced yet, or if its arguments
     /// are held.
     pub(super) fn keep(self, is_holding: bool) {
         if self.head.is_some() {
@@ -161,7 +162,7 @@ impl<S: Sink> Sink for Listening<'_, S> {
                     return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
                 }
             }
-            // A piece that is not borrowed differs from the one in the frame.
+            // A piece that is not borrowed differs from the piece in the frame.
             Event::CallArguments { index, piece: Cow::Borrowed(_) } => {
                 let wanted = u64::from(*index);
                 if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
@@ -183,8 +184,8 @@ fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
     elements.next().filter(|_| elements.next().is_none())
 }
 
-/// The delta as a call's first frame, if it is one in canonical form: it contains all of the head, and no
-/// arguments yet.
+/// The delta as the first frame of a call, if it is in the canonical form: it contains the complete head, and
+/// no arguments yet.
 fn head(frame: &str, tool_calls: Json<'_>) -> Option<Head> {
     let element = only(tool_calls)?;
     let function = element.get("function").filter(|function| function.kind() == Kind::Object)?;

@@ -1,8 +1,8 @@
 //! A view of one frame's JSON: the chunk, its choice, and the choice's delta.
 //!
-//! Each level is read in one pass over its members; a missing member, null and a wrong type are the same
-//! case. Each level also notes whether it is in the canonical form, which every client understands
-//! (docs/protocols/chat.md#stream): only such frames may be forwarded unchanged.
+//! Each level is read in one pass over its members; a missing member, null and a wrong type are treated
+//! alike. Each level also notes whether it is in the canonical form, which every client understands
+//! (docs/protocols/chat.md#stream): only frames in this form may be forwarded unchanged.
 
 use std::borrow::Cow;
 
@@ -25,11 +25,11 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
-    /// Something has a type that breaks clients: an element of `choices`, or `usage`.
+    /// A value has a type that breaks clients: an element of `choices`, or `usage`.
     is_broken: bool,
-    /// Padding that hides the length of the frame's token; it differs from frame to frame.
+    /// Padding that hides the length of the frame's token. It differs from frame to frame.
     pub(super) padding: Option<Json<'a>>,
-    /// It has members that not every chunk has.
+    /// The chunk has members that not every chunk has.
     pub(super) has_other_members: bool,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Chunk<'a> {
         self.is_single
     }
 
-    /// Whether there is nothing that a chunk has.
+    /// Whether the value has none of a chunk's members.
     pub(super) fn is_no_chunk(&self) -> bool {
         self.choices.is_none() && self.usage.is_none()
     }
@@ -111,7 +111,7 @@ impl<'a> Chunk<'a> {
         self.first.is_some()
     }
 
-    /// Whether there are choices with numbers other than that of the choice that is read.
+    /// Whether there are choices with numbers other than that of the main choice.
     pub(super) fn has_other_choices(&self) -> bool {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
@@ -162,13 +162,13 @@ pub(super) struct Choice<'a> {
     pub(super) finish: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
-    /// Members that no stage knows: `logprobs`, filter results.
+    /// Members that no stage reads: `logprobs`, filter results.
     pub(super) has_other_members: bool,
     pub(super) number: u64,
     has_index: bool,
     has_finish: bool,
     has_delta: bool,
-    /// It is a message, not a delta.
+    /// The choice is a message, not a delta.
     pub(super) has_message: bool,
 }
 
@@ -242,9 +242,9 @@ pub(super) struct Delta<'a> {
     pub(super) calls: Option<Json<'a>>,
     pub(super) legacy_call: Option<Json<'a>>,
     pub(super) results: Option<Json<'a>>,
-    /// Members that no stage knows: `audio`.
+    /// Members that no stage reads: `audio`.
     pub(super) has_other_members: bool,
-    /// Some member has a form that breaks a client.
+    /// Some member is in a form that breaks clients.
     is_sloppy: bool,
 }
 
@@ -278,8 +278,7 @@ impl<'a> Delta<'a> {
                 _ => delta.has_other_members |= !is_empty,
             }
         }
-        // Most clients do not read a list of content parts, and the form from before November 2023 is
-        // rewritten.
+        // Most clients do not read a list of content parts. The form from before November 2023 is rewritten.
         let is_list = delta.content.is_some_and(|content| content.string_body().is_none());
         delta.is_sloppy |= is_list || delta.legacy_call.is_some();
         delta

@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
 //! Every known field is taken out of the object and checked; all other fields are kept unchanged. All errors
-//! are the client's: they name the field by its path and describe a valid value.
+//! are the client's fault: they name the field by its path and describe a valid value.
 
 mod messages;
 mod own;
@@ -28,7 +28,7 @@ pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     Ok(conversation)
 }
 
-/// Like [`decode`], but does not check the choice among the tools.
+/// Like [`decode`], but does not check the tool choice.
 pub(crate) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
@@ -83,7 +83,7 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
 }
 
 /// Takes `max_completion_tokens`, which is newer and takes precedence, or `max_tokens`. The newer field also
-/// stays in the rest, since an upstream may know only the name that its clients use.
+/// stays in the rest, since an upstream may know only the name that its own clients use.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;

@@ -84,7 +84,8 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
 /// The dialect from which fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Chat.name();
 
-/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
+/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
+/// express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
@@ -97,7 +98,7 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
 
 /// The turns in the forms that the upstream accepts.
 fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
-    // Servers that know developers' messages have models that accept several.
+    // If a server knows developer messages, its models accept several of them.
     let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
     if !options.keep_result_images {
         arranged = then(arranged, media_behind_results);
@@ -108,7 +109,7 @@ fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [T
     arranged
 }
 
-/// `turns` in the form that `arrange` gives them.
+/// `turns`, rearranged by `arrange`.
 fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> Cow<'t, [Turn]> {
     match turns {
         Cow::Borrowed(turns) => arrange(turns),
@@ -119,13 +120,13 @@ fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> 
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the other fields of `rest`.
+/// Whether the encoder writes a field separately and not with the other fields of `rest`.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options" | "max_tokens" | "max_completion_tokens")
         || tools::owns(key)
 }
 
-/// Writes the limit of tokens in the field that the upstream knows, or else in the fields that the client
+/// Writes the token limit in the field that the upstream knows, or otherwise in the fields that the client
 /// used.
 fn put_max_tokens(
     body: &mut Encoder,
@@ -149,8 +150,8 @@ fn put_max_tokens(
     }
 }
 
-/// The `thinking` member that turns thinking off: for servers that reject a required call together with
-/// thinking, and if a client of another dialect turns it off.
+/// The `thinking` member that turns thinking off. It is sent to servers that reject thinking together with a
+/// required call, and if a client of another dialect turns thinking off.
 fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
     let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
     let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
@@ -186,8 +187,8 @@ struct Optional<'a> {
 }
 
 impl Optional<'_> {
-    /// Writes a member that the client gave. A field of the same name in `rest` is the client's original and
-    /// takes precedence.
+    /// Writes a member that the client gave. A field with the same name in `rest` is the client's original
+    /// and takes precedence.
     fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
         if let Some(value) = value
             && !self.rest.contains_key(key)
@@ -197,7 +198,7 @@ impl Optional<'_> {
     }
 }
 
-/// Writes the stream options and keeps those of the client. Token counts are requested even if the client
+/// Writes the stream options, including those of the client. Token counts are requested even if the client
 /// does not want them: they are for the log, and the writer leaves them out.
 fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
     let others = rest.get("stream_options").and_then(Value::as_object);

@@ -1,9 +1,10 @@
-//! Originals: the client's own form of a list in a message, kept if the parts made from it contain less.
+//! Originals: the client's own form of a list in a message, kept if the parts made from the list contain
+//! less.
 //!
 //! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one
 //! dialect. If an element has such fields, the complete list is kept in the turn's `rest` under its own key.
-//! The encoder then writes each part in its original form if that form still means the part; a part that a
-//! stage has changed or added is written in the plain form. Nothing outdated is sent.
+//! The encoder then writes each part in its original form if that form still matches the part; a part that a
+//! stage has changed or added is written in the plain form. So nothing outdated is sent.
 
 use serde_json::{Map, Value};
 
@@ -16,7 +17,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// The meaning of one element of `content`; `None` if its form is unknown.
+/// The part that an element of `content` means; `None` if the element's form is unknown.
 pub(super) fn part(element: &Value) -> Option<Part> {
     match element.get("type")?.as_str()? {
         "text" => Some(Part::Text(element.get("text")?.as_str()?.into())),
@@ -29,8 +30,8 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
-/// Whether `element` of `content` means `part`, as [`part`] reads it. Nothing is copied, because this runs
-/// for many elements.
+/// Whether `element` of `content` has the meaning `part`, as [`part`] reads it. Nothing is copied, because
+/// this runs for many elements.
 pub(super) fn means(element: &Value, part: &Part) -> bool {
     let text = |value: Option<&Value>, said: &str| value.and_then(Value::as_str) == Some(said);
     match (element.get("type").and_then(Value::as_str), part) {
@@ -45,7 +46,7 @@ pub(super) fn means(element: &Value, part: &Part) -> bool {
     }
 }
 
-/// The meaning of one element of `content`; `None` if the element contains anything else.
+/// The part that an element of `content` means; `None` if the element contains anything else.
 pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     match &*element.get("type")?.as_str()? {
         "text" => {
@@ -77,7 +78,7 @@ fn other(element: Value) -> Part {
     Part::Other(Received::new(Dialect::Chat.name(), element))
 }
 
-/// The meaning of one element of `tool_calls`.
+/// The call that an element of `tool_calls` means.
 pub(super) fn call(element: &Value) -> Option<Call> {
     let id = element.get("id")?.as_str()?.to_owned();
     let text = |value: Option<&Value>| match value {
@@ -96,12 +97,12 @@ pub(super) fn call(element: &Value) -> Option<Call> {
     Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
 }
 
-/// Whether an element of `tool_calls` is a custom tool's call.
+/// Whether an element of `tool_calls` is a call of a custom tool.
 pub(super) fn is_custom_call(element: &Value) -> bool {
     element.get("custom").is_some()
 }
 
-/// The meaning of one element of `tool_calls`; `None` if the element contains anything else.
+/// The call that an element of `tool_calls` means; `None` if the element contains anything else.
 pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     let [id, kind, function] = only(element, ["id", "type", "function"])?;
     let [name, arguments] = only(function?, ["name", "arguments"])?;
@@ -150,7 +151,7 @@ impl<'a> Originals<'a> {
         Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// The next original for which `means` is true. Originals before it no longer have a part.
+    /// The next original for which `means` is true. Originals before it no longer belong to any part.
     pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
         /// Limits the search for a part that has no original.
         const NEAR: usize = 16;
@@ -161,7 +162,7 @@ impl<'a> Originals<'a> {
     }
 }
 
-/// The members with these keys, if the object has no others and each at most once.
+/// The members with these keys, provided that the object has no other members and none of these twice.
 fn only<'a, const N: usize>(object: Json<'a>, keys: [&str; N]) -> Option<[Option<Json<'a>>; N]> {
     let mut found = [None; N];
     for (key, value) in object.members() {

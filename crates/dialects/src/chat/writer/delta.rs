@@ -1,4 +1,4 @@
-//! Objects inside messages that streams and complete responses have in common.
+//! Objects that occur in the messages of streams and of complete responses.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Adds an index to an element of a list. Client libraries join the lists of deltas by `index`, and some fail
-/// if an element has none.
+/// if an element has no index.
 pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     if let Some(object) = element.as_object_mut() {
         object.shift_insert(0, "index".to_owned(), place.into());
@@ -56,12 +56,13 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// Running calls of hosted tools. A call is one element of the list, which also contains its result.
+/// Calls of hosted tools that are still running. A call is written as one element of the list, together with
+/// its result.
 #[derive(Debug, Default)]
 pub(super) struct Running(Vec<ServerCall<'static>>);
 
 impl Running {
-    /// The complete call, unless `call` is only its beginning.
+    /// Returns the complete call, or `None` if `call` is only its beginning.
     pub(super) fn whole<'c>(&mut self, call: &'c ServerCall<'_>) -> Option<ServerCall<'c>> {
         let is_own = call.runner == Runner::Toolwire;
         if is_own && call.content.is_none() {
@@ -79,7 +80,8 @@ impl Running {
     }
 }
 
-/// A call that the upstream or toolwire ran and that is not one of the response's calls, in the same list as results.
+/// A call that the upstream or toolwire ran and that is not one of the response's calls. It is in the same list as
+/// results.
 pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     let mut object = Map::new();
     let id = match call.runner {

@@ -1,4 +1,4 @@
-//! The member that contains reasoning, about whose name servers and clients disagree.
+//! The member that contains reasoning. Servers and clients disagree about its name.
 
 use crate::{event::Event, rules::Reasoning, wire::json::Json};
 
@@ -19,7 +19,7 @@ impl ReasoningField {
         self.0.unwrap_or("reasoning_content")
     }
 
-    /// Whether `frame`, which means `event`, has its reasoning under another name.
+    /// Whether `frame`, whose meaning is `event`, has its reasoning under another name.
     pub(super) fn differs(self, frame: &str, event: &Event<'_>) -> bool {
         let (Some(name), Event::Reasoning(_)) = (self.0, event) else { return false };
         let delta = || Json::parse(frame).ok()?.get("choices")?.elements().next()?.get("delta");

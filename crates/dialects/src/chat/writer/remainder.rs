@@ -1,9 +1,10 @@
-//! The content that an upstream sends in addition to events, for a client that wants the response in one
-//! piece: in frames that a stream would forward, or in a complete response.
+//! Collects content that an upstream sends in addition to events, for a client that wants the response in one
+//! piece. It is in frames that would be forwarded in a stream, or in a complete response.
 //!
-//! A stream forwards such frames unchanged: log probabilities, fingerprints, further choices, reasoning
-//! details. A complete response has to put their pieces together, as client libraries do: strings are joined,
-//! lists are appended to, elements with an index are joined by it, everything else is replaced.
+//! In a stream, such frames are forwarded unchanged: log probabilities, fingerprints, further choices,
+//! reasoning details. For a complete response, their pieces are joined as client libraries join them: strings
+//! are concatenated, lists are appended to, elements with an index are joined by index, everything else is
+//! replaced.
 
 use serde_json::{Map, Value};
 
@@ -36,7 +37,7 @@ struct Other {
 }
 
 impl Remainder {
-    /// The remainder of a response whose reasoning is passed on in this way.
+    /// The remainder of a response. `reasoning`: how reasoning is passed on.
     pub(super) fn new(reasoning: Reasoning) -> Self {
         Self {
             has_reasoning: reasoning.has_field(),
@@ -48,7 +49,7 @@ impl Remainder {
         }
     }
 
-    /// Takes the content of `frame` that is not in the event that it `means`.
+    /// Takes the content of `frame` that is not in `means`, the frame's event.
     pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
         let Ok(chunk) = Json::parse(frame) else { return };
         for (key, value) in chunk.members() {
@@ -138,7 +139,7 @@ impl Remainder {
     }
 }
 
-/// Whether events carry a member of a delta completely.
+/// Whether events fully carry a member of a delta.
 fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     match key {
         "role" | "content" | "reasoning_content" | "reasoning" | "refusal" | "tool_calls"
@@ -172,7 +173,7 @@ fn read(json: Json<'_>) -> Option<Value> {
     serde_json::from_str(json.raw()).ok()
 }
 
-/// Joins a member to its earlier pieces; with `text`, strings are appended.
+/// Joins a member to its earlier pieces. If `text` is set, strings are appended.
 fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) {
     let Ok(more) = serde_json::from_str(more.raw()) else { return };
     match object.get_mut(key) {

@@ -1,7 +1,7 @@
 //! A response as a stream of chunks.
 //!
-//! All chunks of a response begin and end in the same way. The beginning is built once, with the first chunk;
-//! after that, a piece of text costs three copies and the escaping of the piece, and allocates nothing.
+//! All chunks of a response begin and end in the same way. The beginning is built once, for the first chunk;
+//! after that, a piece of text costs three copies and the escaping of the piece, and no allocation.
 
 use std::fmt::Write as _;
 
@@ -37,16 +37,16 @@ pub struct Stream {
     /// The beginning of a chunk with a piece of text.
     text_prefix: Vec<u8>,
     role_written: bool,
-    /// Calls that have begun and have no arguments yet, by index.
+    /// Calls that have begun but have no arguments yet, by index.
     bare_calls: Vec<u32>,
-    /// Elements of `tool_results`, `annotations` and `images` so far.
+    /// Number of elements of `tool_results`, `annotations` and `images` so far.
     results: usize,
     running: Running,
     annotations: usize,
     images: usize,
     customs: Customs,
     usage: Counts,
-    /// Boxed because nearly no response has any.
+    /// Boxed because nearly no response has notes.
     notes: Option<Box<Notes>>,
 }
 
@@ -174,14 +174,14 @@ impl StreamForm for Stream {
         put_frame(b"[DONE]", out);
     }
 
-    /// A comment.
+    /// Writes a comment.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.put_slice(b": keep-alive\n\n");
     }
 }
 
 impl Stream {
-    /// Forwards a frame unchanged, unless this client needs it in another form; records its meaning.
+    /// Forwards a frame unchanged, unless this client needs it in another form; records the frame's meaning.
     fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
         match means {
             None => {}
@@ -200,7 +200,7 @@ impl Stream {
                 return self.event(event, out);
             }
             Some(event) if self.reasoning.differs(frame, event) => return self.event(event, out),
-            // The upstream calls a function that is a custom tool for the client.
+            // The upstream calls a function that the client declared as a custom tool.
             Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {
                 self.begin("\"\"", out);
@@ -348,7 +348,7 @@ impl Stream {
         self.bare_calls.retain(|call| *call != index);
     }
 
-    /// Whether the call is not written, because the form from before November 2023 has room for only one.
+    /// Whether the call is not written, because the form from before November 2023 allows only one call.
     fn is_untold(&self, index: u32) -> bool {
         self.legacy_functions && index > 0
     }

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{Dialect, event::Usage};
 
-/// The usage object: the three counts that clients read, if the upstream sent them, then its other fields.
-/// Counts that it did not send are left out, because a zero would mean that nothing was used.
+/// The usage object: the three counts that clients read, if the upstream sent them, then the upstream's other
+/// fields. Missing counts are left out, because a zero would mean that nothing was used.
 pub(super) fn object(usage: &Usage) -> Map<String, Value> {
     let sum = || usage.input?.checked_add(usage.output?);
     let counts = [

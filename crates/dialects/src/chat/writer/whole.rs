@@ -214,7 +214,7 @@ impl Whole {
     }
 }
 
-/// Bytes that an event adds to what is kept. [`Remainder`] counts the content of a frame that is not in its
+/// Bytes that an event adds to what is kept. For a frame, [`Remainder`] counts the content that is not in its
 /// event.
 fn weight(event: &Event<'_>) -> usize {
     match event {

@@ -1,7 +1,7 @@
-//! One response: its chunks, in order, decoded to events.
+//! Decodes the chunks of one response, in order, to events.
 //!
 //! A chunk that differs from an earlier one only in its text, its time and its counts is recognised by
-//! comparison ([`FrameTemplate`]) and has the same meaning with another text.
+//! comparison ([`FrameTemplate`]) and means the same as that chunk, but with another text.
 
 use super::chunk::{Choice, Chunk};
 use crate::{
@@ -35,7 +35,7 @@ pub struct AnswerState {
     skipped: Skipped,
 }
 
-/// The template of a chunk with one piece of text, and otherwise only counts that are read.
+/// The template of a chunk that contains one piece of text, and otherwise only counts that are read.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
@@ -58,7 +58,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// If the body was one value, nothing is missing.
+    /// Ends the body. If it was one value, it is complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -191,7 +191,7 @@ impl AnswerState {
         }
     }
 
-    /// Emits a piece of text. The fast and the slow path both end here.
+    /// Emits a piece of text, for both the fast and the slow path.
     fn say(&mut self, body: &str, out: &mut impl Sink) {
         self.progress.has_content |= !body.is_empty();
         let text = self.text.decode(body, &mut self.scratch);
@@ -200,7 +200,8 @@ impl AnswerState {
         }
     }
 
-    /// Learns the template of a chunk with one piece of text, and otherwise only counts that are read.
+    /// Learns the template of a chunk that contains one piece of text, and otherwise only counts that are
+    /// read.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
         if !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
             return;
@@ -241,7 +242,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish that `word` means, including llama.cpp's words. A completion has no calls.
+    /// The finish reason for `word`, including llama.cpp's words. A completion has no calls.
     fn known_finish(&self, word: &str) -> Option<Finish> {
         match word {
             "limit" => Some(Finish::Length),
@@ -250,7 +251,7 @@ impl AnswerState {
         }
     }
 
-    /// Ends the text. If it was cut off, half of a surrogate pair is an incomplete character.
+    /// Ends the text. Half of a surrogate pair at the end is dropped if the text was cut off.
     fn end_text(&mut self, finish: Finish, out: &mut impl Sink) {
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         if let Some(half) = self.text.finish().filter(|_| !is_cut) {

@@ -79,7 +79,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// vLLM and others send the error's own fields at the top.
+    /// Finds an error whose fields are at the top level, as vLLM and others send it.
     fn find_error(&mut self, json: Json<'a>) {
         let says = |field: Option<Json<'a>>| {
             field.and_then(|field| field.as_str()).is_some_and(|word| word == "error")
@@ -101,7 +101,7 @@ impl<'a> Chunk<'a> {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// Whether the chunk has such a flag, whatever its value.
+    /// Whether the chunk has such a flag, whether set or not.
     pub(super) fn has_done_flag(&self) -> bool {
         self.done.is_some()
     }
@@ -125,7 +125,8 @@ impl<'a> Chunk<'a> {
         self.created_at.or(self.created)
     }
 
-    /// llama.cpp's numbers, which differ between otherwise equal chunks, in the order in which it sends them.
+    /// Numbers that llama.cpp sends and that differ between otherwise equal chunks, in the order in which it
+    /// sends them.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Json<'a>> {
         let tokens = self.tokens.into_iter().flat_map(|tokens| tokens.elements());
         tokens.chain(self.output)

@@ -1,10 +1,10 @@
-//! One response: its frames, in order, decoded to events.
+//! Decodes the frames of one response, in order, to events.
 //!
-//! There is no end mark. Older models send the finish reason `STOP` with every frame, so a finish reason is
-//! that of the response only if no content follows it. It is passed on at the end of the body.
+//! There is no end mark. Older models send the finish reason `STOP` with every frame, so a finish reason
+//! counts only if no content follows it. It is passed on at the end of the body.
 //!
 //! A frame that differs from an earlier one only in its text and its token counts is recognised by comparison
-//! ([`FrameTemplate`]) and has the same meaning with another text.
+//! ([`FrameTemplate`]) and means the same as that frame, but with another text.
 
 use super::{
     ReaderSettings,
@@ -41,7 +41,7 @@ pub struct AnswerState {
     pub(super) streamed: Option<StreamedCall>,
     /// Number of calls that the upstream ran itself.
     pub(super) server_calls: u32,
-    /// The client asked for one candidate.
+    /// The client asked for only one candidate.
     merges: bool,
     grounding: Grounding,
     plain: FrameCache<Plain>,
@@ -86,7 +86,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// If the body was one value, nothing is missing.
+    /// Ends the body. If it was one value, it is complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -119,7 +119,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// Handles an end mark, which is not part of this API, but some gateways send it.
+    /// Handles an end mark. It is not part of this API, but some gateways send one.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -169,7 +169,7 @@ impl AnswerState {
         }
         let (candidate, others) = chunk.candidate();
         if others > 0 && self.merges {
-            // Only one candidate was requested: together they are the response.
+            // Only one candidate was requested, so all candidates together are the response.
             return chunk
                 .all_candidates()
                 .try_for_each(|candidate| self.candidate(chunk, &candidate, frame, out));
@@ -192,8 +192,8 @@ impl AnswerState {
         out.event(Event::Start(Start { id, model, created: None }));
     }
 
-    /// Handles a blocked prompt. Without a response it is the fault of the request; after content it counts
-    /// as a filter.
+    /// Handles a blocked prompt. If no response has begun, this is the fault of the request; after content it
+    /// counts as a filter.
     fn blocked(&mut self, reason: Json<'_>) -> Result<(), Failure> {
         if self.progress.has_content {
             self.end_with(Some(Finish::Filter));
@@ -236,7 +236,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads a part. Returns its text as it was written, if it contains nothing else.
+    /// Reads a part. Returns its text as it was written, if the part contains nothing else.
     fn part<'a>(
         &mut self,
         part: Json<'a>,
@@ -257,7 +257,7 @@ impl AnswerState {
         self.progress.is_finished = finish.is_some();
     }
 
-    /// Emits a piece of text or thought. The fast and the slow path both end here.
+    /// Emits a piece of text or thought, for both the fast and the slow path.
     pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let Self { text, thought, scratch, grounding, calls, .. } = self;
         match channel {
@@ -279,11 +279,11 @@ impl AnswerState {
         }
     }
 
-    /// Ends the response. Without a finish reason, its content implies one.
+    /// Ends the response. If no finish reason arrived, it is derived from the content.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         let finish = self.finish.unwrap_or(Finish::Stop);
-        // If the text was cut off, half of a surrogate pair is an incomplete character.
+        // If the text was cut off, half of a surrogate pair is only an incomplete character and is dropped.
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         if let Some(half) = self.thought.finish().filter(|_| !is_cut) {
             out.event(Event::Reasoning(Reasoning::text(half.to_string())));
@@ -328,7 +328,7 @@ fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
     }
 }
 
-/// The counts of a `usageMetadata`. The tokens of the candidates do not include those of the thoughts.
+/// The counts in a `usageMetadata`. The tokens of the candidates do not include those of the thoughts.
 fn usage_of(usage: Json<'_>) -> Usage {
     let count = |key: &str| usage::count(usage.get(key)?);
     let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {

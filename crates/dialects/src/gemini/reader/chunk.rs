@@ -94,7 +94,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Whether a value of an enumeration is specified.
+/// Whether a value of an enumeration is not the unspecified one.
 fn is_word(value: Json<'_>) -> bool {
     value.string_body().is_some_and(|word| !word.is_empty() && !word.ends_with("_UNSPECIFIED"))
 }

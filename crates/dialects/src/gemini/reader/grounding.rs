@@ -1,6 +1,6 @@
 //! [`Grounding`]: the web pages on which a response is based, as citations.
 //!
-//! `groundingMetadata` gives places in bytes of the text, but citations need characters. The widths of the
+//! `groundingMetadata` gives positions in the text in bytes, but citations need characters. The widths of the
 //! text's characters are therefore kept, in runs: ASCII text of any length is one run.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use crate::{
 /// The data for a response's citations.
 #[derive(Debug, Default)]
 pub(super) struct Grounding {
-    /// Whether the text is counted.
+    /// Whether the characters of the text are counted.
     counts: bool,
     runs: Vec<Run>,
     /// The last `groundingMetadata`, which repeats earlier ones.
@@ -23,9 +23,9 @@ pub(super) struct Grounding {
 /// Adjacent characters of the same width.
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    /// Bytes of a character.
+    /// Number of bytes of each character.
     width: usize,
-    /// Bytes and characters of the text up to the end of the run.
+    /// Number of bytes and characters of the text up to the end of the run.
     bytes: usize,
     characters: usize,
 }
@@ -62,8 +62,8 @@ impl Grounding {
         self.metadata.push_str(metadata.raw());
     }
 
-    /// Emits the citations: each page at each place that rests on it, or at the end of the text if no places
-    /// are given.
+    /// Emits the citations: each page for each range of text that is based on it, or at the end of the text
+    /// if no ranges are given.
     pub(super) fn cite(&self, out: &mut impl Sink) {
         let Ok(metadata) = Json::parse(&self.metadata) else { return };
         let list = |key: &str| metadata.get(key).into_iter().flat_map(|list| list.elements());

@@ -1,4 +1,4 @@
-//! The parts of a candidate's content, one by one.
+//! Reads the parts of a candidate's content, one by one.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(super) struct PartKind<'a> {
     content: Content<'a>,
     is_thought: bool,
     signature: Option<Json<'a>>,
-    /// It has members of unknown meaning.
+    /// The part has members whose meaning is unknown.
     has_others: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a> PartKind<'a> {
                 ("codeExecutionResult", Some(result)) => read.content = Content::CodeResult(result),
                 ("toolCall", Some(call)) => read.content = Content::ServerCall(call),
                 ("toolResponse", Some(result)) => read.content = Content::ServerResult(result),
-                // Metadata of the part's content, such as a video's sampling.
+                // Metadata about the part's content, such as a video's sampling.
                 ("videoMetadata" | "mediaResolution" | "partMetadata", _) => {}
                 _ => read.has_others = true,
             }
@@ -88,7 +88,7 @@ impl<'a> PartKind<'a> {
 }
 
 impl AnswerState {
-    /// Emits a part. Returns its text as it was written, if it contains nothing else.
+    /// Emits a part. Returns its text as it was written, if the part contains nothing else.
     pub(super) fn part_of_kind<'a>(
         &mut self,
         part: PartKind<'a>,
@@ -122,7 +122,7 @@ impl AnswerState {
     fn other(&mut self, content: Content<'_>, is_thought: bool, out: &mut impl Sink) {
         match content {
             Content::Nothing | Content::Text(_) | Content::Call(_) => {}
-            // A draft of an image that follows.
+            // A draft of an image; the final image follows.
             Content::Data(_) | Content::File(_) if is_thought => self.skipped.add(Skip::UnknownPart),
             Content::Data(data) => {
                 let (mime, data) = (text(data, "mimeType"), text(data, "data"));
@@ -157,7 +157,7 @@ impl AnswerState {
     }
 
     /// Emits a call that the upstream ran itself, or its result. A result without an id belongs to the
-    /// previous call; clients need an id to match the two.
+    /// previous call; clients need an id to match a result with its call.
     fn ran(&mut self, part: Json<'_>, mut ran: ServerCall<'_>, out: &mut impl Sink) {
         self.server_calls += u32::from(ran.arguments.is_some());
         ran.id = text(part, "id").into_owned().into();
@@ -167,7 +167,7 @@ impl AnswerState {
         out.event(Event::ServerCall(ran));
     }
 
-    /// Emits a call for the client. It arrives complete, or with its arguments in pieces.
+    /// Emits a call for the client. It arrives complete, or its arguments arrive in pieces.
     fn call(
         &mut self,
         call: Json<'_>,
@@ -210,10 +210,10 @@ impl AnswerState {
     }
 }
 
-/// The name for the tool that runs code, which has no name in the API.
+/// The name used for the tool that runs code, which has no name in the API.
 const CODE_EXECUTION: &str = "code_execution";
 
-/// Emits state without a text of its own.
+/// Emits state that has no text of its own.
 fn sign(signature: Option<Opaque<'_>>, out: &mut impl Sink) {
     if signature.is_some() {
         out.event(Event::Reasoning(Reasoning { signature, ..Reasoning::default() }));

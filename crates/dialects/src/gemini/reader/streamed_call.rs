@@ -1,7 +1,8 @@
-//! [`StreamedCall`]: a call whose arguments arrive in pieces (`partialArgs`), each with the path of its value.
+//! [`StreamedCall`]: a call whose arguments arrive in pieces (`partialArgs`), each with the path of a value.
 //!
-//! The pieces are values of an object in any order, not a text, so the call is passed on when it is complete.
-//! Only Vertex AI sends them, and only if a request asks for them, which toolwire's requests do not.
+//! The pieces are values of an object in any order, and not consecutive text, so the call is passed on only
+//! when it is complete. Only Vertex AI sends such calls, and only if a request asks for them, which
+//! toolwire's requests do not.
 
 use serde_json::{Map, Value};
 
@@ -75,8 +76,8 @@ impl StreamedCall {
     }
 }
 
-/// The place of a path such as `$.list[0].name` or `$['a']`; values that are missing on the way are created.
-/// `None` if it is not a path, or leads through a value of another kind.
+/// The value at a path such as `$.list[0].name` or `$['a']`; missing values on the way are created. `None` if
+/// `path` is not a path, or leads through a value of another kind.
 fn place<'v>(root: &'v mut Value, path: &str) -> Option<&'v mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut place = root;
@@ -113,7 +114,7 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// The first step of a path, and the rest of it.
+/// The first step of a path, and the rest of the path.
 fn step(path: &str) -> Option<(Step<'_>, &str)> {
     if let Some(path) = path.strip_prefix('.') {
         let end = path.find(['.', '[']).unwrap_or(path.len());

@@ -1,7 +1,7 @@
-//! The turns of a conversation as `contents` and `systemInstruction`.
+//! Writes the turns of a conversation as `contents` and `systemInstruction`.
 //!
-//! There are two roles. Adjacent turns of one role form one content, so the results of parallel calls are
-//! together.
+//! There are two roles. Adjacent turns of the same role form one content, so the results of parallel calls
+//! are together.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
     dropped.extend(turns.iter().flat_map(foreign).filter(originals));
     let media = media_behind_results(turns);
     let turns = results_in_call_order(&media);
-    // A request needs contents, so a conversation that consists only of instructions is sent as the user's.
+    // A request needs contents, so a conversation that consists only of instructions is sent as a user turn.
     let has_contents = turns.iter().any(|turn| side_of(turn.role).is_some());
     let instructions = || turns.iter().filter(|turn| has_contents && side_of(turn.role).is_none());
     if instructions().next().is_some() {
@@ -87,14 +87,14 @@ struct Parts<'b> {
     body: &'b mut Encoder,
     count: usize,
     dropped: &'b mut Vec<String>,
-    /// Whether the next call needs a signature, because it is the first one of a step.
+    /// Whether the next call needs a signature, because it is the first call of a step.
     needs_signature: bool,
 }
 
 impl Parts<'_> {
     fn put(&mut self, parts: &[Part], calls: &CallsById<'_>) {
-        // A signature of reasoning belongs to the part after the reasoning, to which other APIs cannot attach
-        // it.
+        // A signature of reasoning belongs to the part that follows the reasoning. Other APIs cannot attach
+        // it to that part.
         let mut signature: Option<&str> = None;
         for part in parts {
             match part {
@@ -134,7 +134,7 @@ impl Parts<'_> {
         self.body.object(members);
     }
 
-    /// Writes a signature that is not followed by a part.
+    /// Writes a signature that no part follows.
     fn flush(&mut self, signature: &mut Option<&str>) {
         if signature.is_some() {
             self.text("", signature.take());
@@ -215,7 +215,7 @@ impl Parts<'_> {
     }
 }
 
-/// The name of the tool in a result whose call is not in the conversation, since the API requires a name.
+/// The tool's name for a result whose call is not in the conversation, since the API requires a name.
 const UNKNOWN_TOOL: &str = "unknown";
 
 fn own_state<'s>(state: &'s Opaque<'_>) -> Option<&'s str> {
@@ -228,7 +228,7 @@ fn sign(body: &mut Encoder, signature: Option<&str>) {
     }
 }
 
-/// Whether a result has a member `$ref` somewhere, which the API would follow.
+/// Whether a result has a member `$ref` at any depth. The API would follow it as a reference.
 fn has_reference(text: &str, json: Json<'_>) -> bool {
     fn is_in(value: &Value) -> bool {
         match value {

@@ -64,8 +64,8 @@ pub struct Teaching {
     /// Finished instructions, which replace all of the above: the description of the tools by a model's own
     /// chat template.
     pub text: Option<String>,
-    /// Put the instructions, together with system texts, in brackets before the first user's text, for models
-    /// that have no system role or follow it less closely. Otherwise they form a system turn.
+    /// Whether to put the instructions, together with system texts, in brackets before the first user text,
+    /// for models that have no system role or pay less attention to it. Otherwise they form a system turn.
     pub in_user_turn: bool,
     /// Like `in_user_turn`, but before the last user text. This is closer to the response, but makes the
     /// prompt different in every turn.

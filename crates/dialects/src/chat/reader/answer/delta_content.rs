@@ -1,4 +1,4 @@
-//! The content of one delta, piece by piece.
+//! Emits the content of one delta, piece by piece.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl AnswerState {
-    /// Emits the content of a delta, with `frame`, which is only passed if there is at most one piece.
+    /// Emits the content of a delta. `frame` is only given if there is at most one piece.
     pub(super) fn say(
         &mut self,
         delta: &Delta<'_>,
@@ -68,7 +68,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Calls of custom tools: one element per frame, as OpenAI sends them.
+    /// Emits calls of custom tools: one element per frame, as OpenAI sends them.
     fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| calls.elements().nth(1).is_none());
         for (position, element) in (0..).zip(calls.elements()) {
@@ -79,8 +79,8 @@ impl AnswerState {
         }
     }
 
-    /// Emits content, which is a string; some servers send a list of parts, as in a message, or one part, or
-    /// a bare number.
+    /// Emits content. It is usually a string; some servers send a list of parts, as in a message, or one
+    /// part, or a bare number.
     fn say_content(
         &mut self,
         content: Json<'_>,
@@ -122,7 +122,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Emits a piece of text or reasoning. The fast and the slow path both end here.
+    /// Emits a piece of text or reasoning, for both the fast and the slow path.
     pub(super) fn say_piece(
         &mut self,
         name: ChannelName,
@@ -155,7 +155,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Emits a piece of the arguments of the call number `index`, on the fast path.
+    /// Emits, on the fast path, a piece of the arguments of call number `index`.
     fn say_arguments(
         &mut self,
         index: u64,
@@ -171,7 +171,8 @@ impl AnswerState {
         read
     }
 
-    /// Emits each element of a list. An element without an event is forwarded unchanged if its frame may be.
+    /// Emits each element of a list. An element without an event is forwarded unchanged if its frame allows
+    /// this.
     fn say_each<'a>(
         &mut self,
         list: Option<Json<'a>>,
@@ -188,8 +189,9 @@ impl AnswerState {
         }
     }
 
-    /// Reads OpenRouter's list of reasoning parts, which often comes with the same text as a string. Each
-    /// part with state ends a piece of reasoning; text that only the string contains is the first piece.
+    /// Reads OpenRouter's list of reasoning parts, which often arrives together with the same text as a
+    /// string. Each part with state ends a piece of reasoning; text that only the string contains is the
+    /// first piece.
     fn say_details(
         &mut self,
         body: Option<&str>,
@@ -222,7 +224,8 @@ impl AnswerState {
             }
         }
         pieces.retain(|piece| !piece.text.is_empty() || piece.signature.is_some());
-        // The frame goes with the only text in it. A client of this API does not get state without text.
+        // The frame is passed on with the only text in it. A client of this API does not get state without
+        // text.
         let with_text = pieces.iter().filter(|piece| !piece.text.is_empty()).count();
         let shown = pieces.iter().position(|piece| !piece.text.is_empty()).unwrap_or(0);
         for (place, piece) in pieces.into_iter().enumerate() {

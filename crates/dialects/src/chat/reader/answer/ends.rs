@@ -13,16 +13,16 @@ use crate::{
     wire::json::Json,
 };
 
-/// A finish that has not been passed on, since another choice may follow with more of the response.
+/// A finish that has not been passed on, since another choice may follow and continue the response.
 #[derive(Debug)]
 pub(super) struct HeldFinish {
     pub(super) finish: Finish,
-    /// Its frame, if that is in the canonical form and contains nothing else.
+    /// The finish's frame, if it is in the canonical form and contains nothing else.
     frame: Option<String>,
 }
 
 impl AnswerState {
-    /// Ends the response. Without a finish reason, its content implies one.
+    /// Ends the response. If no finish reason arrived, it is derived from the content.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(finish) = self.merged_finish() {
             self.finish_merged(finish, out);
@@ -82,14 +82,16 @@ impl AnswerState {
         self.finish(finish, None, out);
     }
 
-    /// `stop` after calls means `tool_calls`, and `tool_calls` without a call means `stop`.
+    /// Corrects the finish reason: `stop` after calls means `tool_calls`, and `tool_calls` without a call
+    /// means `stop`.
     fn promoted(&self, finish: Finish) -> Finish {
         finish.of_calls(self.calls.any)
     }
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            // If the model was interrupted, half of a surrogate pair is an incomplete character.
+            // If the model was interrupted, half of a surrogate pair is only an incomplete character and is
+            // dropped.
             if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
                 out.event(if is_text { Event::Text(half) } else { delta_content::reasoning(half) });
@@ -109,15 +111,15 @@ impl AnswerState {
         self.held_finish = Some(HeldFinish { finish, frame: frame.map(str::to_owned) });
     }
 
-    /// Passes on the finish, if it is held, because nothing of the response follows.
+    /// Passes on a held finish, because no part of the response follows it.
     pub(super) fn release_finish(&mut self, out: &mut impl Sink) {
         if let Some(HeldFinish { finish, frame }) = self.held_finish.take() {
             emit(out, frame.as_deref(), Event::Finish(finish));
         }
     }
 
-    /// Keeps the usage, which is passed on at the end: after the finish, or with the end itself. `frame` is
-    /// its frame, if that is in the canonical form and contains nothing else.
+    /// Keeps the usage, which is passed on at the end: after the finish, or at the end of the response.
+    /// `frame` is its frame, if the frame is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

@@ -1,5 +1,5 @@
-//! Reads several choices although the client asked for one: some servers put the text into one choice and the
-//! calls into another. All of them are parts of one response.
+//! Reads several choices although the client asked for only one: some servers put the text into one choice
+//! and the calls into another. All of these choices are parts of one response.
 
 use super::AnswerState;
 use crate::{
@@ -28,7 +28,7 @@ impl MergedChoices {
         bit
     }
 
-    /// Handles more of a choice after its finish.
+    /// Handles more content of a choice after its finish.
     fn reopen(&mut self, number: u64) {
         self.finished &= !self.note(number);
     }
@@ -47,13 +47,13 @@ impl MergedChoices {
 }
 
 impl AnswerState {
-    /// Whether the choices of `chunk` are parts of one response. `choice` is the one that would be read
-    /// alone.
+    /// Whether the choices of `chunk` are parts of one response. `choice` is the choice that would otherwise
+    /// be the only one read.
     pub(super) fn merges(&self, chunk: &Chunk<'_>, choice: Option<&Choice<'_>>) -> bool {
         if self.several {
             return false;
         }
-        // Calls were announced and have not arrived: they may be in another choice.
+        // Calls were announced but have not arrived: they may be in another choice.
         let lacks_calls = || {
             let word = choice.and_then(|choice| choice.finish_word());
             word.is_some_and(|word| finish_of(&word) == Some(Finish::Calls)) && !self.calls.any
@@ -68,8 +68,8 @@ impl AnswerState {
             || (lacks_calls() && !has_calls() && !self.is_whole_message(choice))
     }
 
-    /// Handles a chunk after the finish, which is held. If the chunk continues the response, the finish was
-    /// that of one choice. If it has no choice, it follows the response.
+    /// Handles a chunk after the finish, which is held. If the chunk continues the response, the finish
+    /// applied only to one choice. If the chunk has no choice, the response has ended.
     pub(super) fn follow_finish(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) {
         if chunk.choices().any(|choice| self.continues(&choice)) {
             let merged = self.merged.get_or_insert_default();
@@ -83,7 +83,7 @@ impl AnswerState {
     }
 
     /// Whether `choice` continues the response after the finish, under another number or with content that
-    /// does not fit the finish. Text after a stop, and complete messages after calls, are repetitions.
+    /// contradicts the finish. Text after a stop, and complete messages after calls, are repetitions.
     fn continues(&self, choice: &Choice<'_>) -> bool {
         let delta = &choice.delta;
         let has_calls = delta.calls.is_some() || delta.legacy_call.is_some();
@@ -157,7 +157,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish of the choices that have one, if it waits for other choices.
+    /// The finish of the choices that have finished, if it waits for other choices.
     pub(super) fn merged_finish(&self) -> Option<Finish> {
         self.merged.as_ref()?.finish.filter(|_| !self.progress.is_finished)
     }
@@ -219,7 +219,7 @@ mod tests {
         }
         let frames = [event(&[of(1, call, calls)]), event(&[of(0, text, none)]), event(&[of(0, "{}", stop)])];
         assert_eq!(read(false, &frames), "{}A Calls");
-        // A repetition of the response is not the rest of it.
+        // A repetition of the response does not continue it.
         let whole = format!(r#"{{"index":0,"message":{text},"finish_reason":"stop"}}"#);
         for again in [of(0, text, "\"length\""), whole] {
             assert_eq!(read(false, &[event(&[of(0, text, stop)]), event(&[again])]), "A Stop");

@@ -18,7 +18,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
     let mut turns = Vec::new();
-    // The results that the upstream gave to calls of the last response, and their places among the turns.
+    // The results that the upstream gave to calls of the last response, with their positions among the turns.
     let mut given = HashMap::new();
     for (place, message) in messages.enumerate() {
         let mut message = Fields::new(Path::Element(&path, place), message)?;
@@ -34,7 +34,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
             continue;
         }
         let turn = turn(message)?;
-        // The client ran the call as well, so its own result counts.
+        // The client ran the call as well, so the client's own result is used.
         if let [Part::Result(output), ..] = turn.parts.as_slice()
             && let Some(given) = given.remove(&output.id).and_then(|place| turns.get_mut(place))
         {
@@ -77,10 +77,10 @@ fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     content(message)
 }
 
-/// An assistant's turn: its reasoning, text and calls. Content may be null or absent.
+/// The parts of an assistant turn: its reasoning, text and calls. Content may be null or absent.
 fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    // `reasoning` stays in the rest: an upstream of this API gets it unchanged.
+    // `reasoning` stays in the rest, so that an upstream of this API receives it unchanged.
     let reasoning = match message.peek("reasoning_content").and_then(|text| text.as_str()) {
         Some(text) => {
             message.any("reasoning_content");

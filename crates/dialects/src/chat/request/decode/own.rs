@@ -1,4 +1,5 @@
-//! Calls that the upstream or toolwire ran, in the extension field `tool_results` of a message that the client sends back.
+//! Reads calls that the upstream or toolwire ran from the extension field `tool_results` of a message that the client
+//! sends back.
 
 use std::collections::HashSet;
 
@@ -22,7 +23,7 @@ pub(super) struct Taken {
     pub(super) results: Vec<CallOutput>,
 }
 
-/// Takes these calls and results out of `message`. Other elements of the field stay.
+/// Takes these calls and results out of `message`. Other elements of the field are left there.
 pub(super) fn take(message: &mut Fields<'_, '_>) -> Taken {
     let Some(list) = message.peek(FIELD) else { return Taken::default() };
     let text = |element: &Json<'_>, key: &str| Some(element.get(key)?.as_str()?.into_owned());

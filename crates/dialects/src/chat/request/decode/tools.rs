@@ -26,8 +26,8 @@ pub(super) struct Toolbox {
 /// Takes all fields about tools out of the request.
 ///
 /// Tools of an unknown type (such as an upstream's own search) have no name by which they could be called.
-/// For an upstream of this dialect, they are kept in `rest` under `tools`, as are choices that only repeat
-/// the default.
+/// For an upstream of this dialect, they are kept in `rest` under `tools`; choices that only repeat the
+/// default are kept there, too.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut custom, mut server, mut unknown) =
         (Vec::new(), HashSet::new(), Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// A tool whose input is plain text, as a function with one argument for the input.
+/// Decodes a tool whose input is plain text as a function with one argument for the input.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let parameters = input_schema(body.any("format"));
     Ok(Tool { parameters, ..tool(body, declared)? })

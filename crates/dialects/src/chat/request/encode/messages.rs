@@ -15,19 +15,19 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// The context that a message depends on in addition to its turn.
+/// What a message depends on in addition to its turn.
 pub(super) struct Context<'a> {
     options: &'a Options,
     /// The past calls, if results need the names of their tools.
     calls: Option<CallsById<'a>>,
-    /// Past calls must come with a reasoning.
+    /// Past calls must be sent with reasoning.
     needs_reasoning: bool,
-    /// The place of the turn from which on the first call of a turn needs a signature.
+    /// The index of the turn from which on the first call of a turn needs a signature.
     signed_from: Option<usize>,
 }
 
 impl<'a> Context<'a> {
-    /// The context of the turns of a request to `model` whose other fields are `rest`.
+    /// The context for the turns of a request to `model`. `rest` are the other fields of the request.
     pub(super) fn new(
         turns: &'a [Turn],
         rest: &Map<String, Value>,
@@ -59,7 +59,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The place of the turn from which on the upstream checks the signatures of calls.
+/// The index of the turn from which on the upstream checks the signatures of calls.
 fn signed_from(turns: &[Turn]) -> usize {
     let is_spoken = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
     let (places, spoken): (Vec<_>, Vec<_>) =
@@ -95,7 +95,7 @@ pub(super) fn put<'a>(
     }
 }
 
-/// Writes a result and its media; in the form from before November 2023 if it has no id.
+/// Writes a result and its media. A result without an id is written in the form from before November 2023.
 fn result(
     body: &mut Encoder,
     (output, name): (&CallOutput, &str),
@@ -136,7 +136,7 @@ fn message(
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
-        // A result in a text becomes a user message: servers reject a `tool` message without an id.
+        // A result written as text becomes a user message: servers reject a `tool` message without an id.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
@@ -215,8 +215,9 @@ fn element(body: &mut Encoder, part: &Part, originals: &mut Originals<'_>, hint:
     }
 }
 
-/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without it, and
-/// accepts an empty one. The client's own `reasoning_details` are among the other fields of its message.
+/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without reasoning,
+/// but accepts empty reasoning. The client's own `reasoning_details` are among the other fields of its
+/// message.
 fn put_reasoning(
     body: &mut Encoder,
     (parts, rest): (&[Part], &Map<String, Value>),
@@ -306,7 +307,7 @@ fn call_element(
     let own = original.get("function").map(|function| function.get("arguments"));
     let is_good = |own: &Value| own.is_string() && Arguments::of(&call.arguments).is_object();
     let arguments = own.filter(|own| !own.is_some_and(is_good));
-    // State of another dialect, which the client carries here.
+    // State of another dialect, which the client carries in this member.
     let is_foreign = matches!(state, Some(None));
     let has_its_id = original.get("id").and_then(Value::as_str) == Some(&call.id);
     if !is_foreign && arguments.is_none() && has_its_id && stand_in.is_none() {
@@ -331,7 +332,7 @@ fn call_element(
 }
 
 /// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may
-/// have a new id by now.
+/// have been given a new id since.
 fn original_call<'r>(call: &Call, originals: &mut Originals<'r>, options: &Options) -> Option<&'r Value> {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request, and the choice among them.
+//! Encodes the tools of a request and the tool choice.
 
 use serde_json::{Map, Value};
 
@@ -12,13 +12,13 @@ use crate::{
     wire::json::{Encoder, Json},
 };
 
-/// Whether this module writes a field of `rest`.
+/// Whether this module writes the field `key` of `rest`.
 pub(super) fn owns(key: &str) -> bool {
     matches!(key, "tools" | "tool_choice" | "function_call" | "parallel_tool_calls")
 }
 
-/// Writes the tools and the choice. A conversation that has no tools, or whose tools are taught in the
-/// prompt, has no choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the tool choice. A conversation without tools, or whose tools are taught in the
+/// prompt, has no tool choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -83,15 +83,15 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
     }
 }
 
-/// The schema that the upstream gets instead of one that it rejects.
+/// A schema to send instead of one that the upstream rejects.
 fn other_schema(schema: Json<'_>, options: &Options) -> Option<Value> {
     let is_strict = matches!(options.profile, Profile::OpenAi | Profile::Azure)
         || matches!(options.server, Server::OpenAi | Server::LmStudio);
     if is_strict { for_openai(schema) } else { None }
 }
 
-/// The client's declaration, with another schema if the upstream rejects the client's. No server accepts a
-/// null schema.
+/// The client's declaration, with another schema if the upstream rejects the client's schema. No server
+/// accepts a null schema.
 fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     let schema = match &tool.parameters {
         Some(parameters) => other_schema(parameters.view(), options)?,
@@ -107,7 +107,8 @@ fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes the choice under `key`. `written` is the client's value there, if it only repeats the default.
+/// Writes the tool choice under `key`. `written` is the client's value for it, if that only repeats the
+/// default.
 fn choice(
     body: &mut Encoder,
     conversation: &Conversation,
