@@ -1,11 +1,11 @@
-//! The HTTP APIs, one folder each.
+//! The HTTP APIs, with one folder for each.
 //!
 //! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
 //! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a
 //! response. The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The
 //! rest of the program holds a [`ClientDialect`], which a request's route determines, and an
-//! [`UpstreamDialect`], which the configuration determines, and never asks which dialect it is.
-//! No dialect imports another; what they share is next to them.
+//! [`UpstreamDialect`], which the configuration determines, and never asks which dialect it is. No dialect
+//! imports another; code that dialects share is next to their folders.
 //!
 //! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
 //! routes (`crates/gateway/src/routes.rs`).
@@ -136,7 +136,7 @@ impl TryFrom<Dialect> for ClientDialect {
     /// The client's side of `dialect`.
     ///
     /// # Errors
-    /// No client speaks it. The error is a sentence that names the dialects that clients speak.
+    /// No client speaks this dialect. The error is a sentence that names the dialects that clients speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let side = Self::SIDES.iter().find(|(_, side)| side.dialect() == dialect);
         side.map(|(client, _)| *client).ok_or_else(|| {
@@ -152,12 +152,12 @@ impl UpstreamDialect {
         self.side().dialect()
     }
 
-    /// Shows its settings to `keys`, see [`UpstreamSide::settings`].
+    /// Shows the dialect's settings to `keys`, see [`UpstreamSide::settings`].
     pub fn settings(&mut self, keys: &mut dyn Settings) {
         self.side_mut().settings(keys);
     }
 
-    /// Completes its settings, see [`UpstreamSide::prepare`].
+    /// Completes the dialect's settings, see [`UpstreamSide::prepare`].
     ///
     /// # Errors
     /// The same as for [`UpstreamSide::prepare`].
@@ -175,14 +175,14 @@ impl UpstreamDialect {
     }
 
     /// The same side adapted to the server that the response `body` to `probe` identifies, and the server's
-    /// name. `None` if it does not identify one.
+    /// name. `None` if the response does not identify a server.
     pub fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
         let mut identified = self.clone();
         let name = identified.side_mut().identify(probe, body)?;
         Some((identified, name))
     }
 
-    /// The same side, for a server that was observed to behave in this way.
+    /// The same side, for a server for which `observed` was found.
     #[must_use]
     pub fn observing(mut self, observed: Observed) -> Self {
         self.side_mut().observe(observed);
@@ -206,7 +206,8 @@ impl Reader {
         }
     }
 
-    /// Sets the key of the request, with which the response is encrypted. Call it before the first bytes.
+    /// Sets the key of the request, with which the response is encrypted. Must be called before the first
+    /// bytes.
     pub fn decrypt(&mut self, key: Option<RequestKey>) {
         if let Self::Lumo(reader) = self {
             reader.decrypt(key);
@@ -220,7 +221,7 @@ impl TryFrom<Dialect> for UpstreamDialect {
     /// The upstream's side of `dialect`, with its default settings.
     ///
     /// # Errors
-    /// No upstream speaks it. The error is a sentence that names the dialects that upstreams speak.
+    /// No upstream speaks this dialect. The error is a sentence that names the dialects that upstreams speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let all = Self::all();
         all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {

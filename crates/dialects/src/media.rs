@@ -1,4 +1,5 @@
-//! Images and files in the forms of the dialects: `data:` URLs, and base64 with or without a type.
+//! Converts images and files between the forms of the dialects: `data:` URLs, and base64 with or without a
+//! type.
 
 use std::borrow::Cow;
 
@@ -26,7 +27,7 @@ pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text in base64, of either alphabet. `None` if `data` is not base64, or not a text.
+/// Decodes text from base64, in either alphabet. `None` if `data` is not base64, or does not decode to text.
 pub(super) fn decoded_text(data: &str) -> Option<String> {
     let digits = data.trim_ascii().trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace());
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
@@ -57,7 +58,7 @@ pub(super) fn is_local(url: &str) -> bool {
     scheme.eq_ignore_ascii_case("file") || (scheme.eq_ignore_ascii_case("data") && data_url(url).is_none())
 }
 
-/// The type of an image or a PDF, by the first bytes of its base64; empty if it is of another kind.
+/// The type of an image or a PDF, according to the first bytes of its base64; empty if it is of another kind.
 pub(super) fn mime_of_base64(data: &str) -> &'static str {
     const KNOWN: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),
@@ -69,13 +70,14 @@ pub(super) fn mime_of_base64(data: &str) -> &'static str {
     KNOWN.iter().find(|(start, _)| data.starts_with(start)).map_or("", |(_, mime)| mime)
 }
 
-/// The type of an image or file, by the ending of its URL's path; `None` if it is not known.
+/// The type of an image or file, according to the extension in its URL's path; `None` if the extension is
+/// unknown.
 pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next()?;
     mime_of_name(path)
 }
 
-/// The type of a file, by the ending of its name; `None` if it is not known.
+/// The type of a file, according to the extension of its name; `None` if the extension is unknown.
 pub(super) fn mime_of_name(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -8,18 +8,17 @@ use secrecy::{ExposeSecret, SecretString};
 use super::session::{Form, Session, is_usable};
 use crate::settings::{Field, Key, OneOf, Settings};
 
-/// The host of Proton's own API, where sessions in the form of tokens are refreshed
-/// (docs/protocols/lumo.md#refresh).
+/// The host of Proton's own API, where sessions with tokens are refreshed (docs/protocols/lumo.md#refresh).
 const HOST: &str = "lumo.proton.me";
 const ACCOUNT_URL: &str = "https://account.proton.me/api";
 
 /// Whose credentials are sent with requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// Those of the configuration: an account, or the upstream's `api_key`.
+    /// The credentials in the configuration: an account, or the upstream's `api_key`.
     #[default]
     Own,
-    /// Those that the client sends with its request.
+    /// The credentials that the client sends with its request.
     Client,
 }
 
@@ -28,7 +27,7 @@ pub enum Credentials {
 pub struct AccountSettings {
     /// Whose credentials are used.
     pub credentials: Credentials,
-    /// The file that keeps the session.
+    /// The file in which the session is kept.
     pub session: Option<PathBuf>,
     /// The id of the session.
     pub uid: Option<String>,
@@ -40,7 +39,7 @@ pub struct AccountSettings {
     pub form: Form,
     /// The name of the client in requests.
     pub app_version: String,
-    /// Where tokens are refreshed and revoked, if not below the upstream's base URL.
+    /// The URL at which tokens are refreshed and revoked, if it is not below the upstream's base URL.
     pub account_url: Option<Uri>,
 }
 
@@ -144,7 +143,7 @@ impl AccountSettings {
         self.session.is_some() || self.access_token.is_some()
     }
 
-    /// The session in the configuration itself.
+    /// The session that the configuration itself contains.
     pub fn configured(&self) -> Option<Session> {
         Some(Session {
             uid: self.uid.clone()?,
@@ -157,12 +156,12 @@ impl AccountSettings {
         })
     }
 
-    /// Its secrets.
+    /// The secrets in these settings.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretString> {
         self.access_token.iter().chain(&self.refresh_token)
     }
 
-    /// The problem with the combination of settings, if there is one; `has_key`: the upstream also has an
+    /// The problem with the combination of settings, if there is one. `has_key`: the upstream also has an
     /// `api_key`.
     pub fn problem(&self, has_key: bool) -> Option<&'static str> {
         let is_own = self.credentials == Credentials::Own;

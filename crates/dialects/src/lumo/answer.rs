@@ -1,7 +1,7 @@
 //! [`AnswerState`]: the state of a response, for frames of both versions.
 //!
 //! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be split
-//! between two pieces), tool payloads of v1, calls of the upstream's and of the client's tools, images that
+//! between two pieces), tool payloads of v1, calls to the upstream's and to the client's tools, images that
 //! are still changing. Everything is sent as soon as it is certain; [`AnswerState::finish`] releases the
 //! rest.
 
@@ -25,7 +25,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
-/// The depth to which content that is not a string is searched for texts: a list, its parts, and their
+/// Maximum depth at which content that is not a string is searched for texts: a list, its parts, and their
 /// contents.
 pub(super) const MAX_PARTS: usize = 5;
 
@@ -60,8 +60,8 @@ pub(super) struct AnswerState {
 }
 
 impl AnswerState {
-    /// A response whose content is for `requested` unless a frame names another target; payloads of v1 tools
-    /// have at most `max_frame` bytes.
+    /// The state of a response whose content is for `requested` unless a frame names another target. Payloads
+    /// of v1 tools have at most `max_frame` bytes.
     pub(super) fn new(requested: Target, max_frame: usize) -> Self {
         Self {
             stage: Stage::Waiting,
@@ -170,7 +170,7 @@ impl AnswerState {
     }
 
     /// Reads content for `target` that is not a string: on the tool channels its JSON, otherwise the texts in
-    /// it, which may be nested `depth` containers deep.
+    /// it. These may be nested `depth` containers deep.
     ///
     /// # Errors
     /// The content is encrypted, or a tool payload is larger than allowed.
@@ -242,7 +242,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads an image in a `data:` URL; for any other image only the URL is known.
+    /// Reads an image in a `data:` URL. For any other image, only the URL is known.
     fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
         let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match found {
@@ -262,7 +262,7 @@ impl AnswerState {
         self.server_call(calls, is_sealed, out)
     }
 
-    /// Begins a new segment: the previous one has ended, unless its JSON is incomplete.
+    /// Begins a new segment. This ends the previous segment, unless its JSON is incomplete.
     pub(super) fn segment(&mut self, out: &mut impl Sink) {
         if self.result_texts.is_prose() {
             self.end_segments(out);
@@ -289,7 +289,7 @@ impl AnswerState {
         if self.opens(out) { self.calls.legacy(function_call, out) } else { Ok(()) }
     }
 
-    /// Reads one announcement of a server tool's call.
+    /// Reads one announcement of a server-tool call.
     ///
     /// # Errors
     /// The arguments are encrypted, or a limit is exceeded.
@@ -313,7 +313,7 @@ impl AnswerState {
         }
     }
 
-    /// Emits an image, or the final state of one.
+    /// Emits an image, or the final state of an image.
     pub(super) fn media(&mut self, media: Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.forget(&media.id);
@@ -321,7 +321,7 @@ impl AnswerState {
         }
     }
 
-    /// Keeps a state of an image that may change.
+    /// Keeps an image that is not final yet.
     pub(super) fn unfinished_image(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.keep(media, out);
@@ -366,7 +366,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Ends a body without an end mark, which is accepted as complete. Unfinished content still counts as
+    /// Ends a body without an end mark and accepts it as complete. Unfinished content still counts as
     /// truncated.
     ///
     /// # Errors
@@ -378,7 +378,7 @@ impl AnswerState {
         self.end(out)
     }
 
-    /// Fails the response: nothing more will come. Incomplete content is dropped.
+    /// Fails the response: no more content will arrive. Incomplete content is dropped.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
             self.release(Ending::Cut, out);
@@ -455,8 +455,8 @@ impl AnswerState {
 
     /// Releases everything that is held back: halves of characters, and calls. A second call does nothing.
     ///
-    /// Half of a surrogate pair is an invalid character if the model finished; if the model was interrupted,
-    /// it is an incomplete one.
+    /// Half of a surrogate pair is an invalid character if the model finished, and an incomplete character if
+    /// the model was interrupted.
     fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
         let (thought, said) = (self.reasoning.finish(), self.text.finish());
@@ -472,7 +472,7 @@ impl AnswerState {
     }
 }
 
-/// Ends the payloads of v1's tool channels.
+/// Ends the payloads on v1's tool channels.
 fn end_segments(
     call_texts: &mut Values,
     result_texts: &mut Values,

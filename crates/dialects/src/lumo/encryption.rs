@@ -1,4 +1,5 @@
-//! [`Encryption`]: whether requests are encrypted, and for whom (docs/protocols/lumo.md#encryption).
+//! [`Encryption`]: whether and for which recipient requests are encrypted
+//! (docs/protocols/lumo.md#encryption).
 
 use std::{
     io,
@@ -13,15 +14,15 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// How long before the key's end there is a warning, in seconds: 90 days.
+/// Number of seconds before the key expires at which warnings begin: 90 days.
 pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// The encryption of requests and their responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
-    /// Requests are encrypted.
+    /// Whether requests are encrypted.
     pub is_on: bool,
-    /// The certificate of the server, in place of Lumo's.
+    /// The file with the server's certificate, if it is not Lumo's.
     pub key_file: Option<PathBuf>,
     /// Who can decrypt requests.
     pub recipient: Option<Arc<Recipient>>,
@@ -49,7 +50,7 @@ impl Encryption {
     /// Reads the server's key with `read`. Gives a warning if it expires soon after `now`, in seconds of Unix time.
     ///
     /// # Errors
-    /// There is no such key, or no encryption in this program.
+    /// There is no such key, or this program was built without encryption.
     pub(super) fn prepare(
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<String>,
@@ -75,7 +76,7 @@ impl Encryption {
     /// Encrypts a request, if requests are encrypted.
     ///
     /// # Errors
-    /// It cannot be encrypted. It is never sent as plain text instead.
+    /// The request cannot be encrypted. It is never sent as plain text instead.
     pub(super) fn encrypt(
         &self,
         request: UpstreamRequest,

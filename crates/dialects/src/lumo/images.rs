@@ -1,5 +1,5 @@
 //! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of an
-//! image counts.
+//! image is used.
 
 use crate::event::{Event, Media, Sink};
 
@@ -13,13 +13,13 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Keeps at most `max_kept` bytes.
+    /// Creates a store that keeps at most `max_kept` bytes.
     pub(super) fn new(max_kept: usize) -> Self {
         Self { unfinished: Vec::new(), max_kept }
     }
 
-    /// Keeps a state instead of the previous one. If that exceeds the limit, the oldest image is released
-    /// unchanged.
+    /// Keeps this state instead of the image's previous one. If that exceeds the limit, the oldest image is
+    /// released unchanged.
     pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         self.forget(&media.id);
         let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };
@@ -34,7 +34,7 @@ impl Images {
         self.unfinished.retain(|media| media.id != id);
     }
 
-    /// Releases the last states, because no final ones will come.
+    /// Releases the last state of each image, because no final states will arrive.
     pub(super) fn flush(&mut self, out: &mut impl Sink) {
         self.unfinished.drain(..).for_each(|media| out.event(Event::Media(media)));
     }

@@ -1,11 +1,11 @@
-//! Handles bytes around and inside JSON that are not valid there: byte order marks, and control characters.
+//! Handles bytes around and inside JSON that are not valid there: byte order marks and control characters.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// `line` without meaningless bytes before a frame: byte order marks, from a server that concatenates files,
-/// and NUL.
+/// `line` without meaningless bytes before a frame: NUL, and byte order marks from a server that concatenates
+/// files.
 pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(BOM).or_else(|| line.strip_prefix(b"\0")) {
         line = rest;
@@ -13,9 +13,9 @@ pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// The frame in `text`, which is not valid JSON. Byte order marks before it are removed, control characters
-/// in strings are escaped, and other control characters become white space. A string cannot contain a line
-/// end, so a line begins outside of a string.
+/// Repairs the frame in `text`, which is not valid JSON. Byte order marks before it are removed, control
+/// characters in strings are escaped, and other control characters become white space. A string cannot
+/// contain a line end, so a line always begins outside of a string.
 pub(super) fn mended(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches(['\u{feff}', '\0']);
     if !text.bytes().any(|byte| byte.is_ascii_control()) {

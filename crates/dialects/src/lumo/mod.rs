@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`encode`] writes requests, [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption, with the feature
-//! `lumo-u2l`: it takes requests behind [`encode`], and frames before the rest of the reader. Without the feature
-//! nothing can be encrypted, and its types have no values.
+//! `lumo-u2l`: it encrypts requests after [`encode`], and decrypts frames before the rest of the reader. Without
+//! the feature no encryption is possible, and its types have no values.
 
 mod account;
 mod answer;

@@ -1,4 +1,5 @@
-//! U2L, the encryption between a user and Lumo, in a build without the feature `lumo-u2l`: there are no keys, so nothing is encrypted.
+//! Replaces U2L, the encryption between a user and Lumo, in a build without the feature `lumo-u2l`: there are no keys, so
+//! nothing is encrypted.
 
 use std::{io, path::Path};
 
@@ -6,11 +7,11 @@ use bytes::Bytes;
 
 use crate::failure::Failure;
 
-/// The key of an encrypted request. Without the feature `lumo-u2l` no request has one.
+/// The key of an encrypted request. Without the feature `lumo-u2l`, no request has a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestKey {}
 
-/// The key of a server that can decrypt requests. Without the feature `lumo-u2l` there is none.
+/// The key of a server that can decrypt requests. Without the feature `lumo-u2l`, there is no such key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipient {}
 

@@ -1,13 +1,13 @@
-//! [`Partial`]: arguments of a server call that is announced several times.
+//! [`Partial`]: the arguments of a server call that is announced several times.
 
 use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 
-/// Whether a text is a JSON object.
+/// How far a text is a JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     /// A JSON object.
     Whole,
-    /// A prefix of one.
+    /// The beginning of a JSON object.
     Open,
     /// Anything else.
     Foreign,
@@ -32,11 +32,11 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Adds the next piece, the contents of a JSON string. `quoted` is that string, which is used if the
-    /// contents are not part of an object.
+    /// Adds the next piece, which is the contents of a JSON string. `quoted` is the string itself, which is
+    /// used if the contents are not part of an object.
     ///
-    /// A piece that repeats everything before it and continues it replaces it, because some servers send the
-    /// complete text each time.
+    /// If a piece repeats all earlier pieces and continues them, it replaces them, because some servers send
+    /// the complete text each time.
     pub(super) fn push(&mut self, piece: &str, quoted: &str) {
         if !self.is_blank() && Extent::of(piece) == Extent::Whole {
             let mut joined = self.progress.clone();
@@ -62,7 +62,7 @@ impl Partial {
         self.text.is_empty()
     }
 
-    /// Whether nothing more can come, because it is an object or cannot become one.
+    /// Whether no more text can follow, because the text is an object or cannot become one.
     pub(super) fn is_complete(&self) -> bool {
         !self.is_blank() && self.progress.extent != Extent::Open
     }

@@ -1,10 +1,10 @@
-//! [`Reader`]: Lumo's stream, v1 and v2 mixed, in pieces cut anywhere.
+//! [`Reader`]: reads Lumo's stream, v1 and v2 mixed, in pieces split anywhere.
 //!
-//! Lumo deviates from the event stream standard, so frames are found here and not by the decoder of `wire`
-//! (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and only one that is not complete
-//! JSON is joined with the lines after it. JSON without `data:` before it is accepted too. JSON of an unknown
-//! kind is counted and left out, and so is a frame that is not JSON before or after a response. Inside a
-//! response such a frame fails the response, because a part of it would be lost.
+//! Lumo deviates from the event stream standard, so this module finds the frames, and not the decoder of
+//! `wire` (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and joined with the
+//! following lines only if it is not complete JSON. JSON without `data:` before it is accepted too. JSON of
+//! an unknown kind is counted and left out, and so is a frame that is not JSON before or after a response.
+//! Inside a response, such a frame fails the response, because a part of it would be lost.
 
 use std::{ops::ControlFlow, str};
 
@@ -31,16 +31,16 @@ use crate::{
     },
 };
 
-/// What a [`Reader`] needs to know about the request. It does not know the client's tools: a later stage
+/// What a [`Reader`] needs to know about the request. It does not need the client's tools: a later stage
 /// decides which calls are the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Bytes of one upstream frame, and of one tool payload put together from several. Beyond: the response
-    /// fails.
+    /// Maximum size in bytes of an upstream frame, and of a tool payload joined from several frames. If it is
+    /// exceeded, the response fails.
     pub max_frame: usize,
-    /// The target that the request asked for: content without a target is for it.
+    /// The target that the request asked for. Content without a target is for this target.
     pub target: String,
-    /// A response that ends without an end mark is complete, if it has any content.
+    /// Whether a response that ends without an end mark is complete if it has content.
     pub tolerate_truncation: bool,
 }
 
@@ -78,11 +78,11 @@ impl Reader {
         }
     }
 
-    /// Reads the next bytes of the body, cut anywhere.
+    /// Reads the next bytes of the body, which may be split anywhere.
     ///
     /// # Errors
-    /// What the upstream reported, or how its bytes violate the protocol. What was certain before that has
-    /// gone to `out`; whatever follows is ignored.
+    /// The upstream's error, or the way in which its bytes violate the protocol. Everything that was certain
+    /// before the error has been passed to `out`; further input is ignored.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -94,11 +94,11 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// The body has ended.
+    /// Ends the body.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if
-    /// nothing of the body could be understood.
+    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if no
+    /// part of the body could be understood.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -114,7 +114,7 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// The end mark has been read, or the response has failed; whatever follows is ignored.
+    /// Whether the end mark has been read, or the response has failed. Further input is then ignored.
     pub fn is_done(&self) -> bool {
         self.failed || self.body.answer.is_done()
     }
@@ -125,32 +125,34 @@ impl Reader {
         self.body.answer.expect(asked.limits, asked.repair);
     }
 
-    /// The key of the request, with which the response is encrypted, if there is one. Call it before the first bytes.
+    /// Sets the key of the request, with which the response is encrypted, if there is one. Must be called before the
+    /// first bytes.
     pub(crate) fn decrypt(&mut self, key: Option<RequestKey>) {
         self.body.unsealer = key.map(|key| Unsealer::new(key, self.body.max_frame));
     }
 
-    /// Lumo runs tools itself.
+    /// Returns true, because Lumo runs tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         true
     }
 
-    /// The finish reason came without the end mark. The end mark of this dialect is complete in itself.
+    /// Whether the finish reason has arrived without the end mark. In this dialect, the end mark alone is
+    /// enough.
     pub(crate) fn awaits_end(&self) -> bool {
         self.body.answer.is_finished() && !self.is_done()
     }
 
-    /// The response has content.
+    /// Whether the response has content.
     pub(crate) fn has_content(&self) -> bool {
         self.body.answer.has_content()
     }
 
-    /// See [`Reader::awaits_end`].
+    /// The same as [`Reader::awaits_end`].
     pub(crate) fn lacks_only_mark(&self) -> bool {
         self.awaits_end()
     }
 
-    /// What was received and left out, by reason.
+    /// The parts that were received and left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.body.answer.skipped()
     }
@@ -170,7 +172,7 @@ struct Body {
     answer: AnswerState,
     unfinished: UnfinishedFrame,
     shapes: Shapes,
-    /// The line that is read has no line end: if it is not JSON, the body was cut there.
+    /// The line being read has no line end. If it is not JSON, the body was cut off there.
     is_last: bool,
     unsealer: Option<Unsealer>,
     max_frame: usize,
@@ -178,7 +180,7 @@ struct Body {
 }
 
 impl Body {
-    /// Reads a line; returns whether to go on.
+    /// Reads a line. Returns whether to continue.
     fn take(
         &mut self,
         line: &[u8],
@@ -265,7 +267,7 @@ impl Body {
                 }
                 Joined::Broken => {
                     self.unreadable(if alone { rest } else { "" })?;
-                    // The earlier lines were broken, not necessarily this one.
+                    // The earlier lines were broken, but this one may not be.
                     rest = if alone { "" } else { line };
                 }
             }
@@ -273,7 +275,7 @@ impl Body {
         Ok(())
     }
 
-    /// Reads a frame; returns the place of its token if it contains nothing else.
+    /// Reads a frame. Returns the position of its token if the frame contains nothing else.
     fn value<'a>(
         &mut self,
         json: Json<'a>,
@@ -287,7 +289,7 @@ impl Body {
         self.dispatch(json, frame, out)
     }
 
-    /// Reads frames that were encrypted.
+    /// Reads decrypted frames.
     fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
         for text in frames {
             let parsed = Frame::parse(text);
@@ -298,14 +300,15 @@ impl Body {
         Ok(())
     }
 
-    /// Reads what is left when the response has ended.
+    /// Reads the frames that are left in the decryption when the response has ended.
     fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
         let frames = unsealer.finish()?;
         self.plain(&frames, out)
     }
 
-    /// Dispatches a frame by its version; returns the place of its token if it contains nothing else.
+    /// Dispatches a frame by its version. Returns the position of its token if the frame contains nothing
+    /// else.
     fn dispatch<'a>(
         &mut self,
         json: Json<'a>,
@@ -338,7 +341,7 @@ impl Body {
         Ok(None)
     }
 
-    /// The lines so far will not become a frame.
+    /// Drops the lines so far, because they will not become a frame.
     fn drop_unfinished(&mut self) -> Result<(), Failure> {
         if self.unfinished.is_empty() {
             return Ok(());
@@ -347,8 +350,8 @@ impl Body {
         self.unreadable("")
     }
 
-    /// A frame is not JSON. Inside a response that is an error, because a part of the response is lost; so is
-    /// a frame that is nested too deep, anywhere.
+    /// Handles a frame that is not JSON. Inside a response this is an error, because a part of the response
+    /// is lost. A frame that is nested too deeply is an error anywhere.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
@@ -363,7 +366,7 @@ impl Body {
         Ok(())
     }
 
-    /// Decides what the end of the body means.
+    /// Decides how the response ends when the body ends.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let understood = self.answer.skipped().malformed() == 0;
         if !self.unfinished.is_empty() {
@@ -387,7 +390,7 @@ impl Body {
     }
 }
 
-/// Whether more containers are open at once in `text` than a frame may have.
+/// Whether `text` has more nested containers than are allowed in a frame.
 fn nests_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -406,7 +409,7 @@ fn nests_too_deep(text: &str) -> bool {
 }
 
 /// The readable part of a body's last line, which has no line end: without an incomplete character, and empty
-/// if it is the beginning of a field's name.
+/// if it is only the beginning of a field's name.
 fn last_line(line: &[u8]) -> &[u8] {
     match str::from_utf8(line) {
         Ok(name) if "data".starts_with(name) => &[],
@@ -437,7 +440,7 @@ mod tests {
 
     use super::*;
 
-    /// Similar frames: ones that match a template, and ones that only look as if they did.
+    /// Similar frames: some match a template, others only look as if they did.
     fn frame() -> impl Strategy<Value = String> {
         let text = "([a-z\"é\\\\\n]|😀){0,4}";
         let typed = (0..12_u32, text, any::<bool>()).prop_map(|(count, content, message)| {

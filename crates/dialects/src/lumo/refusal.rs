@@ -9,8 +9,8 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The failure that a response with an error `status` means. `retry_after` is the value of that header,
-/// `body` is as much of the body as was read.
+/// The failure that corresponds to a response with the error status `status`. `retry_after` is the value of
+/// the header with this name; `body` is the part of the body that was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
     let failure = json.and_then(|body| described(body, status)).unwrap_or_else(|| {
@@ -22,8 +22,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// The failure in a JSON body that is not a stream, even with status 200: Proton's `{Code, Error}` or
-/// OpenAI's `{error}`. `None` for anything else.
+/// The failure that a JSON body describes that is not a stream, even with status 200: Proton's `{Code,
+/// Error}` or OpenAI's `{error}`. `None` for anything else.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));
@@ -33,7 +33,7 @@ pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     Some(proton(status, code, &text))
 }
 
-/// The failure that an error object in a stream means.
+/// The failure that corresponds to an error object in a stream.
 pub(super) fn error_object(error: Json<'_>) -> Failure {
     let code = code(error);
     let message = message(error);
@@ -52,8 +52,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
         }
         "401" => Failure::new(Kind::Unauthorized, message.unwrap_or("the upstream refuses the session")),
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
-        // Any other code counts as `error` (docs/protocols/lumo.md#v2-stream); the message quotes the code
-        // for the reader.
+        // Any other code is treated like `error` (docs/protocols/lumo.md#v2-stream); the message quotes the
+        // code for the reader.
         code => {
             let text = message.unwrap_or("the upstream reports an error");
             reported("error", Some(&format!("{text} ({code})")))
@@ -61,7 +61,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
     }
 }
 
-/// One of the three errors that the generation itself reports, by name; an unknown name counts as `error`.
+/// The failure for one of the three named errors that the generation itself reports. An unknown name is
+/// treated like `error`.
 pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     let (kind, code, default) = match word {
         "timeout" => (Kind::Timeout, "timeout", "the upstream gave up: it took too long"),
@@ -72,7 +73,7 @@ pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     Failure::new(kind, message).with_code(code)
 }
 
-/// An error object in a body. The status is used if the object is less specific.
+/// The failure for an error object in a body. The status is used if the object is less specific.
 fn openai(error: Json<'_>, status: u16) -> Failure {
     let code = code(error);
     match code.as_ref() {
@@ -92,7 +93,7 @@ fn openai(error: Json<'_>, status: u16) -> Failure {
     }
 }
 
-/// Proton's own error: `code` is more specific than the status.
+/// The failure for an error of Proton's own form, whose `code` is more specific than the status.
 fn proton(status: u16, code: u64, text: &str) -> Failure {
     let said = if text.is_empty() { status_message(status) } else { text.to_owned() };
     match code {
@@ -108,7 +109,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
             );
             Failure::new(Kind::Forbidden, message).with_code("upstream_human_verification")
         }
-        // Proton repeats HTTP statuses here, even if the response itself has status 200.
+        // Proton repeats HTTP statuses as codes, even if the response itself has status 200.
         404 => bare(404, &said),
         401 | 403 | 429 | 503 if status < 400 => bare(u16::try_from(code).unwrap_or(status), &said),
         _ if status < 400 => Failure::new(Kind::Upstream, format!("{said} (code {code})")),
@@ -116,7 +117,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
     }
 }
 
-/// The failure that the status alone means. It differs from that of other upstreams where
+/// The failure that corresponds to the status alone. It differs from that of other upstreams where
 /// docs/protocols/lumo.md#errors-before-the-stream says so.
 fn bare(status: u16, message: &str) -> Failure {
     if status == 404 {
@@ -136,7 +137,7 @@ fn status_message(status: u16) -> String {
     format!("the upstream responded with status {status}")
 }
 
-/// The message for a body that has none.
+/// A message for a body that contains none.
 fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     match body.trim_ascii_start().first() {
         None => "",
@@ -146,7 +147,7 @@ fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     }
 }
 
-/// The code of an error object; some servers write numbers.
+/// The code of an error object. Some servers write it as a number.
 fn code(error: Json<'_>) -> Cow<'_, str> {
     let code = error.get("code").filter(|code| !code.is_null());
     code.map_or(Cow::Borrowed(""), |code| code.as_str().unwrap_or(Cow::Borrowed(code.raw())))

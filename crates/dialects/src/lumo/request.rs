@@ -1,4 +1,4 @@
-//! [`encode`]: a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
+//! [`encode`]: writes a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
 //! docs/protocols/lumo.md#v2-request, docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// The protocol of Lumo's two that an upstream speaks.
+/// Which of Lumo's two protocols an upstream speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     /// `ai/v1/chat`: a `Prompt` of turns, with typed objects in the response. No tools other than Lumo's own.
@@ -62,9 +62,9 @@ impl Default for Options {
     }
 }
 
-/// The request for `conversation`; `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
+/// Encodes the request for `conversation`. `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
 ///
-/// Lumo always sends a stream with token counts, whatever the client asked for. Fields that Lumo cannot
+/// Lumo always sends a stream with token counts, regardless of the client's request. Fields that Lumo cannot
 /// express are left out and named in [`UpstreamRequest::dropped`]; text is never left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();

@@ -2,16 +2,16 @@
 //! module (docs/protocols/lumo.md#encryption).
 //!
 //! If the request was encrypted, `u2l` has already decrypted the frame and removed its marks. A payload that
-//! is still marked here cannot be read.
+//! still has a mark at this point cannot be read.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The plain text of `payload`, which may be sealed.
+/// Returns `payload`, unless it is sealed.
 ///
-/// An empty payload is readable in both cases.
+/// An empty payload is readable even if it is sealed.
 ///
 /// # Errors
 /// The payload is sealed, and there is no key. Passing ciphertext on as text would be a false success, and
@@ -24,8 +24,9 @@ pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     Err(Failure::new(Kind::Upstream, message).with_code("upstream_decrypt_failed"))
 }
 
-/// Checks that the arguments of a call are readable: an element of `tool_calls`, a `function_call`, or one
-/// report of a server call. `is_sealed` is the flag of the object that contains the call.
+/// Checks that the arguments of a call are readable. The call is an element of `tool_calls`, a
+/// `function_call`, or a report of a server call. `is_sealed` is the flag of the object that contains the
+/// call.
 ///
 /// # Errors
 /// The same as for [`opened`].
@@ -48,7 +49,7 @@ pub(super) fn is_sealed(holder: Json<'_>) -> bool {
     holder.members().any(|(key, flag)| key == "encrypted" && is_set(flag))
 }
 
-/// Whether a flag is set. Its type is boolean, but servers vary: anything except `false`, `null`, zero, `""`
+/// Whether a flag is set. It should be boolean, but servers vary: anything except `false`, `null`, zero, `""`
 /// and `"false"` sets it.
 pub(super) fn is_set(flag: Json<'_>) -> bool {
     match flag.kind() {

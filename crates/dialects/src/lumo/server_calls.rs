@@ -1,14 +1,14 @@
-//! [`ServerCalls`]: calls of tools that Lumo runs itself, or tries to run.
+//! [`ServerCalls`]: calls to tools that Lumo runs itself, or tries to run.
 //!
 //! One call may be reported several times: v2 announces it without arguments and then dispatches it with
-//! them; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
+//! arguments; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
 //! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports belong to
 //! one call.
 //!
 //! A call is emitted when it is dispatched: when its arguments are complete, when its result arrives, when
-//! another call takes its id, or when the response has ended successfully. Until then it waits, without
-//! delaying anything else. Calls that still wait when a response fails or is cut off were never dispatched
-//! and are not emitted.
+//! another call takes its id, or when the response has ended successfully. Until then the call waits, without
+//! delaying anything else. Calls that are still waiting when a response fails or is cut off were never
+//! dispatched and are not emitted.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ServerCalls {
     limits: Limits,
-    /// Calls that wait or have no result yet, in the order of their first report.
+    /// Calls that wait or have no result yet, in the order in which they were first reported.
     calls: Vec<Call>,
     /// The number of calls reported so far, including completed ones.
     told: usize,
@@ -46,7 +46,7 @@ struct Call {
 enum State {
     /// Not dispatched yet; contains the arguments received so far.
     Waiting(Partial),
-    /// Emitted under this index. Only a digest of its arguments is kept, to recognise repetitions.
+    /// Emitted under this index. Only a digest of the arguments is kept, to recognise repetitions.
     Sent { index: u32, arguments: Digest },
 }
 
@@ -54,16 +54,16 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 enum ReportedArguments<'a> {
     Nothing,
-    /// A string: the arguments' JSON text, or a piece of it.
+    /// A string: the JSON text of the arguments, or a piece of it.
     Text(Json<'a>),
     /// JSON that is not a string: the arguments themselves.
     Value(Json<'a>),
 }
 
-/// How a response ended, as far as its calls are concerned.
+/// How a response ended, as far as this matters for its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The model had finished.
+    /// The model finished.
     Well,
     /// The model was interrupted, or the stream broke off.
     Cut,
@@ -80,7 +80,7 @@ impl ServerCalls {
     }
 
     /// Takes one report of a call: an object with `name`, `arguments` or `parameters`, and optionally `id`,
-    /// or an object with these members in a `function`. Returns `false` if it is not a call.
+    /// or an object that has these members in a `function`. Returns `false` if the object is not a call.
     ///
     /// # Errors
     /// A limit is exceeded.
@@ -152,8 +152,8 @@ impl ServerCalls {
         self.undispatched
     }
 
-    /// Dispatches a call that waits under `id`, because another call now has that id, so no more arguments
-    /// can arrive for it.
+    /// Dispatches a call that waits under `id`, because another call now has this id, so no more arguments
+    /// can arrive for the waiting call.
     fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
         if let Some(at) = self.calls.iter().position(same) {
@@ -196,7 +196,7 @@ impl ServerCalls {
             ReportedArguments::Text(text) => {
                 let body = text.as_str().unwrap_or_default();
                 if is_named && partial.is_blank() {
-                    // The usual case: all arguments at once, nothing to keep.
+                    // The usual case: all arguments arrive at once, and nothing has to be kept.
                     match Extent::of(&body) {
                         Extent::Whole => {
                             let object = Json::parse(&body).map(|object| unwrapped(object).raw());
@@ -213,8 +213,8 @@ impl ServerCalls {
                 partial.push(&body, text.raw());
             }
         }
-        // Limited here because a waiting call is kept; the stage after the reader limits calls that are
-        // emitted at once.
+        // Limited here because a waiting call is kept; calls that are emitted at once are limited by the
+        // stage after the reader.
         if partial.len() + call.id.len() + call.name.len() > self.limits.max_arguments {
             return Err(self.limits.arguments_too_long());
         }
@@ -224,8 +224,8 @@ impl ServerCalls {
         Ok(())
     }
 
-    /// Emits the call at `at`, if it has not been emitted: with `arguments`, or with those received so far,
-    /// or with `{}` if none were received.
+    /// Emits the call at `at`, if it has not been emitted: with `arguments`, otherwise with the arguments
+    /// received so far, or with `{}` if none were received.
     fn dispatch(
         &mut self,
         at: usize,
@@ -257,8 +257,8 @@ impl Call {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Whether a report of `id` and `name` is about this call. If both have an id, the ids decide, unless the
-    /// names differ; otherwise the names decide.
+    /// Whether a report with `id` and `name` is about this call. If both have an id, the ids must be equal
+    /// and the names must not differ; otherwise, the names must be equal.
     fn is(&self, id: &str, name: &str) -> bool {
         if id.is_empty() || self.id.is_empty() {
             return self.name == name && !name.is_empty();
@@ -299,7 +299,7 @@ fn reported_arguments(function: Json<'_>, without_id: bool) -> ReportedArguments
     if says_nothing { ReportedArguments::Nothing } else { ReportedArguments::Text(value) }
 }
 
-/// Lumo sometimes wraps the arguments in a call that contains nothing else:
+/// Removes the call around the arguments, in which Lumo sometimes wraps them:
 /// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). An object with
 /// other members is not such a wrapper.
 fn unwrapped(object: Json<'_>) -> Json<'_> {
@@ -315,8 +315,8 @@ fn unwrapped(object: Json<'_>) -> Json<'_> {
     inner.filter(|_| empty == 2).unwrap_or(object)
 }
 
-/// A failed tool returns `{"error":true}` (docs/protocols/lumo.md#server-tools), or a description under the
-/// same key.
+/// Whether a result is that of a failed tool: `{"error":true}` (docs/protocols/lumo.md#server-tools), or a
+/// description under the same key.
 fn is_error(content: &str) -> bool {
     let error = Json::parse(content).ok().and_then(|result| result.get("error"));
     error.is_some_and(|error| !error.is_null() && error.as_bool() != Some(false))

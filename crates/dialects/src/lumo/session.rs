@@ -1,5 +1,5 @@
-//! [`Session`]: the session of a Proton account: how requests carry it, and how it is refreshed, ended, and
-//! kept in a file (docs/protocols/lumo.md#accounts).
+//! [`Session`]: the session of a Proton account. Requests carry it, and it is refreshed, ended, and kept in a
+//! file (docs/protocols/lumo.md#accounts).
 
 mod cookie;
 mod file;
@@ -19,13 +19,13 @@ use crate::failure::{Failure, Kind};
 pub const UID_HEADER: &str = "x-pm-uid";
 const APP_VERSION_HEADER: &str = "x-pm-appversion";
 
-/// The beginning of the names of all headers of a session, except `Authorization`.
+/// The prefix of the names of all headers of a session, except `Authorization`.
 const HEADER_PREFIX: &str = "x-pm-";
 
-/// Lifetime of an access token in seconds, if the server does not specify it.
+/// Lifetime of an access token in seconds, used if the server does not specify it.
 const LIFETIME: u64 = 43_200;
 
-/// Maximum lifetime that is believed, in seconds.
+/// Maximum lifetime that is accepted from the server, in seconds.
 const MAX_LIFETIME: u64 = 31 * 86_400;
 
 /// How a session was started, which decides how it is refreshed.
@@ -39,7 +39,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The words of the configuration and of session files.
+    /// The words for the forms in configurations and session files.
     pub(super) const WORDS: [(&str, Self); 2] = [("token", Self::Token), ("cookie", Self::Cookie)];
 }
 
@@ -52,7 +52,7 @@ pub struct Session {
     pub access_token: SecretString,
     /// Exchanged for the next access token; single use.
     pub refresh_token: Option<SecretString>,
-    /// How it is refreshed.
+    /// How the session is refreshed.
     pub form: Form,
     /// Overrides the configured `app_version`.
     pub app_version: Option<String>,
@@ -62,7 +62,7 @@ pub struct Session {
     pub refreshed_at: Option<u64>,
 }
 
-/// Why there are no new tokens.
+/// Why new tokens could not be obtained.
 #[derive(Debug)]
 pub enum RefreshError {
     /// The session has ended.
@@ -124,8 +124,8 @@ impl Session {
         request(Method::POST, base, "auth/refresh", (headers, body)).map(Some)
     }
 
-    /// The session with the tokens of `answer` to [`Session::refresh`], which arrived at the time `now`, in
-    /// seconds of Unix time.
+    /// The session with the tokens in `answer`, the response to [`Session::refresh`], which arrived at the
+    /// time `now`, in seconds of Unix time.
     ///
     /// # Errors
     /// The answer contains no tokens.
@@ -177,13 +177,13 @@ impl Session {
             .map(|token| token.expose_secret())
     }
 
-    /// Whether both have the same tokens.
+    /// Whether both sessions have the same tokens.
     pub fn has_tokens_of(&self, other: &Self) -> bool {
         self.secrets().eq(other.secrets())
     }
 }
 
-/// The headers with which a client sends the session of its own account. `None` if it sends none.
+/// The headers with which a client sends the session of its own account. `None` if it sends no session.
 pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     headers.get(UID_HEADER).filter(|uid| !uid.is_empty())?;
     headers.get(header::AUTHORIZATION).filter(|token| !token.is_empty())?;
@@ -222,13 +222,13 @@ fn request(
     Ok(request)
 }
 
-/// The meaning of a response that refuses new tokens (docs/protocols/lumo.md#refresh).
+/// Classifies a response without new tokens (docs/protocols/lumo.md#refresh).
 fn refused(answer: &Response<Bytes>, body: Option<&Value>) -> RefreshError {
     let status = answer.status();
     let retry_after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let failure = refusal(status.as_u16(), retry_after, answer.body());
     let code = body.and_then(|body| body.get("Code")).and_then(Value::as_u64);
-    // The app version, a CAPTCHA and a limit say nothing about the token.
+    // An error about the app version, a CAPTCHA or a limit says nothing about the token.
     let is_about_token = !matches!(code, Some(2028 | 5003 | 9001));
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::UNPROCESSABLE_ENTITY

@@ -15,11 +15,11 @@ pub(super) struct Token<'a> {
 
 /// The fast path: recognises frames that equal an earlier one except for the token.
 ///
-/// A shape is learnt from a frame that contained only a token, so any frame of that shape contains only a
-/// token too.
+/// A shape is learnt from a frame that contains only a token, so every frame of that shape contains only a
+/// token.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    /// One for text and one for reasoning, since the two may alternate.
+    /// One for text and one for reasoning, since frames of these two kinds may alternate.
     known: [Option<(FrameTemplate, Target)>; 2],
     next: usize,
     /// Number of shapes learnt since a shape was last used.
@@ -27,8 +27,8 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Number of unused shapes after which learning stops, because it would slow a stream whose frames are
-    /// all different.
+    /// Number of unused shapes after which learning stops. In a stream whose frames are all different, it
+    /// would only cost time.
     const MAX_IDLE: u32 = 16;
 
     /// The token of a frame of a known shape, and its channel.

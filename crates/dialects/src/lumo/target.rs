@@ -11,7 +11,7 @@ pub(super) enum Target {
     ToolCall,
     /// Results of server tools.
     ToolResult,
-    /// Arguments of the client tool's call with this number. No target has this name: v2 carries calls in
+    /// Arguments of the client-tool call with this number. No target has this name: v2 carries calls in
     /// separate deltas.
     Arguments(u64),
     /// Content that Lumo's own client shows next to the response; it is never part of the response.

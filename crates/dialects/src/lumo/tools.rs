@@ -1,5 +1,5 @@
-//! The `tools` of a v2 request: Lumo's own by name and the client's as functions, in one list
-//! (docs/protocols/lumo.md#v2-request).
+//! Writes the `tools` of a v2 request: Lumo's own tools by name and the client's tools as functions, in one
+//! list (docs/protocols/lumo.md#v2-request).
 
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
@@ -11,9 +11,9 @@ const SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Writes the tools of `conversation` and the tool choice into the request, if there are any.
 ///
-/// Server tools come first. A client's tool replaces a server tool of the same name. If the client requires a
-/// call, server tools are left out: a request cannot name the required tool, so Lumo might call a server tool
-/// instead.
+/// Server tools come first. A client's tool replaces a server tool with the same name. If the client requires
+/// a call, server tools are left out: a request cannot name the required tool, so Lumo might call a server
+/// tool instead.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -43,7 +43,7 @@ pub(super) fn put(
     body.key("tool_choice").string(choice);
 }
 
-/// A client's tool, completed in the same way as in Lumo's own client.
+/// Writes a client's tool, completed in the same way as by Lumo's own client.
 fn function(body: &mut Encoder, tool: &Tool) {
     body.object(|body| {
         body.key("type").string("function");

@@ -1,4 +1,4 @@
-//! [`turns`]: messages as Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
+//! [`turns`]: converts messages to Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
 //!
 //! System texts become one turn. A call becomes a separate turn after the text that the assistant wrote
 //! before it. Every call gets a result, since Lumo may reject a call without one. No text is lost.
@@ -11,10 +11,10 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// The key under which the model is shown arguments that are not a JSON object.
+/// The key under which the model sees arguments that are not a JSON object.
 const RAW_ARGUMENTS: &str = "_raw_arguments";
 
-/// The result of a call whose result is missing.
+/// The result that is sent for a call without a result.
 const NO_RESULT: &str = r#"{"error":"no result"}"#;
 
 /// The tools that Lumo runs (docs/protocols/lumo.md#server-tools).
@@ -46,7 +46,7 @@ pub(super) enum Role {
 pub(super) struct Turn<'a> {
     pub(super) role: Role,
     pub(super) content: Vec<Content<'a>>,
-    /// The id of a result's call.
+    /// The id of the call to which a result belongs.
     call_id: &'a str,
 }
 
@@ -92,8 +92,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of a conversation in which the client has `tools`, and Lumo has `native` tools. Parts and fields
-/// that Lumo cannot express are named in `dropped`.
+/// The turns of a conversation in which the client has `tools`, and Lumo has `native` tools. Names of parts
+/// and fields that Lumo cannot express are added to `dropped`.
 pub(super) fn turns<'a>(
     conversation: &'a [conversation::Turn],
     (tools, native): (&'a [Tool], &'a [String]),
@@ -193,7 +193,8 @@ impl<'a> History<'a, '_> {
 
     fn call(&mut self, call: &'a Call) {
         let is_lumos = NATIVE.contains(&&*call.name) || self.native.contains(&call.name);
-        // Lumo ran it, and the client has not kept its result. It would be wrong to say that there is none.
+        // Lumo ran this call, and the client has not kept the result. A placeholder that says that there is
+        // no result would be wrong.
         if is_lumos
             && !self.known.contains(&CallReference::Answered(&call.id))
             && !self.known.contains(&CallReference::Tool(&call.name))
@@ -201,7 +202,7 @@ impl<'a> History<'a, '_> {
             self.dropped.push("messages[].tool_calls[]".to_owned());
             return;
         }
-        // The calls of one message stay together; they end at the first turn after their results.
+        // The calls of one message stay together; their run ends at the first turn after their results.
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();
         }
@@ -221,8 +222,8 @@ impl<'a> History<'a, '_> {
             self.unanswered.remove(at);
             self.turns.push(Turn::result(&output.id, &output.content));
         } else {
-            // The upstream may reject a result without its call; as the user's text it still reaches the
-            // model.
+            // The upstream may reject a result without its call. As a user's text, the result still reaches
+            // the model.
             self.say(Role::User, vec![Content::Text(named(&output.id, &output.content).into())]);
         }
     }
@@ -259,14 +260,14 @@ impl<'a> History<'a, '_> {
         None
     }
 
-    /// Adds the fields of a message that Lumo cannot express to `dropped`.
+    /// Adds the names of a message's fields that Lumo cannot express to `dropped`.
     fn name_fields(&mut self, turn: &conversation::Turn) {
         self.dropped.extend(turn.rest.keys().map(|key| format!("messages[].{key}")));
     }
 }
 
-/// A result between other turns is matched to its call by order. Adjacent results each name their call
-/// (docs/protocols/lumo.md#turns).
+/// Writes ids into adjacent results. A single result between other turns is matched to its call by order, but
+/// adjacent results must each name their call (docs/protocols/lumo.md#turns).
 fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);
@@ -278,7 +279,7 @@ fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// Arguments as they were written; anything except a JSON object is shown as text.
+/// Writes arguments as they were written; anything except a JSON object is shown as text.
 fn arguments(json: &mut Encoder, written: &str) {
     match Json::parse(written) {
         Ok(object) if object.kind() == Kind::Object => json.raw(object),

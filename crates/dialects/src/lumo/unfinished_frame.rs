@@ -4,7 +4,7 @@ use std::mem;
 
 use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 
-/// The part received so far of a frame that spans several `data` lines.
+/// The part of a frame over several `data` lines that has been received so far.
 #[derive(Debug)]
 pub(super) struct UnfinishedFrame {
     text: String,
@@ -15,7 +15,7 @@ pub(super) struct UnfinishedFrame {
 pub(super) enum Joined<'l> {
     /// The frame is incomplete.
     More,
-    /// The frame is complete; the second field is the rest of the line.
+    /// The frame is complete. The second field is the rest of the line.
     Value(String, &'l str),
     /// The text is not a JSON object.
     Broken,
@@ -52,7 +52,7 @@ impl UnfinishedFrame {
             }
             line
         } else {
-            // The line end between the two lines, which cannot be inside a string.
+            // The line end between the two lines. It cannot be inside a string.
             self.text.push('\n');
             if self.scanner.push(b"\n").1 == Progress::Invalid {
                 self.clear();

@@ -16,14 +16,14 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The outcome of reading an object: whether it belongs to this version, and the position of its token if it
-/// contains nothing else.
+/// The outcome of reading an object: whether it belongs to this version, and the position of its token if the
+/// object contains nothing else.
 pub(super) enum Read<'a> {
     /// Not an object of this version.
     Foreign,
     /// Passed on to the response.
     Taken,
-    /// Passed on to the response; it contained only a token.
+    /// Passed on to the response. It contained only a token.
     Token(Token<'a>),
 }
 
@@ -46,7 +46,7 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        // This version has no finish reasons: its end mark stands for one.
+        // This version has no finish reasons: its end mark also stands for the finish reason.
         "done" => {
             answer.finish(Finish::Stop, out);
             answer.end(out)?;
@@ -80,8 +80,8 @@ pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     ))
 }
 
-/// Emits a piece of text for one of the channels; without a target it is for the requested one. `count` is
-/// ignored: nothing needs it, and it is often missing.
+/// Emits a piece of text for one of the channels. Without a target, it is for the requested one. `count` is
+/// ignored: it is often missing and never needed.
 fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);
@@ -111,7 +111,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
 }
 
-/// Handles an image. Only the last state of a progressive image counts.
+/// Handles an image. Only the last state of a progressive image is used.
 fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);

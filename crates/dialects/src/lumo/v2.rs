@@ -47,8 +47,8 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// Reads an object after the finish reason: usage counts. Content is too late, and a response that has ended
-/// successfully can no longer fail.
+/// Reads an object after the finish reason. Usage is accepted; content is too late, and a response that has
+/// ended successfully can no longer fail.
 fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     if let Some(usage) = frame.usage {
         answer.usage(usage, out);
@@ -59,7 +59,7 @@ fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     }
 }
 
-/// The members of an object that are used.
+/// The members of an object that are read.
 #[derive(Default)]
 pub(super) struct Frame<'a> {
     /// `type`, which only v1 has.
@@ -67,8 +67,8 @@ pub(super) struct Frame<'a> {
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
-    /// Whether it names a model: a hash or a tier, which is useless to clients. They get the name that they
-    /// requested.
+    /// Whether the object names a model. The name is a hash or a tier, which is useless to clients, so they
+    /// get the name that they requested.
     has_model: bool,
     created: Option<Json<'a>>,
     target: Option<Target>,
@@ -114,12 +114,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether it describes the response as a whole.
+    /// Whether the object describes the response as a whole.
     fn is_head(&self) -> bool {
         self.has_model || self.start != Start::default()
     }
 
-    /// The first choice: more than one is never requested.
+    /// The first choice; toolwire never requests more than one.
     fn choice(&self) -> Option<Json<'a>> {
         self.choices.and_then(|choices| choices.elements().next()).filter(|it| it.kind() == JsonKind::Object)
     }
@@ -129,7 +129,7 @@ fn target(value: Json<'_>) -> Option<Target> {
     value.as_str().filter(|name| !name.is_empty()).map(|name| Target::named(&name))
 }
 
-/// A completion chunk: a delta, a finish reason, usage, or only the head.
+/// Reads a completion chunk: a delta, a finish reason, usage, or only the head.
 fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     let choice = frame.choice();
     if let Some(usage) = frame.usage {
@@ -167,7 +167,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     };
     if let Some(reason) = finish.filter(|reason| !reason.is_empty()) {
         token = None;
-        // A title in the same stream ends before the message does.
+        // In a stream that also carries a title, the title ends before the message.
         if target != Target::Aside {
             finish_by(&reason, answer, out)?;
         }
@@ -189,14 +189,14 @@ fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// The members of a delta that are used; `null` and empty values count as missing.
+/// The members of a delta that are read; `null` and empty values count as missing.
 #[derive(Default)]
 struct Delta<'a> {
     is_sealed: bool,
     target: Option<Target>,
     content: &'a str,
     reasoning: &'a str,
-    /// Both reasoning fields have text: they are copies of each other.
+    /// Both reasoning fields have text, so they are copies of each other.
     reasoning_twice: bool,
     /// Content and reasoning that are not strings.
     content_parts: Option<Json<'a>>,
@@ -250,7 +250,7 @@ impl<'a> Delta<'a> {
             || self.function_call.is_some()
     }
 
-    /// Passes everything on to the response. Returns `Some` if the delta contained only a token.
+    /// Passes everything in the delta on to the response. Returns `Some` if the delta contained only a token.
     fn apply(
         &self,
         target: Target,
@@ -305,7 +305,7 @@ fn tool_result(
     let content = match result.get("content") {
         None => Cow::Borrowed(""),
         Some(content) if content.is_null() => Cow::Borrowed(""),
-        // Documented as a string but observed as an object: its JSON text is then the result.
+        // The documentation says a string, but objects have been observed: the JSON text is then the result.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
     let content = sealed_payload::opened(is_sealed || sealed_payload::is_sealed(result), &content)?;

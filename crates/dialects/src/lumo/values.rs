@@ -1,18 +1,18 @@
-//! [`Values`]: the payloads of the v1 tool channels.
+//! [`Values`]: splits the text of v1's tool channels into payloads.
 //!
-//! A v1 stream carries tool calls and results as text: one JSON object over several pieces, several objects
-//! in one piece, or results that are not JSON (docs/protocols/lumo.md#v1-stream). Payloads are separated only
-//! by the syntax of the JSON itself and by the end of the segment.
+//! A v1 stream carries tool calls and results as text: one JSON object in several pieces, several objects in
+//! one piece, or results that are not JSON (docs/protocols/lumo.md#v1-stream). Payloads are separated only by
+//! the syntax of the JSON itself and by the end of the segment.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper},
 };
 
-/// The meaning of text outside of JSON in a channel.
+/// The meaning of text outside of the JSON on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// Nothing: quotes, commas and brackets around calls are dropped.
+    /// No meaning: quotes, commas and brackets around calls are dropped.
     Noise,
     /// A payload that lasts to the end of the segment: a result in plain text.
     Prose,
@@ -36,8 +36,8 @@ enum State {
     Between,
     Json(Scanner),
     Prose,
-    /// Inside a call that is not valid JSON, until its brackets close: an object in it is not a separate
-    /// call.
+    /// Inside a call that is not valid JSON, until its brackets are closed. An object inside it is not a
+    /// separate call.
     Broken(Nesting),
 }
 
@@ -50,7 +50,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Reads up to the position where the last bracket closes; returns the text after it.
+    /// Reads up to the point where the last bracket is closed. Returns the text after it.
     fn skip<'r>(&mut self, text: &'r str) -> Option<&'r str> {
         for (at, byte) in text.bytes().enumerate() {
             match byte {
@@ -84,7 +84,8 @@ impl Values {
         }
     }
 
-    /// Takes the next piece, the body of a JSON string; calls `on` with each payload that it completes.
+    /// Takes the next piece, which is the body of a JSON string, and calls `on` with each payload that it
+    /// completes.
     ///
     /// # Errors
     /// A payload is larger than allowed.
@@ -102,8 +103,8 @@ impl Values {
         Ok(())
     }
 
-    /// Ends the segment, which also ends a payload without an end of its own. An incomplete call is dropped
-    /// and counted.
+    /// Ends the segment, and with it a payload that has no end of its own. An incomplete call is dropped and
+    /// counted.
     pub(super) fn end(&mut self, mut on: impl FnMut(&str)) {
         if let Some(half) = self.unescaper.finish() {
             self.text.push(half);
@@ -122,12 +123,12 @@ impl Values {
         matches!(self.state, State::Prose)
     }
 
-    /// Number of payloads that were not JSON in a channel where only JSON is valid.
+    /// Number of payloads that were not JSON on a channel on which only JSON is valid.
     pub(super) fn broken(&self) -> u64 {
         self.broken
     }
 
-    /// Reads up to the end of `rest` or of a payload; returns the rest.
+    /// Reads up to the end of `rest` or of a payload. Returns the rest.
     fn step<'r>(&mut self, rest: &'r str, on: &mut impl FnMut(&str)) -> &'r str {
         match &mut self.state {
             State::Between => self.begin(rest),
@@ -166,7 +167,7 @@ impl Values {
         }
     }
 
-    /// Searches for the beginning of a payload; returns the text from there on.
+    /// Searches for the beginning of a payload. Returns the text from there on.
     fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
         let rest = match self.outside {
             Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),
@@ -181,7 +182,7 @@ impl Values {
     }
 }
 
-/// Scans `rest` and appends the part that was consumed to `text`; returns its length in bytes. Control
+/// Scans `rest` and appends the consumed part to `text`. Returns the length of that part in bytes. Control
 /// characters in the strings of calls are escaped, because models write unescaped line ends there.
 fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) -> (usize, Progress) {
     let mut at = 0;

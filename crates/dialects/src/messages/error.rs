@@ -1,5 +1,5 @@
-//! Errors in the form of the Messages API: `{"type": "error", "error": {"type", "message"}}`, as a body before the
-//! stream and as an event inside it (docs/protocols/messages.md#errors).
+//! Writes errors in the form of the Messages API: `{"type": "error", "error": {"type", "message"}}`, as a body
+//! before the stream and as an event inside it (docs/protocols/messages.md#errors).
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     };
     let mut error = json!({"type": error_type(failure.kind()), "message": message});
     if let (Some(member), Some(error)) = (failure.unsupported(), error.as_object_mut()) {
-        // SDKs read this member, and send the complete conversation instead
+        // SDKs read this member, and then send the complete conversation instead
         // (docs/protocols/messages.md#errors).
         let details = json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]});
         error.insert("details".to_owned(), details);
@@ -42,9 +42,9 @@ fn error_type(kind: Kind) -> &'static str {
     }
 }
 
-/// The message that a prompt is too long, in the words of this API: clients have no code for it, and use the
-/// sentence to decide how to shorten the conversation. The numbers come from `message`, if they can be
-/// distinguished.
+/// The message for a prompt that is too long, in the words of this API: the API has no code for this error,
+/// so clients use the sentence to decide how to shorten the conversation. The numbers come from `message`, if
+/// it is clear which number is which.
 fn too_long(message: &str) -> Cow<'_, str> {
     let lower = message.to_ascii_lowercase();
     if ["prompt is too long", "exceed context limit"].iter().any(|words| lower.contains(words)) {
@@ -58,9 +58,9 @@ fn too_long(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// The number of tokens and the limit that a sentence in lower case names.
+/// The number of tokens and the limit that the lower-case text `sentence` names.
 fn counts(sentence: &str) -> Option<(u64, u64)> {
-    /// Smaller numbers are not the limit of a context.
+    /// A smaller number cannot be the limit of a context.
     const LEAST: u64 = 256;
     const LIMITS: [&str; 8] =
         ["max", "limit", "only", "<=", "less than", "cannot exceed", "context size", "context length"];

@@ -1,6 +1,6 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of a single frame. A
+//! [`BodyReader`] finds the frames; [`response`] reads the frames; [`event`] is the view of a single frame. A
 //! response that is not streamed is read as if each of its blocks had been streamed in one piece.
 
 mod citations;

@@ -1,4 +1,4 @@
-//! The form of a session in a file: one JSON object.
+//! Reads and writes a session in a file: one JSON object.
 
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -44,8 +44,8 @@ impl Session {
         })
     }
 
-    /// The text of a file with the session. It keeps those members of the `earlier` text that do not belong
-    /// to a session.
+    /// The text of a file with the session. Members of the `earlier` text that do not belong to a session are
+    /// kept.
     pub fn to_file(&self, earlier: &[u8]) -> Vec<u8> {
         let earlier: Option<Map<String, Value>> = serde_json::from_slice(earlier).ok();
         let mut members = earlier.unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Kind};
 /// The bytes of an AES-256 key.
 pub(super) const KEY_LENGTH: usize = 32;
 
-/// The key of a request, and the id that binds pieces to the request.
+/// The key of a request, with the id that binds encrypted pieces to the request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestKey {
     key: [u8; KEY_LENGTH],
@@ -51,8 +51,8 @@ impl RequestKey {
         &self.key
     }
 
-    /// Encrypts a turn's content, or an image's bytes, with this nonce, which must never be used again with
-    /// this key.
+    /// Encrypts a turn's content, or an image's bytes, with this nonce. The nonce must never be used again
+    /// with the same key.
     ///
     /// # Errors
     /// The text is too long for AES-GCM.
@@ -71,7 +71,7 @@ impl RequestKey {
     /// Decrypts a piece of the response.
     ///
     /// # Errors
-    /// The piece is not base64, is shorter than a nonce and a tag, or is encrypted for something else.
+    /// The piece is not base64, is shorter than a nonce and a tag, or was encrypted for another purpose.
     pub fn open(&self, sealed: &str) -> Result<Vec<u8>, Failure> {
         let bytes = STANDARD.decode(sealed).map_err(|_| undecryptable("it is not base64"))?;
         let (nonce, content) = bytes

@@ -5,7 +5,7 @@
 //! a frame of the response ─[`Unsealer`]─▶ the same frame in plain text ─▶ the rest of this dialect
 //! ```
 //!
-//! Nothing else in the dialect knows about it. Randomness is passed in.
+//! No other part of the dialect knows about the encryption. Randomness is passed in.
 
 mod key;
 mod recipient;
@@ -23,7 +23,7 @@ use crate::failure::{Failure, Kind};
 /// Fills bytes with cryptographically secure randomness.
 pub type Random<'r> = &'r mut dyn FnMut(&mut [u8]);
 
-/// A piece cannot be decrypted.
+/// The failure for a piece that cannot be decrypted.
 fn undecryptable(what: &str) -> Failure {
     let message = format!("the upstream sent an encrypted piece that cannot be decrypted: {what}");
     Failure::new(Kind::Upstream, message).with_code("upstream_decrypt_failed")

@@ -55,7 +55,7 @@ impl Recipient {
         if lumo.fingerprint == FINGERPRINT { Ok(lumo) } else { Err("Lumo's key is another one".to_owned()) }
     }
 
-    /// The key in an armored certificate.
+    /// Reads the key from an armored certificate.
     ///
     /// # Errors
     /// The text is not a certificate, its signatures are wrong, or it has no subkey for encryption.
@@ -77,7 +77,7 @@ impl Recipient {
         })
     }
 
-    /// The key in the certificate of this file, which `read` reads. `None`: Lumo's own.
+    /// The key in the certificate file, which `read` reads; Lumo's own key if there is no file.
     ///
     /// # Errors
     /// There is no such key.
@@ -118,7 +118,7 @@ impl Recipient {
     }
 }
 
-/// Adapts randomness to the trait that pgp requires.
+/// Adapts a source of randomness to the trait that pgp requires.
 struct Source<'r>(Random<'r>);
 
 impl RngCore for Source<'_> {

@@ -1,4 +1,4 @@
-//! Requests with their turns encrypted.
+//! Encrypts the turns of requests.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use super::{Random, Recipient, RequestKey};
 use crate::failure::{Failure, Kind};
 
 impl Recipient {
-    /// The request `body` of either version with the contents of its turns encrypted, and the key for the
-    /// response.
+    /// Encrypts the contents of the turns in the request `body`, of either version. Returns the request and
+    /// the key for the response.
     ///
     /// # Errors
     /// The request cannot be encrypted.
@@ -65,8 +65,8 @@ fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>
     Ok(())
 }
 
-/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL, whose type is then that
-/// of arbitrary bytes. Each part has its own mark (docs/protocols/lumo.md#encryption).
+/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL. The image's type becomes
+/// that of arbitrary bytes. Each part gets its own mark (docs/protocols/lumo.md#encryption).
 fn seal_part(
     part: &mut Map<String, Value>,
     seal: &mut impl FnMut(&[u8]) -> Result<String, Failure>,

@@ -1,4 +1,4 @@
-//! [`Unsealer`]: the frames of a response in plain text.
+//! [`Unsealer`]: decrypts the frames of a response.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::{
     wire::json::Json,
 };
 
-/// Members that are texts when they are encrypted. One text may be cut into pieces anywhere, even inside a
+/// Members whose values are pieces of an encrypted text. The text may be cut anywhere, even inside a
 /// character.
 const PIECES: [&str; 4] = ["content", "reasoning_content", "reasoning", "text"];
 
-/// Members that are complete texts.
+/// Members whose values are complete encrypted texts.
 const WHOLE: [&str; 2] = ["arguments", "parameters"];
 
 /// Decrypts the frames of one response.
 ///
-/// The arguments of a client tool's call are one ciphertext in several pieces, without a mark, so they are
-/// held until the calls are complete.
+/// The arguments of a client-tool call are one ciphertext in several pieces, without a mark, so they are held
+/// until the calls are complete.
 #[derive(Debug)]
 pub(in super::super) struct Unsealer {
     key: RequestKey,
@@ -29,18 +29,18 @@ pub(in super::super) struct Unsealer {
     begun: BTreeMap<String, Vec<u8>>,
     /// The arguments of calls so far, by their index.
     arguments: BTreeMap<u64, String>,
-    /// Maximum bytes of all arguments. Beyond it the response fails.
+    /// Maximum bytes of all arguments. If it is exceeded, the response fails.
     room: usize,
 }
 
 impl Unsealer {
-    /// An unsealer for the response to the request of `key`, whose calls have at most `room` bytes of
-    /// arguments.
+    /// A decrypter for the response to the request that was encrypted with `key`. Its calls may have at most
+    /// `room` bytes of arguments.
     pub(in super::super) fn new(key: RequestKey, room: usize) -> Self {
         Self { key, begun: BTreeMap::new(), arguments: BTreeMap::new(), room }
     }
 
-    /// Decrypts a frame, into frames in plain text.
+    /// Decrypts a frame. Returns the frames in plain text.
     ///
     /// # Errors
     /// A piece cannot be decrypted.
@@ -60,7 +60,7 @@ impl Unsealer {
         Ok(frames)
     }
 
-    /// The frames that are left when the response has ended.
+    /// Returns the frames that are left when the response has ended.
     ///
     /// # Errors
     /// A text has ended inside a character, or arguments cannot be decrypted.
@@ -77,7 +77,7 @@ impl Unsealer {
         calls.collect()
     }
 
-    /// Arguments that are JSON were not encrypted.
+    /// Decrypts arguments, unless they are JSON, which was not encrypted.
     fn plain_arguments(&self, arguments: String) -> Result<String, Failure> {
         if Json::parse(&arguments).is_ok() { Ok(arguments) } else { whole(self.key.open(&arguments)?) }
     }
@@ -105,8 +105,8 @@ impl Unsealer {
         Ok(())
     }
 
-    /// Decrypts the marked members of an object, or of one that contains it, and removes the marks. `target`
-    /// is the text's channel.
+    /// Decrypts the members of an object that is marked, or inside a marked object, and removes the marks.
+    /// `target` is the channel of the text.
     fn object(
         &mut self,
         object: &mut Map<String, Value>,
@@ -161,7 +161,7 @@ fn has_finish(frame: &Map<String, Value>) -> bool {
     reason.and_then(Value::as_str).is_some_and(|reason| !reason.is_empty())
 }
 
-/// The complete characters of `begun` and `bytes`; the rest stays in `begun`.
+/// Returns the complete characters of `begun` and `bytes`; the remaining bytes stay in `begun`.
 fn joined(begun: &mut Vec<u8>, bytes: Vec<u8>) -> Result<String, Failure> {
     begun.extend(bytes);
     let complete = match str::from_utf8(begun) {

@@ -1,4 +1,4 @@
-//! [`Citations`]: the citations of a text block, which get their range when the block ends.
+//! [`Citations`]: the citations of a text block. Their range is known when the block ends.
 
 use super::event::text;
 use crate::{
@@ -25,8 +25,8 @@ impl Citations {
         self.at = self.at.saturating_add(u64::try_from(piece.chars().count()).unwrap_or(u64::MAX));
     }
 
-    /// Keeps a citation of a web page. Returns `false` for a citation of anything else. Beyond `limit` bytes,
-    /// citations do not wait for the end of their block.
+    /// Keeps a citation of a web page. Returns `false` for a citation of anything else. If more than `limit`
+    /// bytes are kept, citations do not wait for the end of their block.
     pub(super) fn take(&mut self, citation: Json<'_>, limit: usize, out: &mut impl Sink) -> bool {
         let url = text(citation, "url");
         if url.is_empty() {
@@ -41,7 +41,7 @@ impl Citations {
         true
     }
 
-    /// Emits a citation that does not wait; `frame` is its frame.
+    /// Emits a citation that does not wait. `frame` is the citation's frame.
     pub(super) fn pass(&self, citation: Json<'_>, frame: &str, out: &mut impl Sink) {
         let (url, title) = (text(citation, "url"), text(citation, "title"));
         let annotation = Event::Annotation(Annotation { url, title, span: (self.from, self.at) });
@@ -49,7 +49,7 @@ impl Citations {
         out.event(Event::Verbatim { frame, means });
     }
 
-    /// Ends the block: its citations apply to all of its text.
+    /// Ends the block: its citations apply to the block's complete text.
     pub(super) fn end_block(&mut self, out: &mut impl Sink) {
         self.tell(out);
         self.from = self.at;

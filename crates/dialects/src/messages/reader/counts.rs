@@ -1,4 +1,5 @@
-//! [`Counts`]: the token counts of a stream, which arrive at its beginning and again, cumulative, at its end.
+//! [`Counts`]: the token counts of a stream, which arrive at its beginning and again, as cumulative counts,
+//! at its end.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +18,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes a usage object: its members replace those of the previous one, except if they are `null`.
+    /// Takes a usage object. Its members replace the previous ones, except those that are `null`.
     pub(super) fn take(&mut self, usage: Json<'_>) {
         let Value::Object(usage) = usage.to_value() else { return };
         for (key, value) in usage {
@@ -28,12 +29,12 @@ impl Counts {
         }
     }
 
-    /// The counts, if there are new ones since the last call.
+    /// The counts, if new ones have arrived since the last call.
     pub(super) fn news(&mut self) -> Option<Usage> {
         std::mem::take(&mut self.is_new).then(|| self.usage())
     }
 
-    /// The API counts tokens of the cache separately; here they are part of the input.
+    /// The counts for clients. The API counts cached tokens separately; here they are part of the input.
     fn usage(&self) -> Usage {
         let raw = Value::from(self.object.clone()).to_string();
         let object = Json::parse(&raw).unwrap_or_default();

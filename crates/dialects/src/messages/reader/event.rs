@@ -17,11 +17,11 @@ pub(super) struct StreamEvent<'a> {
     pub(super) error: Option<Json<'a>>,
     /// The blocks of a complete message.
     pub(super) content: Option<Json<'a>>,
-    /// Whether a known member occurs twice, so that readers may disagree about its value.
+    /// Whether a known member occurs twice, so that readers may disagree about the value.
     pub(super) is_ambiguous: bool,
 }
 
-/// A delta of one string.
+/// A delta that adds to one string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece<'a> {
     pub(super) kind: PieceKind,
@@ -69,7 +69,7 @@ impl<'a> StreamEvent<'a> {
         place.get_or_insert(value);
     }
 
-    /// The block's number.
+    /// The number of the block.
     pub(super) fn index(&self) -> Option<u64> {
         self.index.and_then(|index| index.as_u64())
     }

@@ -7,7 +7,8 @@ use crate::wire::json::FrameTemplate;
 #[derive(Debug)]
 pub(super) struct Plain {
     template: FrameTemplate,
-    /// Number of braces that close the frame. The API hides the length of a token with spaces between them.
+    /// Number of braces that close the frame. The API hides the length of a token with spaces between these
+    /// braces.
     braces: usize,
     pub(super) kind: PieceKind,
     /// The number of the block.
