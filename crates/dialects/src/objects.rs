@@ -1,4 +1,4 @@
-//! [`ReadObjects`]: reads data that should be one JSON object, and the other forms that servers send.
+//! [`ReadObjects`]: reads data that should be one JSON object, and other forms in which servers send it.
 
 use super::{Progress, Skip, Skipped, not_json};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// The kind of value that a text contained.
+/// The kind of value that a text contains.
 #[derive(Debug)]
 pub(super) enum Found<'t> {
     /// An object, which has been read.
@@ -25,8 +25,8 @@ pub(super) trait ReadObjects {
     /// The upstream's error, or the way in which the object violates the dialect.
     fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure>;
 
-    /// Handles `[DONE]`. After a finish reason it ends the response; without one, the body must also end
-    /// properly.
+    /// Handles `[DONE]`. After a finish reason it ends the response; if there is no finish reason, the body
+    /// must also end properly.
     ///
     /// # Errors
     /// The response is not complete.
@@ -37,7 +37,7 @@ pub(super) trait ReadObjects {
 
     /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` although
     /// the API has no end mark. `is_value`: the data is a complete body that should be one value, so its
-    /// lines are not read one by one. `is_last`: the end of the body may have truncated it.
+    /// lines are not read one by one. `is_last`: the data may have been truncated by the end of the body.
     ///
     /// # Errors
     /// The same as for [`ReadObjects::object`]; inside a response, also data that is not JSON.
@@ -77,7 +77,8 @@ pub(super) trait ReadObjects {
         Ok(())
     }
 
-    /// Reads an element of an array. Arrays inside it are not read, because each level would be parsed again.
+    /// Reads an element of an array. Arrays inside it are not read, because each level would have to be
+    /// parsed again.
     ///
     /// # Errors
     /// The same as for [`ReadObjects::object`].

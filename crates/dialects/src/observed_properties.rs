@@ -1,16 +1,17 @@
-//! [`Observed`]: properties of a server that its responses reveal where its settings leave them open.
+//! [`Observed`]: properties of a server that its responses reveal. They apply where the settings leave them
+//! open.
 
 /// Properties of a server and one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// The field in which it sends reasoning.
+    /// The field in which the server sends reasoning.
     pub reasoning: Option<ReasoningField>,
-    /// It rejects roles that do not alternate, and system messages other than one at the beginning.
+    /// Whether the server rejects roles that do not alternate, and system messages other than a single one at
+    /// the beginning.
     pub strict_roles: bool,
 }
 
-/// The name of the field for reasoning in messages of Chat Completions. If both occur, the greater one
-/// counts.
+/// The field for reasoning in messages of Chat Completions. If both fields occur, the greater value applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasoningField {
     /// `reasoning` alone.
@@ -19,9 +20,9 @@ pub enum ReasoningField {
     ReasoningContent,
 }
 
-/// Whether an error means that a chat template accepts only one system message, at the beginning, or only
-/// alternating roles (docs/protocols/chat.md#requests). Servers send most of these errors with status 400,
-/// llama.cpp and LM Studio also with 500.
+/// Whether an error means that a chat template accepts only a single system message, at the beginning, or
+/// only alternating roles (docs/protocols/chat.md#requests). Servers send most of these errors with status
+/// 400, llama.cpp and LM Studio also with 500.
 pub fn refuses_roles(status: u16, body: &[u8]) -> bool {
     const PLACES: [&str; 9] = [
         "beginning",

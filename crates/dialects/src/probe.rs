@@ -3,15 +3,15 @@
 use super::server::Server;
 use crate::wire::json::Json;
 
-/// A request without a body for a path that only one kind of server has, or that each server answers in its
-/// own way.
+/// A request without a body, for a path that only one kind of server has, or to which each kind of server
+/// responds in its own way.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     /// The path, without a leading slash.
     pub path: &'static str,
     /// The base of the path.
     pub root: Root,
-    /// Returns the server that gives such a response.
+    /// Returns the server that gives such a response, if the response shows which server it is.
     recognise: fn(&Json<'_>) -> Option<Server>,
 }
 
@@ -24,7 +24,8 @@ pub enum Root {
     Server,
 }
 
-/// The probes in the order of their use (docs/protocols/enforcement.md#who-answers). The first recognises the most servers.
+/// The probes, in the order in which they are used (docs/protocols/enforcement.md#who-answers). The first probe recognises
+/// the most servers.
 pub(super) static PROBES: [Probe; 6] = [
     Probe { path: "models", root: Root::Base, recognise: by_owner },
     Probe { path: "props", root: Root::Server, recognise: llama_cpp },
@@ -35,7 +36,7 @@ pub(super) static PROBES: [Probe; 6] = [
 ];
 
 impl Probe {
-    /// The server whose response is `body`. `None` if the response does not show this.
+    /// The server whose response is `body`. `None` if the response does not show which server it is.
     pub(super) fn server(&self, body: &[u8]) -> Option<Server> {
         (self.recognise)(&Json::parse_bytes(body).ok()?)
     }

@@ -23,8 +23,8 @@ impl Progress {
         self.has_choice && !self.is_finished
     }
 
-    /// Whether the finish reason or the end mark arrived without the other: the response is complete if the
-    /// body ends properly.
+    /// Whether only one of the finish reason and the end mark has arrived: the response is complete if the
+    /// body then ends properly.
     pub(super) fn awaits_end(&self) -> bool {
         (self.is_marked || self.is_finished) && !self.is_done
     }
@@ -35,19 +35,20 @@ impl Progress {
         self.is_finished && !self.is_done
     }
 
-    /// Handles the end mark. Returns whether the response ends with it. Without a finish reason, the body
-    /// must also end properly.
+    /// Handles the end mark. Returns whether the response ends with it. If there is no finish reason, the
+    /// body must also end properly.
     pub(super) fn mark_end(&mut self) -> bool {
         self.is_marked = true;
         self.is_finished || !self.has_content
     }
 
-    /// Whether the response ends with the body. Without a finish reason, it does if it `may_end` there.
+    /// Whether the response ends with the body. If there is no finish reason, this is so only if `may_end` is
+    /// set.
     pub(super) fn ends_with_body(&self, may_end: bool) -> bool {
         self.is_finished || ((self.is_marked || may_end) && self.has_choice)
     }
 
-    /// Ends the response. Without a finish reason, its content implies one.
+    /// Ends the response. If no finish reason arrived, it is derived from the content.
     ///
     /// # Errors
     /// There is neither a finish reason nor content.

@@ -1,4 +1,4 @@
-//! Errors from an upstream: an HTTP error with its body, or an error object inside a stream, converted to a
+//! Converts errors from an upstream (an HTTP error with its body, or an error object inside a stream) to a
 //! [`Failure`] that keeps the upstream's message, code and status.
 
 use serde_json::Value;
@@ -9,8 +9,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The failure that an upstream's HTTP error means. `retry_after` is the header with that name; `body` may
-/// have any content, and may be truncated.
+/// The failure that corresponds to an upstream's HTTP error. `retry_after` is the value of the header with
+/// that name; `body` may have any content, and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let lead = match status {
@@ -31,7 +31,7 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     failure
 }
 
-/// The failure that an error inside a stream means: the value of `error`, an object or a string.
+/// The failure that corresponds to an error inside a stream. `error` is an object or a string.
 pub(crate) fn reported(error: &Value) -> Failure {
     let words = Words::of_error(error);
     let status = words.status;
@@ -43,8 +43,8 @@ pub(crate) fn reported_json(error: Json<'_>) -> Failure {
     reported(&serde_json::from_str(error.raw()).unwrap_or_default())
 }
 
-/// The failure that a server-sent event of the type `error` means: its data may be the error object, contain
-/// the object, or be plain text.
+/// The failure that corresponds to a server-sent event of the type `error`. Its data may be the error object,
+/// contain the object, or be plain text.
 pub(crate) fn reported_event(data: &[u8]) -> Failure {
     match serde_json::from_slice::<Value>(data) {
         Ok(value) => reported(value.get("error").unwrap_or(&value)),
@@ -53,7 +53,7 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
 }
 
 /// The failure that an object in a stream reports although it is not part of a response: an error, or a
-/// message together with a member which says that it is an error. `None` if it reports none.
+/// message together with a member which says that it is an error. `None` if the object reports no failure.
 pub(crate) fn told(frame: &str) -> Option<Failure> {
     let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
     let words = Words::of_response(&object);
@@ -134,7 +134,7 @@ fn outcome(object: &Value) -> Option<bool> {
     keys.into_iter().chain(["type", "object"]).find_map(of)
 }
 
-/// Whether an object contains only a message and members that may come with one in an error.
+/// Whether an object contains only a message, and members that may accompany a message in an error.
 fn is_bare_message(object: &Value) -> bool {
     let beside = |key: &str| {
         let key = key.to_ascii_lowercase().replace(['_', '-'], "");
@@ -145,8 +145,8 @@ fn is_bare_message(object: &Value) -> bool {
         .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
 }
 
-/// The values of `code` and `type` that mean a prompt that is longer than the model's context: OpenAI's,
-/// Z.ai's, llama.cpp's, Copilot's, and words that gateways use.
+/// The values of `code` and `type` for a prompt that is longer than the model's context: OpenAI's, Z.ai's,
+/// llama.cpp's, Copilot's, and words that gateways use.
 const TOO_LONG_CODES: [&str; 7] = [
     "context_length_exceeded",
     "model_context_window_exceeded",
@@ -157,7 +157,7 @@ const TOO_LONG_CODES: [&str; 7] = [
     "input_too_long",
 ];
 
-/// The messages of servers without such codes, in lower case: all parts of one entry must occur.
+/// The messages of servers that have no such codes, in lower case. All parts of one entry must occur.
 const TOO_LONG: [&[&str]; 28] = [
     // OpenAI, vLLM, Mistral, OpenRouter, DeepSeek
     &["maximum context length"],
@@ -209,7 +209,8 @@ const TOO_LONG: [&[&str]; 28] = [
     &["tokens exceed", "context"],
 ];
 
-/// Groq's code for a call of the model that Groq could not read: docs/protocols/chat.md#upstream-deviations.
+/// Groq's code for a call that the model wrote and Groq could not read:
+/// docs/protocols/chat.md#upstream-deviations.
 const UNREAD_CALL: &str = "tool_use_failed";
 
 /// Words in messages about rate limits, which may also mention tokens.
@@ -237,8 +238,8 @@ impl Words {
         }
     }
 
-    /// Reads the known forms of bodies: `{"error": …}`, the same in an array (Gemini's layer), the error's
-    /// fields at the top (vLLM), `{"detail": …}` (FastAPI).
+    /// Reads the known forms of bodies: `{"error": …}`, the same in an array (Gemini's compatibility layer),
+    /// the error's fields at the top level (vLLM), `{"detail": …}` (FastAPI).
     fn of_response(response: &Value) -> Self {
         let response = response.get(0).unwrap_or(response);
         let error = ["error", "errors", "detail"].iter().map(|key| response.get(key));
@@ -262,7 +263,7 @@ impl Words {
             Value::String(digits) => digits.parse().ok(),
             number => u16::try_from(number.as_u64()?).ok(),
         };
-        // Groq's member: the model's text, in which Groq could not read a call.
+        // Groq's member with the text of the model in which Groq could not read a call.
         let generation = text("failed_generation");
         let message = match (message, &generation) {
             (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
@@ -276,7 +277,7 @@ impl Words {
             is_too_long,
             generation: generation.filter(|_| code.as_deref() == Some(UNREAD_CALL)),
             code,
-            // Gemini's word is in `status`.
+            // Gemini has its word for the kind in `status`.
             kind: text("type").or_else(|| text("status")),
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
@@ -290,8 +291,8 @@ impl Words {
             || (self.kind.as_deref() == Some("not_found_error") && names_model())
     }
 
-    /// Whether the error means that the prompt is too long, by its code, or by the sentence of servers
-    /// without codes. llama.cpp's code and Ollama's sentence have also been seen with status 500.
+    /// Whether the error means that the prompt is too long, according to its code, or to the sentence of
+    /// servers without codes. llama.cpp's code and Ollama's sentence have also been seen with status 500.
     fn is_context_length(&self, status: Option<u16>) -> bool {
         let is_code =
             |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
@@ -351,12 +352,12 @@ impl Words {
     }
 }
 
-/// Statuses of the same kind that clients may distinguish.
+/// Whether failures of this kind keep their status, because clients may distinguish between such statuses.
 fn keeps_status(kind: Kind) -> bool {
     matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
 }
 
-/// The values of `code` and `type` that upstreams use inside a stream, where there is no status.
+/// The kind for a value of `code` or `type`. Upstreams use these inside a stream, where there is no status.
 fn kind_of_word(word: &str) -> Option<Kind> {
     Some(match word {
         "rate_limit_exceeded"
@@ -375,10 +376,10 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     })
 }
 
-/// The first words of an unexpected body: the title if it is HTML, otherwise its beginning. `None` if it has
-/// no text.
+/// The first words of an unexpected body: the title if the body is HTML, otherwise its beginning. `None` if
+/// it has no text.
 pub(crate) fn first_words(body: &[u8]) -> Option<String> {
-    /// Maximum number of quoted characters: a line of a log, not a page.
+    /// Maximum number of quoted characters: enough for a line of a log.
     const LONGEST: usize = 120;
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,

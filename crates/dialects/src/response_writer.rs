@@ -1,4 +1,4 @@
-//! [`ResponseWriter`]: a response as a stream or as one object, for the writers of all dialects.
+//! [`ResponseWriter`]: writes a response as a stream or as one object, for the writers of all dialects.
 
 use bytes::BytesMut;
 
@@ -17,7 +17,7 @@ enum Form<S, W> {
 
 /// A response as a stream.
 pub trait StreamForm {
-    /// Whether clients of the dialect expect that a block of content ends before the next one begins.
+    /// Whether clients of the dialect expect that a block of content ends before the next block begins.
     const ONE_BLOCK_AT_A_TIME: bool = false;
 
     /// Creates the stream for a request's response.
@@ -29,10 +29,10 @@ pub trait StreamForm {
     /// Ends a successful response.
     fn finish(&mut self, out: &mut BytesMut);
 
-    /// Ends the response with the dialect's in-stream error.
+    /// Ends the response by writing the dialect's in-stream error.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut);
 
-    /// Writes something that clients ignore into a silent stream.
+    /// Writes a comment or event that clients ignore into a silent stream.
     fn keep_alive(&self, out: &mut BytesMut);
 
     /// Approximate bytes that are kept, for dialects whose last event repeats the response.
@@ -48,7 +48,7 @@ pub trait StreamForm {
     /// From now on, large events are only written when [`StreamForm::pour`] asks for them.
     fn write_in_pieces(&mut self) {}
 
-    /// Whether output is still waiting. Whatever is written meanwhile comes after it.
+    /// Whether output is still waiting. Output that is written in the meantime follows it.
     fn has_more(&self) -> bool {
         false
     }
@@ -157,7 +157,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes a sign of life into a silent stream; nothing for a response that is not streamed.
+    /// Writes a sign of life into a silent stream. Writes nothing if the response is not streamed.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {
             Form::Stream(stream, _) => stream.keep_alive(out),

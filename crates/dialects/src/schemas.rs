@@ -1,27 +1,27 @@
-//! Schemas of tools in the forms that APIs accept: a schema that they reject makes them reject the complete
-//! request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
+//! Converts the schemas of tools to forms that APIs accept: an API that rejects one schema rejects the
+//! complete request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
 
 use serde_json::{Map, Value, json};
 
 use crate::wire::json::{Json, Kind};
 
-/// Members that state alternatives. Several APIs reject them in the schema of the arguments itself, but
-/// accept them inside.
+/// Members that define alternatives. Several APIs reject them at the top level of the arguments' schema, but
+/// accept them inside it.
 const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
-/// Other members that OpenAI's APIs reject there.
+/// Other members that OpenAI's APIs reject at the top level.
 const REFUSED: [&str; 3] = ["enum", "const", "not"];
 
-/// Maximum number of schemas that are read to join alternatives, because references may repeat them.
+/// Maximum number of schemas that are read in order to join alternatives, because references may repeat them.
 const MAX_SCHEMAS: usize = 256;
 
 /// Maximum nesting depth of alternatives.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum number of forms that one parameter gets. With more, any value is allowed.
+/// Maximum number of forms of one parameter. If there are more, any value is allowed.
 const MAX_FORMS: usize = 32;
 
-/// Whether the arguments are described by alternatives, or elsewhere.
+/// Whether the arguments are described by alternatives or by a reference.
 pub(super) fn has_choices(schema: Json<'_>) -> bool {
     schema.members().any(|(key, _)| CHOICES.contains(&&*key) || key == "$ref")
 }
@@ -51,8 +51,8 @@ pub(super) fn without_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// `schema` as that of an object that has the parameters of all alternatives. Those that every alternative
-/// requires are required. Other demands of an alternative are left out, so the result accepts more.
+/// Converts `schema` to an object that has the parameters of all alternatives. Parameters that every
+/// alternative requires are required. Other demands of alternatives are left out, so the result accepts more.
 pub(super) fn of_object(schema: &Value) -> Value {
     let mut reading = Reading { root: schema, left: MAX_SCHEMAS };
     let parameters = reading.parameters(schema, 0);
@@ -84,8 +84,8 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Adds the properties of an alternative. A property that several alternatives have may have any of their
-    /// forms.
+    /// Adds the properties of an alternative. If several alternatives have the same property, it may have any
+    /// of their forms.
     fn add(&mut self, properties: Map<String, Value>) {
         for (name, form) in properties {
             match self.properties.get_mut(&name) {
@@ -164,7 +164,7 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// Adds `items` to the arrays that have none.
+/// Adds `items` to arrays without them.
 fn add_items(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! The results of web searches that upstreams run.
+//! Reads the results of web searches that upstreams run.
 
 use serde_json::Value;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 pub(super) struct Page {
     pub(super) url: String,
     pub(super) title: String,
-    /// Its age, in the search engine's words.
+    /// The age of the page, in the search engine's words.
     pub(super) age: Option<String>,
 }
 
-/// The pages in a search's result: the objects with a `url` or `link` in its first list of such objects.
+/// The pages in the result of a search: the objects with a `url` or `link` in its first list of such objects.
 pub(super) fn pages(content: &str) -> Vec<Page> {
     let result = serde_json::from_str::<Value>(content).unwrap_or_default();
     let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));

@@ -10,10 +10,10 @@ use crate::{
     enforce::{Means, Subset},
 };
 
-/// The software behind the API, as far as it matters for constraints.
+/// The software behind the API. Only servers that differ in their constraints are distinguished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Server {
-    /// Not configured: the server's responses decide.
+    /// Not configured: identified by the server's responses.
     #[default]
     Unknown,
     /// None of the known servers. Nothing can be enforced.
@@ -74,7 +74,7 @@ impl Server {
         SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
     }
 
-    /// The requests that reveal which server it is, if it is unknown.
+    /// The requests that reveal which server this is, if it is unknown.
     pub(crate) fn probes(self) -> &'static [Probe] {
         if self == Self::Unknown { &PROBES } else { &[] }
     }
@@ -84,7 +84,7 @@ impl Server {
         probe.server(body)
     }
 
-    /// The constraints that it can enforce in a chat completion.
+    /// The constraints that the server can enforce in a chat completion.
     pub fn means(self) -> Means {
         let none = Means::default();
         let schema = |subset| Means { schema: Some(subset), ..none };
@@ -112,8 +112,8 @@ impl Server {
         self == Self::Mistral
     }
 
-    /// The members of a request that ask for `constraint`. A prefill is not a member, but the end of the
-    /// model's input.
+    /// The members of a request that ask for `constraint`. A prefill has no member, since it is the end of
+    /// the model's input.
     pub(crate) fn members(self, constraint: &Constraint) -> Map<String, Value> {
         let member = |key: &str, value: Value| Map::from_iter([(key.to_owned(), value)]);
         let format = |format: Value| member("response_format", format);
@@ -129,7 +129,8 @@ impl Server {
             Constraint::Tags(tags) => {
                 let mut members = format(structural_tag(tags));
                 if matches!(self, Self::Vllm | Self::Sglang) {
-                    // A marker may be a special token, which these servers leave out of the text by default.
+                    // A marker may be a special token. By default, these servers leave special tokens out of
+                    // the text.
                     members.insert("skip_special_tokens".to_owned(), false.into());
                 }
                 members

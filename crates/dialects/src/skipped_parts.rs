@@ -1,20 +1,20 @@
 //! [`Skipped`]: the parts of an upstream's response that a reader left out, by reason.
 //!
-//! By law 3, everything that is received goes to the client, fails the response, or is left out for a reason
-//! that is counted here. The counts become the metric `toolwire_skipped` and one warning per response.
+//! By law 3, everything that is received is sent to the client, fails the response, or is left out for a
+//! reason that is counted here. The counts become the metric `toolwire_skipped` and one warning per response.
 
 use std::fmt;
 
-/// Why something was left out. The names are metric labels, so there is a fixed number of them.
+/// Why a part was left out. The names are metric labels, so their number is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Skip {
-    /// A frame that is not JSON, at a place where it cannot have carried a part of the response.
+    /// A frame that is not JSON, at a point where it cannot have carried a part of the response.
     NotJson,
     /// JSON that is not a chunk of a response.
     NotAChunk,
-    /// A part of a message of a kind that toolwire does not know.
+    /// A part of a message whose kind toolwire does not know.
     UnknownPart,
-    /// A choice for which the client's form of response has no room.
+    /// A choice for which the client's API has no place.
     OtherChoice,
     /// Content after the finish reason.
     LateContent,
@@ -28,7 +28,7 @@ pub enum Skip {
     UndispatchedCall,
     /// Content for an unknown target.
     UnknownTarget,
-    /// Text after a call that was meant for the client and that the upstream tried to run itself: its
+    /// Text after a call that was meant for the client but that the upstream tried to run itself: the model's
     /// apology.
     Apology,
     /// An unknown finish reason, which counts as `stop`.
@@ -52,7 +52,7 @@ impl Skip {
         Self::UnknownFinish,
     ];
 
-    /// The description in the documentation.
+    /// The description of the reason in the documentation.
     pub fn about(self) -> &'static str {
         match self {
             Self::NotJson => {
@@ -98,12 +98,12 @@ impl Skip {
 pub struct Skipped(Vec<(Skip, u64)>);
 
 impl Skipped {
-    /// Counts one more.
+    /// Counts one more part for this reason.
     pub fn add(&mut self, why: Skip) {
         self.add_many(why, 1);
     }
 
-    /// Counts `count` more.
+    /// Counts `count` more parts for this reason.
     pub(crate) fn add_many(&mut self, why: Skip, count: u64) {
         if count == 0 {
             return;
@@ -119,7 +119,7 @@ impl Skipped {
         other.iter().for_each(|(why, count)| self.add_many(why, count));
     }
 
-    /// Number of times that `why` was the reason.
+    /// Number of parts that were left out for this reason.
     pub fn count(&self, why: Skip) -> u64 {
         self.iter().find(|(known, _)| *known == why).map_or(0, |(_, count)| count)
     }
@@ -140,7 +140,7 @@ impl Skipped {
         self.0.is_empty()
     }
 
-    /// Each reason that occurred, with its count.
+    /// The reasons that occurred, each with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
         self.0.iter().copied()
     }

@@ -1,7 +1,7 @@
 //! [`Stamp`] and [`Ids`]: the time and the ids of a response.
 
-/// The values that make one response different from another. They are an argument, because the core has
-/// neither clock nor randomness.
+/// The values that differ between otherwise equal responses. They are passed in, because the core has neither
+/// a clock nor randomness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The seed of ids: equal seeds give equal ids.
@@ -10,14 +10,14 @@ pub struct Stamp {
     pub created: u64,
 }
 
-/// Ids of a fixed shape from a seed: letters and digits only, safe in every client.
+/// Generates ids of a fixed form from a seed: letters and digits only, safe in every client.
 #[derive(Debug, Clone)]
 pub struct Ids {
     state: u64,
 }
 
 impl Ids {
-    /// A sequence of ids; `salt` distinguishes several sequences of one seed.
+    /// A sequence of ids. `salt` distinguishes between sequences with the same seed.
     pub fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }

@@ -1,4 +1,4 @@
-//! [`SystemMessages`]: how many system messages an upstream gets, and where they are placed.
+//! [`SystemMessages`]: how many system messages an upstream receives, and where they are placed.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,15 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// What happens to system messages that are not the only and first one. The chat templates of some models
-/// reject them, and every request that contains them (docs/protocols/chat.md#requests).
+/// What happens to system messages other than a single one at the beginning. The chat templates of some
+/// models reject such messages, and with them every request that contains them
+/// (docs/protocols/chat.md#requests).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SystemMessages {
-    /// All become one at the beginning, for models that are known to reject other placements.
+    /// All are joined into one at the beginning, for models that are known to reject other placements.
     #[default]
     Auto,
-    /// All become one at the beginning.
+    /// All are joined into one at the beginning.
     First,
     /// They are sent unchanged.
     Keep,
@@ -23,8 +24,8 @@ pub enum SystemMessages {
 const WORDS: [(&str, SystemMessages); 3] =
     [("auto", SystemMessages::Auto), ("first", SystemMessages::First), ("keep", SystemMessages::Keep)];
 
-/// Parts of the names of models whose templates reject system messages between other messages, apart from the
-/// newer models of Qwen.
+/// Parts of the names of models whose templates reject system messages between other messages. Newer models
+/// of Qwen do so, too, and are recognised separately.
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
@@ -41,7 +42,7 @@ impl SystemMessages {
     }
 
     /// The turns for the model that the upstream knows as `model`. `joins_leading`: adjacent system messages
-    /// at the beginning become one for every model, unless they should be kept.
+    /// at the beginning are joined for every model, unless the setting keeps them.
     pub(super) fn arranged<'t>(self, turns: &'t [Turn], model: &str, joins_leading: bool) -> Cow<'t, [Turn]> {
         let all = match self {
             Self::Keep => return Cow::Borrowed(turns),
@@ -57,7 +58,7 @@ fn takes_one_first(model: &str) -> bool {
     ONE_FIRST.iter().any(|name| model.contains(name)) || is_newer_qwen(&model)
 }
 
-/// Whether the model is Qwen 3.5 or later. A number after a hyphen is a size: `qwen3-8b`.
+/// Whether the model is Qwen 3.5 or later. A number after a hyphen is a size, as in `qwen3-8b`.
 fn is_newer_qwen(model: &str) -> bool {
     let versions = model.match_indices("qwen").filter_map(|(at, name)| {
         let version = model.get(at + name.len()..)?.trim_start_matches(['-', '_', ' ']);

@@ -1,18 +1,18 @@
-//! The table of dialects: one line makes a dialect known to everything that chooses among dialects.
+//! The table of dialects: one line makes a dialect known to all code that chooses among dialects.
 
 /// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or
 /// both.
 ///
-/// The name is used in configurations and on command lines, the title is for people. The module of a client's
-/// side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module of an
-/// upstream's side has `Options`, the settings of one upstream, which implements
+/// The name is used in configurations and on command lines, the title in texts for people. The module of a
+/// client's side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module
+/// of an upstream's side has `Options`, the settings of one upstream, which implements
 /// [`UpstreamSide`](super::UpstreamSide), and `Reader`.
 ///
 /// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is
 /// a type parameter.
 macro_rules! dialects {
     ($($variant:ident $name:literal $title:literal: $(client $client:ident)? $(,)? $(upstream $upstream:ident)?;)*) => {
-        /// An HTTP API, by the name that configuration and command line use.
+        /// An HTTP API, by the name that configurations and command lines use.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Dialect {
             $(#[doc = concat!($title, ".")] $variant,)*
@@ -46,7 +46,7 @@ macro_rules! dialects {
         impl ClientDialect {
             const SIDES: &[(Self, &dyn ClientSide)] = &[$($((Self::$variant, &$client::Client),)?)*];
 
-            /// What the dialect's folder provides for clients.
+            /// The client's side of the dialect.
             pub fn side(self) -> &'static dyn ClientSide {
                 match self {
                     $($(Self::$variant => &$client::Client,)?)*
@@ -62,12 +62,12 @@ macro_rules! dialects {
         }
 
         impl UpstreamDialect {
-            /// Every dialect that upstreams speak, with its default settings.
+            /// All dialects that upstreams speak, with their default settings.
             pub fn all() -> Vec<Self> {
                 vec![$($(Self::$variant($upstream::Options::default()),)?)*]
             }
 
-            /// What the dialect's folder provides for upstreams.
+            /// The upstream's side of the dialect.
             pub fn side(&self) -> &dyn UpstreamSide {
                 match self {
                     $($(Self::$variant(options) => { let options: &$upstream::Options = options; options },)?)*
@@ -90,14 +90,14 @@ macro_rules! dialects {
             }
         }
 
-        /// Reads one upstream response.
+        /// Reads one response from an upstream.
         #[derive(Debug)]
         pub enum Reader {
             $($(#[doc = concat!($title, ".")] $variant($upstream::Reader),)?)*
         }
 
         impl Reader {
-            /// Sets what was requested. Call it once, before the first bytes.
+            /// Sets what was requested. Must be called once, before the first bytes.
             pub fn expect(&mut self, asked: Asked) {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::expect(reader, asked),)?)*
@@ -111,11 +111,11 @@ macro_rules! dialects {
                 }
             }
 
-            /// Reads the next bytes of the body, cut anywhere.
+            /// Reads the next bytes of the body, which may be split anywhere.
             ///
             /// # Errors
             /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was
-            /// certain before has gone to `out`.
+            /// certain before the error has been passed to `out`.
             pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::push(reader, bytes, out),)?)*
@@ -139,8 +139,8 @@ macro_rules! dialects {
                 }
             }
 
-            /// Whether the finish reason or the end mark arrived without the other: the response is complete
-            /// if the body ends properly.
+            /// Whether only one of the finish reason and the end mark has arrived: the response is complete
+            /// if the body then ends properly.
             pub fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
@@ -162,8 +162,8 @@ macro_rules! dialects {
                 }
             }
 
-            /// Whether the end mark has been read; further input is ignored, so the rest of the body need not
-            /// be read.
+            /// Whether the end mark has been read. Further input is then ignored, so the rest of the body
+            /// need not be read.
             pub fn is_done(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::is_done(reader),)?)*
@@ -186,7 +186,8 @@ macro_rules! dialects {
                 }
             }
 
-            /// Writes `event` in the client's dialect; nothing if the dialect cannot express it.
+            /// Writes `event` in the client's dialect. Writes nothing if the dialect cannot express the
+            /// event.
             pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::event(writer, event, out),)?)*
@@ -200,7 +201,7 @@ macro_rules! dialects {
                 }
             }
 
-            /// Ends a stream that has begun with the dialect's in-stream error.
+            /// Writes the dialect's in-stream error, which ends a stream that has already begun.
             pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::fail(writer, failure, out),)?)*
@@ -242,8 +243,8 @@ macro_rules! dialects {
                 }
             }
 
-            /// Writes a keep-alive comment or event into a silent stream; nothing for a response that is not
-            /// streamed.
+            /// Writes a keep-alive comment or event into a silent stream. Writes nothing if the response is
+            /// not streamed.
             pub fn keep_alive(&mut self, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::keep_alive(writer, out),)?)*

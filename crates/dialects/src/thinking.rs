@@ -1,5 +1,5 @@
-//! Detects a client that turns the model's thinking off with `thinking`, a field of Anthropic's API and some
-//! Chat servers, for upstreams with other fields.
+//! Detects whether a client turns the model's thinking off with `thinking`, a field of Anthropic's API and of
+//! some Chat servers, for upstreams that have other fields.
 
 use super::Dialect;
 use crate::conversation::Conversation;
@@ -13,15 +13,15 @@ pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     })
 }
 
-/// Removes `thinking` from the fields that are reported as left out, if its meaning is sent.
+/// Removes `thinking` from the fields that are reported as dropped, if its meaning is sent in another form.
 pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String>) {
     if is_off(conversation, Dialect::Gemini) {
         dropped.retain(|field| field != "thinking");
     }
 }
 
-/// Whether a model of OpenAI accepts the effort `none`: GPT-5.1 and later, except for those for code and the
-/// large ones (docs/protocols/responses.md#upstreams).
+/// Whether a model of OpenAI accepts the effort `none`: GPT-5.1 and later, except for the large models and
+/// those for code (docs/protocols/responses.md#upstreams).
 pub(super) fn takes_none(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     let Some((_, version)) = model.rsplit_once("gpt-5.") else { return false };

@@ -1,4 +1,4 @@
-//! [`UpstreamSide`]: what a dialect's folder provides for upstreams that speak the dialect.
+//! [`UpstreamSide`]: the trait that each dialect implements for the upstreams that speak it.
 
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use crate::{
 
 /// The upstream's side of a dialect, with the settings of one upstream.
 ///
-/// The methods with a default state facts about a dialect; the default is the fact for most dialects.
+/// Methods with a default state facts about a dialect; the default holds for most dialects.
 pub trait UpstreamSide {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// The settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's.
+    /// The settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's
+    /// name.
     fn settings(&mut self, keys: &mut dyn Settings);
 
     /// Sets the known defaults for the server at `host`.
@@ -35,28 +36,28 @@ pub trait UpstreamSide {
     /// The path of requests below the upstream's base URL, unless a request has its own; no leading slash.
     fn path(&self) -> &'static str;
 
-    /// The header with the upstream's key.
+    /// The header that carries the upstream's key.
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }
 
-    /// Headers of every request in addition to those that all dialects have: names in lower case, and values.
+    /// Headers of every request in addition to those that all dialects send: names in lower case, and values.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// The path below the base URL where other paths of OpenAI's API may be found, if they may: empty, or
-    /// with a slash at the end.
+    /// The path below the base URL under which other paths of OpenAI's API may be found, if there may be any.
+    /// It is empty, or ends with a slash.
     fn openai_base(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether requests name the beta features that a client of the same dialect names in its own requests.
+    /// Whether requests name the beta features that a client of the same dialect named in its own request.
     fn takes_betas(&self) -> bool {
         false
     }
 
-    /// The path of the list of models, below the base URL. It may have a query.
+    /// The path of the model list, below the base URL. It may have a query.
     fn models_path(&self) -> Option<&'static str> {
         None
     }
@@ -66,25 +67,25 @@ pub trait UpstreamSide {
         self.models_path()
     }
 
-    /// The request for `conversation`, to an upstream that knows the model as `model`.
+    /// Encodes `conversation` as a request to an upstream that knows the model as `model`.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
 
-    /// The part that carries a file or a recording, if requests can have it.
+    /// The part for a file or a recording, if requests can contain it.
     fn file_part(&self, _file: &File) -> Option<Part> {
         None
     }
 
-    /// Whether requests can have an image of this URL.
+    /// Whether requests can contain an image with this URL.
     fn takes_image(&self, _url: &str) -> bool {
         true
     }
 
-    /// Whether instructions may have images and files.
+    /// Whether instructions may contain images and files.
     fn instructions_take_media(&self) -> bool {
         false
     }
 
-    /// Whether a message of the assistant may consist only of reasoning, with state that the upstream sent.
+    /// Whether an assistant message may consist only of reasoning with state from the upstream.
     fn takes_reasoning_alone(&self) -> bool {
         false
     }
@@ -128,8 +129,8 @@ pub trait UpstreamSide {
     /// A reader for one response.
     fn reader(&self, rules: &ReaderRules) -> Reader;
 
-    /// The failure that a response with the error `status` means. `retry_after` is the value of that header;
-    /// `body` is as much of the body as was read.
+    /// The failure that corresponds to a response with the error status `status`. `retry_after` is the value
+    /// of the header with this name; `body` is the part of the body that was read.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure;
 
     /// Tools that the upstream runs itself, by name.
@@ -141,7 +142,7 @@ pub trait UpstreamSide {
     fn enable_search(&mut self, _conversation: &mut Conversation) {}
 
     /// The prefix of the names of tools that are taught in the prompt, so that the model does not confuse
-    /// them with its own.
+    /// these tools with its own.
     fn tool_prefix(&self) -> &'static str {
         ""
     }
@@ -151,13 +152,13 @@ pub trait UpstreamSide {
         false
     }
 
-    /// The requests whose responses reveal which software the server is. Empty if it is known, or makes no
+    /// The requests whose responses reveal which software the server runs. Empty if it is known, or makes no
     /// difference.
     fn probes(&self) -> &'static [Probe] {
         &[]
     }
 
-    /// Sets the software of the server, as the response `body` to `probe` reveals it, and returns its name.
+    /// Sets the software of the server if the response `body` to `probe` reveals it, and returns its name.
     /// `None` if the response does not reveal it.
     fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
         None
@@ -177,22 +178,22 @@ pub trait UpstreamSide {
     /// Sets what was observed about the server, where the settings leave it open.
     fn observe(&mut self, _observed: Observed) {}
 
-    /// The constraints that its server can enforce while the model writes.
+    /// The constraints that the upstream's server can enforce while the model writes.
     fn means(&self) -> Means {
         Means::default()
     }
 
-    /// The state of its turns that it wants back when a client replays their calls.
+    /// The state of past turns that the upstream wants back when a client replays the turns' calls.
     fn wants_back(&self) -> WantsBack {
         WantsBack::Nothing
     }
 
-    /// The names of tools that it accepts.
+    /// The form of tool names that the upstream accepts.
     fn name_form(&self) -> NameForm {
         NameForm::Word
     }
 
-    /// The ids of past calls that it accepts.
+    /// The form of past call ids that the upstream accepts.
     fn id_form(&self) -> IdForm {
         IdForm::Any
     }
@@ -207,17 +208,17 @@ pub trait UpstreamSide {
         true
     }
 
-    /// Time that a working upstream may take to send its response headers, if it is unusually long.
+    /// The time that a working upstream may take to send its response headers, if this is unusually long.
     fn slow_headers(&self) -> Option<Duration> {
         None
     }
 
-    /// Whether each delta of its stream repeats all earlier text.
+    /// Whether each delta of the upstream's stream repeats all earlier text.
     fn is_cumulative(&self) -> bool {
         false
     }
 
-    /// Sets whether each delta repeats all earlier text, in dialects whose servers may do so.
+    /// Sets whether each delta repeats all earlier text, in dialects whose servers may do this.
     fn set_cumulative(&mut self, _cumulative: bool) {}
 }
 
@@ -226,42 +227,41 @@ pub trait UpstreamSide {
 pub enum KeyHeader {
     /// As `Authorization: Bearer …`.
     Bearer,
-    /// In a header of this name, in lower case.
+    /// In a header with this name, which is in lower case.
     Named(&'static str),
 }
 
-/// The setting of dialects whose requests may ask for token counts at the end of a stream.
+/// Declares the setting of dialects whose requests may ask for token counts at the end of a stream.
 pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
     let about = "request token counts of streams; `false` for servers that reject `stream_options`";
     keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 
-/// The context of reading a response, in addition to the upstream's own settings.
+/// What reading a response depends on, in addition to the upstream's own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderRules {
-    /// Maximum bytes of one upstream frame. Beyond it the response fails.
+    /// Maximum bytes of one upstream frame. If it is exceeded, the response fails.
     pub max_frame: usize,
     /// Whether a body that ends without an end mark counts as complete.
     pub tolerate_truncation: bool,
-    /// The client's dialect. If the upstream speaks it too, frames that need no change are forwarded
+    /// The client's dialect. If the upstream also speaks it, frames that need no change are forwarded
     /// unchanged.
     pub client: Dialect,
 }
 
-/// The facts about the client's request that a reader needs.
+/// What a reader needs to know about the client's request.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The declared tools: a call's name is complete as soon as it is declared and cannot become a longer
+    /// The declared tools: a call's name is complete once it is a declared name that cannot become a longer
     /// declared name.
     pub tools: DeclaredTools,
     /// The limits of one response.
     pub limits: Limits,
     /// The client is answered with a stream.
     pub stream: bool,
-    /// Whether the client asked for several choices. If it did not, all choices together make up one
-    /// response.
+    /// Whether the client asked for several choices. If not, all choices together make up one response.
     pub several: bool,
-    /// Whether arguments of native calls that are not quite JSON are repaired.
+    /// Whether arguments of native calls that are not valid JSON are repaired.
     pub repair: bool,
 }
 
@@ -270,7 +270,7 @@ pub struct Asked {
 pub struct UpstreamRequest {
     /// The JSON body.
     pub body: Bytes,
-    /// The path below the upstream's base URL, with the query, if it is not always [`UpstreamSide::path`].
+    /// The path below the upstream's base URL, with the query, if it is not [`UpstreamSide::path`].
     pub path: Option<String>,
     /// Names of the fields that the dialect cannot express and that were left out, for the log and a counter.
     pub dropped: Vec<String>,
@@ -278,6 +278,6 @@ pub struct UpstreamRequest {
     pub stream: bool,
     /// The text with which the request begins the response.
     pub prefill: Option<Prefill>,
-    /// The key with which the request is encrypted, and also the response.
+    /// The key with which the request, and therefore also the response, is encrypted.
     pub key: Option<super::RequestKey>,
 }

@@ -1,4 +1,4 @@
-//! Token counts in the form of OpenAI's usage object, which other APIs have adopted.
+//! Reads token counts in the form of OpenAI's usage object, which other APIs have adopted.
 
 use serde_json::value::RawValue;
 
@@ -8,8 +8,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The counts of a usage object, and the object itself, for clients of Chat Completions. Some providers have
-/// counts in other places, which docs/protocols/chat.md#upstream-deviations lists.
+/// The counts in a usage object, and the object itself, for clients of Chat Completions. Some providers have
+/// counts in other members, which docs/protocols/chat.md#upstream-deviations lists.
 pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     let first = |keys: &[&str]| keys.iter().find_map(|key| count(usage.get(key)?));
     let sum_of = |one: &str, other: &str| first(&[one])?.checked_add(first(&[other])?);
@@ -36,8 +36,8 @@ pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     }
 }
 
-/// More tokens than a response can have. A higher count is a fault of the upstream, and must not make sums of
-/// counts overflow.
+/// More tokens than a response can have. A higher count is a fault of the upstream, and must not make the sum
+/// of counts overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
 /// A token count: a number, including one like `10.0`, or a string that contains one.

@@ -21,11 +21,11 @@ pub(super) struct WholeCalls {
     repairs: bool,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
-    /// The last call, if it has an id, because some servers send it again with more of its arguments.
+    /// The last call, if it has an id, because some servers send it again with more arguments.
     held: Option<Held>,
 }
 
-/// A call whose beginning has been sent, and whose rest waits for what follows.
+/// A call whose beginning has been sent, and whose rest waits for the next event.
 #[derive(Debug)]
 struct Held {
     index: u32,
@@ -38,10 +38,10 @@ struct Held {
 /// A call as the upstream sent it.
 #[derive(Debug, Default)]
 pub(super) struct WholeCall<'a> {
-    /// Its id; empty if the upstream gave no id.
+    /// The call's id; empty if the upstream gave none.
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
-    /// Its arguments: an object, or whatever was sent instead of one.
+    /// The call's arguments: an object, or whatever was sent instead of one.
     pub(super) arguments: Option<Json<'a>>,
     pub(super) signature: Option<Opaque<'a>>,
     /// The response ended inside the call.
@@ -61,9 +61,9 @@ impl WholeCalls {
         self.next > 0
     }
 
-    /// Emits a call. Arguments that are an object are passed on as they were written, and so is a string that
-    /// contains one, because some servers send the arguments as text. Without arguments they are `{}`.
-    /// Anything else makes the call broken.
+    /// Emits a call. If the arguments are an object, they are passed on as they were written, and so is a
+    /// string that contains an object, because some servers send the arguments as text. Missing arguments
+    /// become `{}`. Any other arguments make the call broken.
     ///
     /// # Errors
     /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is larger than allowed, or there are too many.
@@ -126,7 +126,7 @@ impl WholeCalls {
         Ok(())
     }
 
-    /// Ends the last call, because something else follows.
+    /// Ends the last call, because something else follows it.
     pub(super) fn release(&mut self, out: &mut impl Sink) {
         if let Some(Held { index, arguments, end, .. }) = self.held.take() {
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });

@@ -17,13 +17,13 @@ use crate::{
 /// How requests to one upstream are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Number of tokens that are requested if the client sets no limit, since the API requires one.
+    /// Number of tokens to request if the client sets no limit, since the API requires a limit.
     pub max_tokens: usize,
     /// What happens to system messages between other messages.
     pub later_system: LaterSystem,
     /// How `reasoning_effort` is expressed.
     pub effort: Effort,
-    /// Beta features that a client names in `anthropic-beta` are also requested from the upstream.
+    /// Whether beta features that a client names in `anthropic-beta` are also requested from the upstream.
     pub client_betas: bool,
 }
 
@@ -33,7 +33,7 @@ pub enum LaterSystem {
     /// They move to the beginning, into `system`.
     #[default]
     Hoist,
-    /// They keep their places: newer models accept the role `system` there.
+    /// They stay where they are: newer models accept the role `system` there.
     Keep,
 }
 
@@ -43,7 +43,7 @@ pub enum Effort {
     /// As `output_config.effort`.
     #[default]
     OutputConfig,
-    /// As a budget of `thinking`, for models that are older than that field.
+    /// As a budget of `thinking`, for models that are older than `output_config.effort`.
     Thinking,
     /// Not at all.
     Drop,
@@ -169,7 +169,7 @@ impl UpstreamSide for Options {
         WantsBack::Signatures
     }
 
-    /// The upstream can continue an assistant's turn, with models that allow it.
+    /// The upstream can continue an assistant turn, if the model allows it.
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
     }

@@ -1,4 +1,4 @@
-//! The writer: events encoded for a client of Messages, as a stream or as one object.
+//! The writer: encodes events for a client of Messages, as a stream or as one object.
 //!
 //! ```text
 //! Text, Reasoning ─▶ a block that lasts until another kind of content begins
@@ -26,13 +26,13 @@ struct Head {
 }
 
 impl Head {
-    /// Generated values, for an upstream that sends none.
+    /// Generated values, for an upstream that sends no head.
     fn new(answering: &Answering) -> Self {
         Self { id: Ids::new(answering.stamp.seed, ID_SALT).next(ID_PREFIX), model: answering.model.clone() }
     }
 
-    /// Replaces the generated values by the upstream's. An id in the form of another API is not valid in this
-    /// API.
+    /// Replaces the generated values with the upstream's. An id in the form of another API is not valid in
+    /// this API, so it is not taken.
     fn take(&mut self, start: &Start<'_>) {
         if start.id.starts_with(ID_PREFIX) {
             self.id = start.id.to_string();

@@ -1,7 +1,7 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! A response is a JSON object on each line; one that is not streamed is a single object. [`BodyReader`]
-//! finds the lines; [`answer`] reads them; [`line`] is the view of a single line.
+//! A response is a JSON object on each line; a response that is not streamed is a single object.
+//! [`BodyReader`] finds the lines; [`answer`] reads the lines; [`line`] is the view of a single line.
 
 mod answer;
 mod line;

@@ -14,7 +14,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Fields of a chat request that are options here, under the same name.
+/// Fields of a chat request that are options in this API, under the same name.
 const OPTIONS: [&str; 12] = [
     "presence_penalty",
     "frequency_penalty",
@@ -30,7 +30,7 @@ const OPTIONS: [&str; 12] = [
     "num_keep",
 ];
 
-/// Fields that Ollama has in addition to OpenAI's; a client may send them.
+/// Fields of Ollama's that OpenAI's API does not have, but that clients may send.
 const OWN: [&str; 3] = ["think", "keep_alive", "options"];
 
 /// Fields that are handled elsewhere.
@@ -44,7 +44,7 @@ const HANDLED: [&str; 7] = [
     "max_completion_tokens",
 ];
 
-/// The dialect from which fields with the same meaning are taken.
+/// The dialect whose fields are translated if they have an equivalent.
 const CHAT: &str = Dialect::Chat.name();
 
 /// Initial capacity, enough for a small request.
@@ -101,7 +101,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
     }
 }
 
-/// Writes the messages of a turn: one for each result, and one for the rest of it.
+/// Writes the messages of a turn: one for each result, and one for the other parts.
 fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mut Vec<String>) {
     let mut has_more = turn.parts.is_empty();
     for part in &turn.parts {
@@ -126,7 +126,7 @@ fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mu
 fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result that is taught as text becomes a user's message.
+        // A result that is written as text becomes a user message.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
@@ -182,7 +182,7 @@ fn put_call(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Writes the tools that may be called, since the API has no choice among them.
+/// Writes only the tools that may be called, since the API has no `tool_choice`.
 fn put_tools(body: &mut Encoder, conversation: &Conversation) {
     let mut tools = conversation.callable_tools().peekable();
     if tools.peek().is_some() {
@@ -221,7 +221,7 @@ fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec
     }
 }
 
-/// Writes `think`: the client's own field, or the value for its effort and the model.
+/// Writes `think`: the client's own field, or the value for the client's effort and the model.
 fn put_think(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -248,7 +248,7 @@ fn put_think(
     }
 }
 
-/// Writes `options`: sampling and limits. The client's options take precedence over those of the settings.
+/// Writes `options`: sampling and limits. The client's values take precedence over those of the settings.
 fn put_options(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -280,7 +280,7 @@ fn put_options(
     }
 }
 
-/// A number, `true` or `false` as such, and any other text as a string.
+/// Reads a number, `true` or `false` as a value of that type, and any other text as a string.
 fn number_or_text(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -288,7 +288,7 @@ fn number_or_text(text: &str) -> Value {
     }
 }
 
-/// Names of the fields for which the API has no place.
+/// Names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -15,20 +15,20 @@ use crate::{
 /// How requests to one upstream are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How long the model stays loaded, in Ollama's notation. `None`: as the server is configured.
+    /// How long the model stays loaded, in Ollama's notation. `None`: as configured on the server.
     pub keep_alive: Option<String>,
-    /// Options of the model that the client did not set, each as `name=value`.
+    /// Options of the model, each as `name=value`, that apply where the client sets none.
     pub options: Vec<String>,
-    /// How the reasoning effort that a client asks for is sent.
+    /// How the reasoning effort that a client requests is sent.
     pub think: Think,
-    /// What happens to system messages that are not the only and first one.
+    /// What happens to system messages other than a single one at the beginning.
     pub system_messages: SystemMessages,
 }
 
 /// How `reasoning_effort` is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Think {
-    /// As a level to models that have levels, otherwise as a switch.
+    /// As a level for models that have levels, otherwise as a switch.
     #[default]
     Auto,
     /// `think: true` or `false`.
@@ -40,8 +40,8 @@ pub enum Think {
 }
 
 impl Think {
-    /// The setting for a model, which decides `Auto`. Only gpt-oss has levels; other models reject a request
-    /// with one.
+    /// The setting for a model, in which `Auto` is decided. Only gpt-oss has levels; other models reject a
+    /// request with a level.
     pub(super) fn for_model(self, model: &str) -> Self {
         match self {
             Self::Auto if model.to_ascii_lowercase().contains("gpt-oss") => Self::Level,
@@ -55,7 +55,8 @@ const THINK: [(&str, Think); 4] =
     [("auto", Think::Auto), ("switch", Think::Switch), ("level", Think::Level), ("off", Think::Off)];
 
 impl Options {
-    /// The names and values in [`Options::options`]; entries that are not `name=value` are left out.
+    /// The names and values in [`Options::options`]. Entries that are not of the form `name=value` are left
+    /// out.
     pub(super) fn options(&self) -> impl Iterator<Item = (String, &str)> {
         self.options.iter().filter_map(|option| request::option(option))
     }
@@ -113,7 +114,8 @@ impl UpstreamSide for Options {
         Some("v1/models")
     }
 
-    /// Other servers with OpenAI's API do not have Ollama's own list (docs/protocols/ollama.md#models).
+    /// Ollama's own list, which other servers with OpenAI's API do not have
+    /// (docs/protocols/ollama.md#models).
     fn check_path(&self) -> Option<&'static str> {
         Some("api/tags")
     }
@@ -129,8 +131,8 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// The response for a path that Ollama does not know is not JSON, so a JSON error with status 404 is
-    /// about the model.
+    /// For a path that Ollama does not know, the response is not JSON. A JSON error with status 404 is
+    /// therefore about the model.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         let error = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
         match error.get("error").and_then(serde_json::Value::as_str) {

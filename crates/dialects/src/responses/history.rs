@@ -1,8 +1,8 @@
-//! Stored responses: which parts of them are stored, and how a request that continues one becomes a complete
-//! request.
+//! Stored responses: which parts of a response are stored, and how a request that continues it becomes a
+//! complete request.
 //!
-//! A record is `{"input": […], "response": {…}}`, with all input that the response answers, including the
-//! input and the output of earlier requests. No record depends on another record.
+//! A record is `{"input": […], "response": {…}}`. It contains all input that the response answers, including
+//! the input and the output of earlier requests. No record depends on another record.
 //!
 //! ```text
 //! {"previous_response_id": "resp_1", "input": [new]}  ─▶  {"input": [record's input, record's output, new], …}
@@ -19,8 +19,8 @@ use crate::{
     wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
 };
 
-/// The stored responses to which a request refers. A body that is not a request does not refer to any:
-/// decoding it fails.
+/// The stored responses to which a request refers. If the body is not a request, it refers to none: decoding
+/// it will fail.
 pub(super) fn references(body: &[u8]) -> References {
     let read = |body: Json<'_>| {
         let previous = body.get(PREVIOUS).and_then(|id| id.as_str()).map(Into::into);
@@ -59,11 +59,11 @@ fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
     (json.kind() == JsonKind::Object).then(|| read(json))
 }
 
-/// The request with the history to which it refers in its `input`. `records` are those of `references`,
-/// `None` where the store has no such record.
+/// The request with the history to which it refers in its `input`. `records` belong to the ids in
+/// `references`; `None` if the store has no such record.
 ///
 /// # Errors
-/// A record is missing: without it, a part of the history would be lost.
+/// A record is missing. Without it, a part of the history would be lost.
 pub(super) fn with_history(
     body: &[u8],
     references: &References,
@@ -157,8 +157,7 @@ fn answered(input: Option<Json<'_>>) -> HashSet<String> {
     results.filter_map(|item| Some(item.get("call_id")?.as_str()?.into_owned())).collect()
 }
 
-/// Whether an item of the history makes sense to an upstream: a call that was cut off only does with a
-/// result.
+/// Whether an upstream can use an item of the history. A call that was cut off is useful only with a result.
 fn is_usable(item: Json<'_>, answered: &HashSet<String>) -> bool {
     let text = |key: &str| item.get(key).and_then(|value| value.as_str());
     let is_cut = text("status").as_deref() == Some("incomplete");
@@ -176,7 +175,8 @@ fn message(items: &mut Encoder, text: &str) {
     });
 }
 
-/// The input of the request `body`, including its history, as a list of items. A list shares the body.
+/// The input of the request `body`, including its history, as a list of items. If it is a list already, it
+/// shares the memory of the body.
 pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     let text = str::from_utf8(body).ok()?;
     parsed(body, |json| {
@@ -211,7 +211,7 @@ pub(super) fn response(record: &[u8]) -> Option<Bytes> {
     parsed(record, |record| Some(Bytes::copy_from_slice(record.get("response")?.raw().as_bytes())))?
 }
 
-/// The input in a record, as a list of the API.
+/// The input in a record, as a list in the API's form.
 pub(super) fn input_items(record: &[u8]) -> Option<Bytes> {
     parsed(record, |record| {
         let mut page = Encoder::default();

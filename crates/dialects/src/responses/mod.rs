@@ -20,10 +20,11 @@ pub use reader::{Reader, ReaderSettings};
 pub use upstream::Options;
 pub use writer::Writer;
 
-/// Marks the items of calls that toolwire ran, after the response's id: see `conversation::own_calls`.
+/// Marks the ids of items of calls that toolwire ran. It follows the response's id: see
+/// `conversation::own_calls`.
 const OWN: &str = "toolwire";
 
-/// The id of the item with this number in the response `suffix`, which belongs to a call that toolwire ran.
+/// The id of an item of a call that toolwire ran: item number `index` of the response `suffix`.
 fn own_item_id(prefix: &str, suffix: &str, index: usize) -> String {
     format!("{prefix}_{suffix}_{OWN}{index}")
 }

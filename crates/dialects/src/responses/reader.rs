@@ -1,8 +1,9 @@
 //! The reader: an upstream's bytes decoded to events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads them; [`event`] is the view of a single frame. Deltas
-//! are passed on as they arrive. The end of each item repeats the complete item, from which anything that its
-//! deltas lacked is taken. A response that is not streamed is read as if it had only these ends.
+//! [`BodyReader`] finds the frames; [`response`] reads the frames; [`event`] is the view of a single frame.
+//! Deltas are passed on as they arrive. The end of each item repeats the complete item, from which everything
+//! is taken that its deltas lacked. A response that is not streamed is read as if it consisted only of these
+//! ends.
 
 mod event;
 mod items;

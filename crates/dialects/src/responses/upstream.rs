@@ -18,7 +18,7 @@ use crate::{
 pub struct Options {
     /// Whether the upstream stores responses.
     pub store: bool,
-    /// Whether the encrypted state of reasoning is requested, so that it can go back to the upstream.
+    /// Whether the encrypted state of reasoning is requested, so that it can be sent back to the upstream.
     pub include_reasoning: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The writer: events encoded for a client of Responses, as a stream or as one object.
+//! The writer: encodes events for a client of Responses, as a stream or as one object.
 //!
 //! ```text
 //! Text, Refusal ─▶ parts of a message that lasts until another kind of content begins
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The last event of a stream repeats the complete output, and so does the body of a response that is not
-//! streamed. Both are therefore made by the same [`Assembly`](assembly::Assembly), which also writes the
-//! events if there is a stream.
+//! streamed. The same [`Assembly`](assembly::Assembly) therefore builds both, and also writes the events if
+//! there is a stream.
 
 mod assembly;
 mod events;
@@ -39,7 +39,7 @@ pub struct Stream {
     sequence: u64,
     /// Output that is written later; `None` if everything is written at once.
     pending: Option<Pending>,
-    /// The complete response at its end, if it should be stored.
+    /// The complete response, set at the end if it should be stored.
     response: Option<Rope>,
 }
 
@@ -80,7 +80,7 @@ impl StreamForm for Stream {
         }
     }
 
-    /// Writes a comment, because openai-node fails on events that it does not know.
+    /// Writes a comment, because openai-node fails on unknown events.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.extend_from_slice(b": keep-alive\n\n");
     }
@@ -98,7 +98,7 @@ impl StreamForm for Stream {
 #[derive(Debug)]
 pub struct Whole {
     assembly: Assembly,
-    /// The complete response at its end, if it should be stored.
+    /// The complete response, set at the end if it should be stored.
     response: Option<Rope>,
 }
 

@@ -1,11 +1,11 @@
-//! [`Arguments`]: the arguments of a call as they arrive, including repetitions by the server.
+//! [`Arguments`]: the arguments of a call as they arrive, in which repetitions by the server are recognised.
 //!
 //! Some servers send complete arguments a second time, in one piece or several. Others begin with `{}`, or
 //! repeatedly send the object as far as they have it. Arguments that have been passed on cannot be taken
 //! back. An object that arrives in one piece, before any other piece of the arguments, is therefore held
 //! until something else follows it (other content, another call, the end of the response), and the last such
-//! object counts. Arguments that arrive in several pieces are never held; an object after them that has the
-//! same value is a repetition.
+//! object is used. Arguments that arrive in several pieces are never held; if an object with the same value
+//! follows them, it is a repetition.
 
 use std::borrow::Cow;
 
@@ -26,9 +26,9 @@ pub(super) struct Arguments {
     beyond: Option<Box<Streamed>>,
     /// A complete object that has not been passed on.
     held: String,
-    /// The held object is not what arrived.
+    /// The held object has been repaired, so it differs from what arrived.
     is_repaired: bool,
-    /// The text after a complete object, as long as it may repeat the object.
+    /// The text after a complete object, as long as it may be a repetition of that object.
     again: Option<Box<Again>>,
     max_depth: usize,
     /// Maximum bytes of arguments.
@@ -43,7 +43,7 @@ fn is_empty(text: &str) -> bool {
     inner.is_some_and(|inner| inner.trim_ascii().is_empty())
 }
 
-/// Complete arguments that are not an object, repaired; `None` if that is impossible.
+/// Repairs complete arguments that are not an object; `None` if that is impossible.
 pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<String> {
     let mut arguments = Arguments::new(max_depth, limit, true);
     let mut given = String::new();
@@ -58,7 +58,7 @@ pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<Strin
 struct Again {
     text: String,
     extent: Extent,
-    /// The text came with the call's id or name, so it may belong to another call.
+    /// The text arrived with an id or a name, so it may begin another call.
     is_named: bool,
 }
 
@@ -78,13 +78,13 @@ impl Arguments {
         }
     }
 
-    /// The extent of arguments that begin anew.
+    /// A new extent, for arguments that start again from their beginning.
     fn fresh(&self) -> Extent {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
-    /// Takes a piece; `give` gets the text that is certain. Returns text that belongs not to this call but to
-    /// the next one, which is only possible if its pieces were named.
+    /// Takes a piece. `give` receives the text that is certain. Returns text that belongs to the next call
+    /// and not to this one, which is possible only if its pieces were named.
     pub(super) fn push(
         &mut self,
         text: &str,
@@ -102,7 +102,8 @@ impl Arguments {
         None
     }
 
-    /// Passes on a piece that `extent` has read. A complete object in it may be followed by its repetition.
+    /// Passes on a piece that `extent` has read. If the piece contains a complete object, a repetition may
+    /// follow.
     pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
         let second = if text.is_empty() { 0 } else { self.extent.take_second() };
         if second > 0
@@ -134,7 +135,7 @@ impl Arguments {
         }
     }
 
-    /// The part of a complete plain-text input after its pieces; `None` if it does not begin with them.
+    /// The rest of a complete plain-text input after the pieces of it; `None` if it does not begin with them.
     pub(super) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(whole),
@@ -146,7 +147,7 @@ impl Arguments {
         !self.sent.is_empty() || self.beyond.is_some()
     }
 
-    /// Whether `text` means the same as the text that has been passed on.
+    /// Whether `text` has the same meaning as the text that has been passed on.
     fn says(&self, text: &str) -> bool {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(text).is_some_and(str::is_empty),
@@ -170,7 +171,7 @@ impl Arguments {
         give(text);
     }
 
-    /// Ends the arguments, of which nothing is held: passes on the rest of their repair. If there are no
+    /// Ends the arguments, none of which is held: passes on the rest of their repair. If there are no
     /// arguments, passes on `{}`.
     pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
@@ -180,8 +181,8 @@ impl Arguments {
         }
     }
 
-    /// Takes the complete arguments, of which the pieces are a part. Returns whether the text means the same
-    /// as the pieces.
+    /// Takes the complete arguments, some of which may have arrived in pieces. Returns whether they have the
+    /// same meaning as the pieces.
     pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(Cow<'_, str>)) -> bool {
         self.again = None;
         let rest = self.rest_of(whole).filter(|_| self.held.is_empty());
@@ -242,7 +243,7 @@ impl Arguments {
         None
     }
 
-    /// Passes on more than one object: the arguments are broken.
+    /// Passes on text after a complete object: the arguments are broken.
     fn append(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         self.release(&mut give);
         let text = self.extent.push(text);
@@ -270,7 +271,7 @@ impl Arguments {
         !self.has_sent() && self.held.is_empty()
     }
 
-    /// Passes on the held object, which is certain because something else follows.
+    /// Passes on the held object. It is certain, because something else follows.
     pub(super) fn release(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
@@ -280,7 +281,7 @@ impl Arguments {
         }
     }
 
-    /// Ends the arguments: passes on what is held. Half a repetition counts as a repetition.
+    /// Ends the arguments: passes on held text. An incomplete repetition counts as a repetition.
     pub(super) fn settle(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         let again = self.again.take();
         let repeats =
@@ -292,7 +293,7 @@ impl Arguments {
         }
     }
 
-    /// Ends the call: nothing is compared with its arguments any more.
+    /// Ends the call: nothing will be compared with its arguments any more.
     pub(super) fn forget(&mut self) {
         (self.sent, self.beyond) = (String::new(), None);
     }

@@ -26,7 +26,8 @@ pub(super) struct StreamedCall {
     pub(super) state: State,
     /// Arguments that arrived before the name.
     pub(super) early: String,
-    /// Whether the call was complete in the older form, so that its pieces in `tool_calls` are a repetition.
+    /// Whether the call was already complete in the older form, so that its pieces in `tool_calls` are a
+    /// repetition.
     pub(super) is_repeat: bool,
     pub(super) arguments: Arguments,
     pub(super) unescaper: Unescaper,
@@ -36,7 +37,7 @@ pub(super) struct StreamedCall {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum State {
-    /// Its name has not arrived, or may still grow.
+    /// The name has not arrived, or may still grow.
     Unnamed,
     /// Announced under this number.
     Open(u32),
@@ -61,7 +62,7 @@ impl StreamedCall {
 
     /// Whether `piece`, though addressed to this call, begins the next one: some servers send index 0 or the
     /// same id for every call. `same_delta`: this call has already received a piece of the same delta.
-    /// `is_only`: there is no next call.
+    /// `is_only`: no call follows this one yet.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool, is_only: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {
@@ -69,14 +70,14 @@ impl StreamedCall {
         }
         let extent = &self.arguments.extent;
         if !piece.is_named() {
-            // Some servers invent an id for every delta. A new id without a name therefore begins a call only
+            // Some servers generate a new id for every delta. So a new id without a name begins a call only
             // if the piece has no arguments or this call is complete.
             let is_whole = extent.is_whole() && !self.arguments.is_placeholder();
             return other_id && (is_whole || !piece.has_arguments());
         }
         let same_name = piece.name == self.name;
         let same_id = !piece.id.is_empty() && piece.id == self.id;
-        // Without any id, equal calls are separate calls. With an id, `Arguments` decides.
+        // If there are no ids at all, equal calls are separate calls. If there is an id, `Arguments` decides.
         let may_repeat = same_name && (is_only || same_id || (piece.id.is_empty() && !self.id.is_empty()));
         other_id
             || (same_delta && self.is_headed() && !(same_name && same_id))
@@ -88,13 +89,13 @@ impl StreamedCall {
         !self.name.is_empty()
     }
 
-    /// Records the id and name in a piece.
+    /// Records the id and the name in a piece.
     pub(super) fn note(&mut self, piece: &Piece<'_>) {
         let is_unnamed = matches!(self.state, State::Unnamed);
         if self.id.is_empty() && (is_unnamed || self.is_repeat) {
             self.id.push_str(&piece.id);
         }
-        // Pieces of a name are joined until the arguments begin; servers that repeat the name send the
+        // Pieces of a name are joined until the arguments begin. Servers that repeat the name send the
         // complete name each time.
         if is_unnamed && self.signature.is_none() {
             self.signature = piece.extra.and_then(call_state);
@@ -104,11 +105,11 @@ impl StreamedCall {
         }
     }
 
-    /// Checks the size of what is kept of a call that has not been announced.
+    /// Checks the size of the kept parts of a call that has not been announced.
     ///
     /// # Errors
-    /// Its name is too long and not the beginning of a declared one, or its id or early arguments are too
-    /// long.
+    /// The call's name is too long and not the beginning of a declared name, or its id or early arguments are
+    /// too long.
     pub(super) fn check(&self, tools: &DeclaredTools, limits: &Limits) -> Result<(), Failure> {
         if self.name.len() > limits.max_name && !tools.may_become(&self.name) {
             return Err(limits.name_too_long());

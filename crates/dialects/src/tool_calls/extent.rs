@@ -1,13 +1,13 @@
-//! [`Extent`]: finds the extent of a call's arguments as one JSON object, and repairs them.
+//! [`Extent`]: finds where a call's arguments end, as one JSON object, and repairs them.
 //!
 //! Valid arguments are only scanned, and pass unchanged. At the first byte that is not JSON, [`JsonBody`],
-//! the lexer of calls written as text, continues from the scanner's state and repairs the rest. For this, the
-//! scanner's pieces end before an unfinished escape and before a comma whose next token has not arrived,
-//! because those may still have to change. Everything else that has been passed on is the beginning of valid
-//! JSON.
+//! the lexer of calls written as text, continues from the scanner's state and repairs the rest. To make this
+//! possible, the pieces passed on by the scanner end before an unfinished escape and before a comma whose
+//! next token has not arrived, because these may still have to change. Everything else that has been passed
+//! on is the beginning of valid JSON.
 //!
 //! In addition, an object that was encoded twice is decoded, the word `null` stands for no arguments, and
-//! closers of a model's own format after the object are left out. Arguments that cannot be repaired pass
+//! closers of a model's own format after the object are dropped. Arguments that cannot be repaired pass
 //! unchanged.
 
 use std::borrow::Cow;
@@ -26,13 +26,13 @@ pub(super) struct Extent {
     max_depth: usize,
     /// Whether arguments that are not JSON are repaired, and the maximum bytes that may be held for this.
     repair: Option<usize>,
-    /// Text that has arrived and has not been passed on.
+    /// Text that has arrived but has not been passed on.
     held: String,
     /// The held text of a string ends with a backslash that escapes the next character.
     is_escaped: bool,
     /// Repairs the rest.
     body: Option<Box<JsonBody>>,
-    /// Number of passed-on bytes at the end that are another object after a complete one.
+    /// Number of bytes at the end of the passed-on text that belong to another object after a complete one.
     second: usize,
 }
 
@@ -43,12 +43,12 @@ enum Stage {
     Inside,
     /// Inside the object, after the first byte that is not JSON.
     Mended,
-    /// In a string that may be the object, encoded twice. All of it is held.
+    /// In a string that may be the object, encoded twice. The complete string is held.
     Quoted,
     /// The beginning of the word `null`, or of a fence, which is held.
     Word,
     Whole,
-    /// Something other than one object.
+    /// Not a single object.
     Broken,
 }
 
@@ -68,13 +68,13 @@ impl Extent {
         }
     }
 
-    /// The same extent with repair, for which at most `max_held` bytes are held; without repair if `None`.
+    /// The same extent with repair, for which at most `max_held` bytes may be held; without repair if `None`.
     pub(super) fn mending(self, max_held: Option<usize>) -> Self {
         Self { repair: max_held, ..self }
     }
 
-    /// Takes a piece. Returns the text to pass on instead: nearly always the piece itself, which is the only
-    /// text that is borrowed.
+    /// Takes a piece. Returns the text to pass on instead of it, which is nearly always the piece itself.
+    /// Only then is the text borrowed.
     pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         match self.take(piece) {
             Cow::Borrowed(part) if part.len() != piece.len() => Cow::Owned(part.to_owned()),
@@ -115,10 +115,11 @@ impl Extent {
                 self.stage = Stage::Broken;
                 Cow::Owned(held)
             }
-            // Half a closer is not part of the arguments.
+            // An incomplete closer is not part of the arguments.
             Stage::Whole => Cow::Borrowed(""),
             Stage::Mended => {
-                // They were not JSON before, so it is not known whether they were cut off.
+                // The arguments were not JSON before this point, so it is not known whether they were cut
+                // off.
                 self.stage = if cut { Stage::Mended } else { Stage::Broken };
                 Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default())
             }
@@ -179,7 +180,7 @@ impl Extent {
         }
     }
 
-    /// Holds the end of `text` that may still have to change; returns the rest.
+    /// Holds the end of `text` that may still have to change. Returns the rest.
     fn hold<'p>(&mut self, text: Cow<'p, str>, unsettled: Unsettled) -> Cow<'p, str> {
         let length = match unsettled {
             Unsettled::Nothing => 0,
@@ -229,7 +230,7 @@ impl Extent {
         sent
     }
 
-    /// Reads a piece of a string that replaces the object.
+    /// Reads a piece of a string that stands for the object.
     fn quoted(&mut self, piece: &str) -> String {
         let before = self.held.len();
         self.held.push_str(piece);
@@ -275,7 +276,7 @@ impl Extent {
         sent
     }
 
-    /// Reads a piece of what may be the word `null`, or the beginning of a fence.
+    /// Reads a piece of a possible word `null`, or of the beginning of a fence.
     fn word(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         if self.held.starts_with('`') {
@@ -286,7 +287,7 @@ impl Extent {
             return String::new();
         }
         let held = std::mem::take(&mut self.held);
-        // Some servers begin with this word, and then send the arguments.
+        // Some servers first send this word, and then the arguments.
         let rest = NULLS.iter().find_map(|null| held.strip_prefix(null));
         let rest = rest.filter(|rest| rest.trim_start_matches(BLANKS).starts_with('{'));
         self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
@@ -296,7 +297,7 @@ impl Extent {
         }
     }
 
-    /// Reads held text that may be the first line of a fence around the object. The line is left out.
+    /// Reads held text that may be the first line of a fence around the object. The line is dropped.
     fn fence(&mut self) -> String {
         let is_info = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'\r');
         let may_be = |line: &str| "```".starts_with(line) || line.strip_prefix("```").is_some_and(is_info);
@@ -333,7 +334,7 @@ impl Extent {
     }
 
     /// Takes back another object after a complete one. Returns how many of the last passed-on bytes belong to
-    /// it, or 0 if there is none.
+    /// the other object, or 0 if there is none.
     pub(super) fn take_second(&mut self) -> usize {
         if self.second > 0 {
             self.stage = Stage::Whole;
@@ -350,7 +351,7 @@ impl Extent {
         self.begun
     }
 
-    /// Whether the text is still inside the object, or before it.
+    /// Whether the text so far ends inside the object or before it.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Blank | Stage::Inside)
     }
@@ -359,7 +360,7 @@ impl Extent {
         self.stage == Stage::Blank
     }
 
-    /// Text that has arrived and has not been passed on; `None` if its original form is not known.
+    /// Text that has arrived but has not been passed on; `None` if its original form is not known.
     pub(super) fn pending(&self) -> Option<&str> {
         (self.stage != Stage::Mended).then_some(&self.held)
     }
@@ -376,7 +377,7 @@ impl Extent {
 /// JSON's white space.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// The words with which models say that there are no arguments.
+/// The words that models write for "no arguments".
 const NULLS: [&str; 2] = ["null", "None"];
 
 /// Maximum length of a comma with white space that is held, in bytes.
@@ -388,8 +389,8 @@ const MAX_BEHIND: usize = 256;
 /// Maximum length of a closer, in bytes.
 const MAX_CLOSER: usize = 64;
 
-/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, or brackets that close
-/// nothing.
+/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, or unmatched closing
+/// brackets.
 fn may_be_closers(text: &str) -> bool {
     let mut text = text.trim_start_matches(BLANKS);
     loop {
@@ -429,7 +430,7 @@ mod tests {
 
     use super::*;
 
-    /// The text that is passed on for these pieces, and whether the arguments are an object.
+    /// Returns the text that is passed on for these pieces, and whether the arguments are an object.
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, bool) {
         let mut extent = Extent::new(128).mending(Some(1 << 20));
         let mut sent = String::new();

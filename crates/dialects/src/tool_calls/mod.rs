@@ -1,21 +1,21 @@
 //! [`CallDeltas`]: assembles native function calls from OpenAI's `tool_calls` deltas and from similar forms.
 //!
 //! A delta is a list of pieces. Each piece says, more or less precisely, to which call it belongs (`index`,
-//! `id`, or neither) and adds a part of it: an id, a name or a part of one, a part of the arguments. Every
-//! piece takes the same path: find the call that it addresses ([`CallDeltas::address`]), decide whether it
-//! belongs to that call or begins the next one ([`StreamedCall::is_over_by`]), then add the piece to the
-//! call. A call is announced when its name is certain: at once, if it has an id and its name is that of a
-//! declared tool and not a prefix of another tool's name. Otherwise, since names may arrive in pieces, it is
-//! announced at the first byte of its arguments, at the beginning of another call, or at the end. From then
-//! on its arguments are streamed.
+//! `id`, or neither) and adds a part to that call: an id, a name or a part of a name, a part of the
+//! arguments. Every piece takes the same path: find the call that the piece addresses
+//! ([`CallDeltas::address`]), decide whether the piece belongs to that call or begins the next one
+//! ([`StreamedCall::is_over_by`]), then add the piece to the call. A call is announced when its name is
+//! certain: at once, if it has an id and its name is that of a declared tool and not a prefix of another
+//! tool's name. Otherwise, since names may arrive in pieces, it is announced at the first byte of its
+//! arguments, at the beginning of another call, or at the end. From then on its arguments are streamed.
 //!
-//! The kept data is limited for each call: its name by `max_name`, its id and the arguments before its name
-//! by `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a limit fails, and
-//! the call that is too large is not announced. [`arguments`] recognises arguments that are sent more than
-//! once.
+//! The kept data is limited for each call: the name by `max_name`, and the id and the arguments that arrive
+//! before the name by `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a
+//! limit fails, and the call that is too large is not announced. [`arguments`] recognises arguments that are
+//! sent more than once.
 //!
 //! The form from before November 2023, `function_call`, is one call. If a server sends both forms,
-//! `tool_calls` counts, and a call that began in the older form is the first of `tool_calls`
+//! `tool_calls` takes precedence, and a call that began in the older form is the first call of `tool_calls`
 //! ([`CallDeltas::adopt`]).
 //!
 //! The accepted deviations are those of docs/protocols/lumo.md#deviations and
@@ -47,7 +47,8 @@ use crate::{
     wire::json::{Json, MAX_DEPTH},
 };
 
-/// Complete arguments that are not an object, repaired as far as text calls are; `None` if that is impossible.
+/// Repairs complete arguments that are not an object, in the same way as for text calls; `None` if that is
+/// impossible.
 pub(crate) fn mended(arguments: &str, limits: &Limits) -> Option<String> {
     arguments::mended(arguments, MAX_DEPTH, limits.max_arguments)
 }
@@ -60,7 +61,7 @@ pub(crate) struct CallDeltas {
     tools: DeclaredTools,
     /// The number of the next call, see [`CallStart::index`].
     next: u32,
-    /// The number of the current delta, which distinguishes its pieces from those of the next delta.
+    /// The number of the current delta. It distinguishes the delta's pieces from those of the next delta.
     delta: u64,
     max_depth: usize,
     /// Whether arguments that are not JSON are repaired.
@@ -73,7 +74,7 @@ pub(crate) struct CallDeltas {
     scratch: String,
     /// Whether a call may hold arguments, see [`arguments`].
     is_holding: bool,
-    /// The choice to which the deltas belong, since each choice counts its calls from 0.
+    /// The choice to which the deltas belong, since each choice numbers its calls from 0.
     choice: u64,
 }
 
@@ -130,7 +131,7 @@ impl CallDeltas {
     pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.delta += 1;
         let several = tool_calls.elements().nth(1).is_some();
-        // Calls of custom tools have a different form and are read elsewhere.
+        // Calls to custom tools have a different form and are read elsewhere.
         let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
         for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
@@ -142,7 +143,7 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Takes a delta that [`arguments_only`] has read: `body` for the call number `index`.
+    /// Takes a delta that [`arguments_only`] has read. `body` is for call number `index`.
     ///
     /// # Errors
     /// The same as for [`CallDeltas::delta`].
@@ -157,8 +158,8 @@ impl CallDeltas {
         self.take(Form::Listed, address, &Piece::arguments(body), out)
     }
 
-    /// Takes the `function_call` of one delta, OpenAI's form from before November 2023: one call per
-    /// response. After `tool_calls` it is a repetition and is left out.
+    /// Takes the `function_call` of one delta, OpenAI's form from before November 2023, in which a response
+    /// has only one call. After `tool_calls`, it is a repetition and is left out.
     ///
     /// # Errors
     /// The same as for [`CallDeltas::delta`].
@@ -171,9 +172,9 @@ impl CallDeltas {
         self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
-    /// Ends the response. A call whose arguments are the beginning of an object is cut, and so is every
-    /// incomplete call if the response itself was `cut` short. Otherwise a call that never got arguments has
-    /// `{}`, and one whose arguments cannot become an object is broken.
+    /// Ends the response. A call whose arguments are the beginning of an object is cut off, and so is every
+    /// incomplete call if the response itself was `cut` short. Otherwise a call that received no arguments
+    /// gets `{}`, and a call whose arguments cannot become an object is broken.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {
@@ -185,8 +186,8 @@ impl CallDeltas {
         }
     }
 
-    /// The number for a call that the dialect carries in another way, since all calls of a reader share one
-    /// sequence.
+    /// The number for a call that the dialect carries in another form, since all calls of a reader share one
+    /// sequence of numbers.
     pub(crate) fn next_index(&mut self) -> u32 {
         let index = self.next;
         self.next += 1;
@@ -229,7 +230,8 @@ impl CallDeltas {
     }
 
     /// Adopts a `function_call` that is followed by `tool_calls`: the first piece, of the call `key`, belongs
-    /// to the same call. If its arguments were complete by then, all its further pieces are repetitions.
+    /// to the same call. If the call's arguments were already complete, all its further pieces are
+    /// repetitions.
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
@@ -238,7 +240,7 @@ impl CallDeltas {
     }
 
     /// The call to which a piece most likely belongs: found by index, otherwise by a known id, otherwise by
-    /// the piece's place in a list of several, otherwise the last call.
+    /// the piece's position in a list of several, otherwise the last call.
     fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
         let last = |wanted: &dyn Fn(&StreamedCall) -> bool| self.calls.iter().rposition(wanted);
         if address.index.is_some() {
@@ -250,7 +252,7 @@ impl CallDeltas {
         by_id.or_else(by_place).or_else(latest)
     }
 
-    /// Begins a call. This makes the names of earlier calls certain, and ends those whose arguments are
+    /// Begins a call. This makes the names of earlier calls certain, and ends those calls whose arguments are
     /// complete.
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
@@ -263,12 +265,12 @@ impl CallDeltas {
         Ok(self.calls.len() - 1)
     }
 
-    /// Whether a call has begun that may not have ended.
+    /// Whether a call has begun that may not have ended yet.
     pub(crate) fn has_open(&self) -> bool {
         self.has_open
     }
 
-    /// Ends the calls whose arguments are complete, because something other than a piece of a call follows.
+    /// Ends the calls whose arguments are complete, because the next event is not a piece of a call.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         self.has_open = false;
         for call in &mut self.calls {
@@ -296,8 +298,8 @@ impl CallDeltas {
         if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
             return;
         }
-        // Some servers give all calls the same id: only the first call keeps it, and the rest get generated
-        // ids later. A call to the same tool may be the first call repeated.
+        // Some servers give all calls the same id: only the first call keeps it, and the other calls get
+        // generated ids later. A call to the same tool may be a repetition of the first call.
         let taken = |other: &StreamedCall| {
             !matches!(other.state, State::Unnamed) && other.id == call.id && other.name != call.name
         };
@@ -321,7 +323,7 @@ impl CallDeltas {
     }
 
     /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks the size of
-    /// what is kept of the call, and passes its arguments on.
+    /// the kept parts of the call, and passes its arguments on.
     fn grow(&mut self, at: usize, key: Key, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -382,8 +384,8 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Begins the next call, because pieces that looked like a repetition belong to another call to the same
-    /// tool with the same id.
+    /// Begins the next call, because pieces that looked like a repetition turned out to belong to another
+    /// call to the same tool with the same id.
     fn begin_next(
         &mut self,
         key: Key,
@@ -403,7 +405,7 @@ impl CallDeltas {
         self.is_holding = self.calls.iter().any(|call| call.arguments.is_holding());
     }
 
-    /// Whether a call may hold arguments, so that the next events may not belong to the next delta.
+    /// Whether a call may hold arguments. If so, the next events need not come from the next delta.
     pub(crate) fn is_holding(&self) -> bool {
         self.is_holding
     }

@@ -1,7 +1,7 @@
 //! [`NamedCalls`]: native calls of dialects in which a call begins with its id and its complete name.
 //!
-//! Each call has a key, under which the upstream addresses it. Its arguments are passed on as they arrive,
-//! and kept until it ends, so that a repetition can be compared with them ([`Arguments`]).
+//! Each call has a key by which the upstream addresses it. Its arguments are passed on as they arrive, and
+//! kept until the call ends, so that a repetition can be compared with them ([`Arguments`]).
 
 use std::{
     borrow::Cow,
@@ -48,15 +48,15 @@ struct NamedCall {
     arguments: Arguments,
     /// The frame of a piece that is held.
     frame: Option<String>,
-    /// Arguments that came with the call's beginning. They count only if no piece of arguments follows.
+    /// Arguments that the call's beginning contained. They are used only if no piece of arguments follows.
     given: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The upstream has ended the call before any argument. What follows shows whether it has no arguments or
-    /// was cut off.
+    /// The upstream has ended the call before any argument arrived. The next event shows whether the call has
+    /// no arguments or was cut off.
     Blank,
     Ended,
 }
@@ -73,7 +73,7 @@ impl NamedCalls {
         self.repairs = repairs;
     }
 
-    /// Begins a call under `key`. An open call under the same key ends. `start.index` is set here.
+    /// Begins a call under `key`. This ends an open call under the same key. `start.index` is set here.
     ///
     /// # Errors
     /// [`Kind::Limit`]: there are too many calls, or the call's name or id is too long.
@@ -114,13 +114,13 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Whether a call that begins under `key` with this id and name is the one that is open there.
+    /// Whether a call that begins under `key`, with this id and name, is the one that is already open there.
     pub(crate) fn repeats(&self, key: u64, id: &str, name: &str) -> bool {
         let open = self.calls.iter().rfind(|call| call.key == key && call.state != State::Ended);
         !id.is_empty() && open.is_some_and(|call| call.id == id && call.name == name)
     }
 
-    /// Sets the arguments of a call that has just begun, in case no piece of them follows.
+    /// Sets the arguments of a call that has just begun, to be used if no piece of arguments follows.
     ///
     /// # Errors
     /// [`Kind::Limit`]: the arguments are too long.
@@ -134,8 +134,8 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Takes a piece of a call's arguments: the body of a JSON string. `frame`: its frame, if that contains nothing
-    /// else.
+    /// Takes a piece of a call's arguments, which is the body of a JSON string. `frame`: the piece's frame, if the
+    /// frame contains nothing else.
     pub(crate) fn piece(&mut self, key: u64, body: &str, frame: Option<&str>, out: &mut impl Sink) {
         if body.is_empty() {
             return;
@@ -151,8 +151,8 @@ impl NamedCalls {
         }
     }
 
-    /// Takes the complete text of a call's arguments: passes on what the pieces before it lacked. An empty
-    /// text has no effect.
+    /// Takes the complete text of a call's arguments: passes on what was missing in the earlier pieces. An
+    /// empty text has no effect.
     ///
     /// # Errors
     /// [`Kind::Protocol`]: the text does not begin with the pieces, and has another value.
@@ -183,7 +183,7 @@ impl NamedCalls {
         true
     }
 
-    /// Handles the continuation of the response: calls that were ended without arguments have none.
+    /// Called when the response continues: calls that were ended without arguments then have none.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state == State::Blank) {
             self.has_cut_call |= call.end(false, out);
@@ -297,7 +297,7 @@ impl NamedCall {
     }
 }
 
-/// A text that has been passed on in pieces, of which only length and digest are kept.
+/// A text that has been passed on in pieces. Only its length and digest are kept.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Streamed {
     length: usize,
@@ -311,7 +311,7 @@ impl Streamed {
         self.hasher.write(piece.as_bytes());
     }
 
-    /// The part of `whole` after the pieces; `None` if it does not begin with them.
+    /// The rest of `whole` after the pieces; `None` if `whole` does not begin with them.
     pub(crate) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         let (begun, rest) = whole.split_at_checked(self.length)?;
         let mut hasher = DefaultHasher::new();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::wire::json::Json;
 
-/// The call that a piece names.
+/// How a piece names the call to which it belongs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address {
     pub(super) index: Option<u64>,

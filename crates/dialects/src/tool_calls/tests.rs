@@ -324,7 +324,7 @@ fn arguments_after_a_complete_call_are_counted() {
     assert_eq!(calls.skipped().count(Skip::LateArguments), 1);
 }
 
-/// The result of reading these deltas under small limits: the calls' arguments, or the failure.
+/// Reads these deltas under small limits. Returns the calls' arguments, or the failure.
 fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -534,7 +534,7 @@ fn arguments_that_are_sent_again_in_one_piece_are_those_of_one_call() {
         let mended = super::mended(&text, &Limits::default());
         assert_eq!(mended.as_deref(), Some(arguments).filter(|text| !text.contains("}{")), "{text}");
     }
-    // An empty object after the arguments means nothing.
+    // An empty object after the arguments is ignored.
     let left = piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":""#);
     let (right, empty) = (piece("", r#""arguments":"1}""#), piece("", r#""arguments":"{}""#));
     assert_eq!(whole(&[&left, &right, &empty]), [r#"p a {"x":1}"#]);
@@ -567,7 +567,7 @@ fn an_object_that_grows_is_that_of_one_call() {
     let grown = [named("/h"), named("/home"), nameless("/home/x")];
     let grown: Vec<&str> = grown.iter().map(String::as_str).collect();
     assert_eq!(whole(&grown), [r#"p a {"path":"/home/x"}"#]);
-    // Not the same object: some servers give all calls one id.
+    // Different objects, so different calls: some servers give all calls one id.
     let others = [named("/h"), named("/etc")];
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     assert_eq!(whole(&others), [r#"p a {"path":"/h"}"#, r#"p a {"path":"/etc"}"#]);

@@ -1,8 +1,8 @@
-//! One response: its events, in order, decoded.
+//! Decodes the events of one response, in order.
 //!
 //! A delta takes one of two paths, as in the reader of Chat Completions: the fast path recognises it by
-//! comparison ([`Plain`]), the slow path parses it. Text and thinking count whatever block they are addressed
-//! to; only calls need their block.
+//! comparison ([`Plain`]), the slow path parses it. Text and thinking are accepted regardless of the block to
+//! which they are addressed; only calls need their block.
 
 mod blocks;
 mod ends;
@@ -42,14 +42,14 @@ pub struct ResponseReader {
     is_whole: bool,
     text: Channel,
     thinking: Channel,
-    /// The signature of the thinking so far. A later one replaces it, until the block ends.
+    /// The signature of the thinking so far. A later signature replaces it, until the block ends.
     signature: Option<String>,
     citations: Citations,
     blocks: Vec<OpenBlock>,
     calls: NamedCalls,
     /// Calls that the upstream runs.
     hosted: Vec<HostedCall>,
-    /// Number of blocks without a number so far.
+    /// Number of blocks so far that had no index.
     unnumbered: u64,
     counts: Counts,
     plain: FrameCache<Plain>,
@@ -74,7 +74,7 @@ impl ResponseState for ResponseReader {
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.settings.verbatim && self.wants_whole {
-            // The frame is kept for its members that are not events.
+            // The frame is kept because of members that are not events.
             out.event(Event::Verbatim { frame: value, means: None });
         }
         self.read(value, false, false, out)
@@ -203,7 +203,7 @@ impl ResponseReader {
         }
         if let Some(usage) = message.get("usage") {
             self.counts.take(usage);
-            // Clients of this API expect counts at the beginning, too; other clients get them at the end.
+            // Clients of this API expect counts at the beginning, too; other clients receive them at the end.
             if self.settings.verbatim && !self.progress.is_finished {
                 self.tell_usage(out);
             }
@@ -231,8 +231,8 @@ impl ResponseReader {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// Emits a piece of text, thinking or arguments. The fast and the slow path both end here. `frame` is its
-    /// frame, if that may be forwarded.
+    /// Emits a piece of text, thinking or arguments, for both the fast and the slow path. `frame` is its
+    /// frame, if the frame may be forwarded.
     fn say(
         &mut self,
         kind: PieceKind,

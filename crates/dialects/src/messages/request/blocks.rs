@@ -1,4 +1,4 @@
-//! Content blocks, and the turns made from them.
+//! Decodes content blocks, and makes turns from them.
 
 use serde_json::{Map, Value};
 
@@ -17,9 +17,9 @@ use crate::{
 pub(super) struct Blocks {
     /// The meaning of each block, in order.
     pub(super) parts: Vec<Part>,
-    /// The media of results, by the place of the result.
+    /// The media of results, each with the index of the result.
     media: Vec<(usize, Vec<Part>)>,
-    /// The blocks as they were received; `None` if the parts contain everything.
+    /// The blocks as they were received; `None` if the parts contain everything in them.
     originals: Option<Vec<Value>>,
 }
 
@@ -63,8 +63,8 @@ impl Blocks {
         Turn { role, parts: self.parts, rest: Rest::new(Dialect::Messages.name(), rest) }
     }
 
-    /// Adds a turn of `author` for each run of blocks, and one for each result, whether the client or
-    /// toolwire ran its call. The message's other fields go to the last turn.
+    /// Adds a turn of `author` for each run of blocks, and a separate turn for each result, whether the
+    /// client or toolwire ran its call. The message's other fields go to the last turn.
     pub(super) fn into_turns(self, author: Role, rest: Map<String, Value>, turns: &mut Vec<Turn>) {
         let mut media = self.media.into_iter().peekable();
         let mut originals = self.originals.map(Vec::into_iter);
@@ -154,8 +154,8 @@ fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(Dialect::Messages.name(), element.to_value()))
 }
 
-/// Takes `input` as it was written, without the white space of an indented body: models do not write any, and
-/// an upstream's prompt cache contains what the model wrote.
+/// Takes `input` as it was written, but without the white space of an indented body: models do not write such
+/// white space, and an upstream's prompt cache contains what the model wrote.
 fn arguments(fields: &mut Fields<'_, '_>) -> Result<String, Failure> {
     match fields.any("input") {
         Some(input) if input.kind() == JsonKind::Object => Ok(compact(input)),
@@ -187,7 +187,7 @@ fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failur
     Ok((CallOutput { id, name: String::new(), content: texts.join("\n"), is_error }, media))
 }
 
-/// Reads an `image` by data or URL; `None` for a source that only this API has.
+/// Reads an `image` given by data or URL; `None` for a source that only this API has.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let mut source = fields.needed_object("source")?;
     let url = match &*source.needed_string("type")? {

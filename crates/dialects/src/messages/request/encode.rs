@@ -1,8 +1,8 @@
 //! Encodes a [`Conversation`] as the body of a Messages request.
 //!
-//! The API is stricter than others about the form of a conversation: users and assistants alternate, results
-//! come first in the message after their calls, and no block is empty. [`turns`] converts a conversation into
-//! that form.
+//! The API is stricter than others about the form of a conversation: user and assistant must alternate,
+//! results must come first in the message after their calls, and no block may be empty. [`turns`] converts a
+//! conversation to that form.
 
 mod blocks;
 mod ids;
@@ -75,23 +75,24 @@ pub(in crate::messages) fn encode(
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the other fields of `rest`.
+/// Whether the encoder writes a field separately and not with the other fields of `rest`.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "max_tokens" | "messages" | "tools" | "stream" | "output_config")
 }
 
-/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
+/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
+/// express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect mean the same as the parts.
+    // Originals of another dialect have the same meaning as the parts, so they are not lost.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls" | CACHE_CONTROL));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
     let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
-    // The newer name of the limit, which is written as `max_tokens`.
+    // Not lost: a newer name of the token limit, which is written as `max_tokens`.
     let fields = fields
         .filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens" | CACHE_CONTROL))
         .cloned();
@@ -99,7 +100,8 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     fields.chain(of_turns).chain(parts).chain(seed)
 }
 
-/// The text that begins the response. The API rejects white space at its end, so the model writes it itself.
+/// The text that begins the response. The API rejects white space at its end, so that is left for the model
+/// to write.
 fn prefill(conversation: &Conversation) -> Option<Prefill> {
     let Some(Constraint::Prefill(text)) = &conversation.constraint else { return None };
     let text = text.trim_end().to_owned();
@@ -141,13 +143,13 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
         }
     }
     if let Some(top_p) = &sampling.top_p {
-        // Newer models reject both together, and many clients send both with the defaults of other APIs.
+        // Newer models reject the two together, and many clients send both with the defaults of other APIs.
         let is_no_limit = top_p.as_f64() == Some(1.0) && sampling.temperature.is_some();
         if !is_no_limit {
             body.key("top_p").value(top_p);
         }
     }
-    // The API rejects sequences of white space.
+    // The API rejects stop sequences that consist of white space.
     let stop: Vec<&String> = sampling.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
     if stop.len() < sampling.stop.len() {
         dropped.push("stop".to_owned());
@@ -199,7 +201,8 @@ fn put_output(
     }
 }
 
-/// The thinking budget for `effort`. The API requires at least 1024, and less than the limit of the response.
+/// The thinking budget for `effort`. The API requires at least 1024 tokens, and fewer than the response's
+/// limit.
 fn budget(effort: &str, limit: u64) -> Option<Value> {
     const LEAST: u64 = 1024;
     let wanted = match effort {
@@ -211,7 +214,7 @@ fn budget(effort: &str, limit: u64) -> Option<Value> {
     (budget >= LEAST).then(|| json!({"type": "enabled", "budget_tokens": budget}))
 }
 
-/// OpenAI's `response_format` in the form of this API, which has only schemas.
+/// OpenAI's `response_format` in the form of this API, which only accepts schemas.
 fn output_format(format: &Value) -> Option<Value> {
     let schema = format.get("json_schema")?.get("schema")?;
     Some(json!({"type": "json_schema", "schema": schema}))

@@ -1,6 +1,7 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
+//! Decodes a client's request body into a [`Conversation`], and encodes a conversation for an upstream
+//! ([`encode`]).
 //!
-//! A user's message with tool results becomes several turns, since each result is a separate turn:
+//! A user message with tool results becomes several turns, since each result is a separate turn:
 //!
 //! ```text
 //! user [tool_result, tool_result, text]  ─▶  Tool [result], Tool [result], User [text]
@@ -25,7 +26,7 @@ use crate::{
 };
 use blocks::Blocks;
 
-/// Decodes a Messages request, without checking the choice among the tools.
+/// Decodes a Messages request, without checking the tool choice.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
@@ -72,7 +73,7 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }
 
-/// Reads the turns, and the tools that are added between them.
+/// Reads the turns, and the tools that messages between them add.
 fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failure> {
     let messages = fields.list("messages")?;
     let path = fields.at("messages");
@@ -87,7 +88,7 @@ fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failu
     Ok((turns, late))
 }
 
-/// Reads the turns of one message. Tools that it adds go to `late`.
+/// Reads the turns of one message. Tools that the message adds go to `late`.
 fn message_turns(
     mut message: Fields<'_, '_>,
     turns: &mut Vec<Turn>,
@@ -118,7 +119,7 @@ fn message_turns(
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
-    // The API requires it, except in requests that count tokens.
+    // The API requires this field, except in requests that count tokens.
     let max_tokens = fields.count("max_tokens")?;
     if max_tokens == Some(0) {
         return Err(wrong_value(fields.at("max_tokens"), "is 0; it must be at least 1"));

@@ -1,4 +1,4 @@
-//! Blocks of calls that toolwire ran, in a history that the client sends back.
+//! Reads blocks of calls that toolwire ran from a history that the client sends back.
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,7 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     }
 }
 
-/// The known members of the pages that a search found.
+/// The known members of the pages that a search found, as JSON.
 fn pages(found: &[Value]) -> String {
     let page = |page: &Value| -> Value {
         let known = ["title", "url", "page_age"].into_iter().filter_map(|key| {

@@ -22,7 +22,7 @@ pub(super) struct Toolbox {
 /// Takes all fields about tools out of the request.
 ///
 /// Tools of a type other than `custom` have a schema that only Anthropic knows, or are run by Anthropic's
-/// servers. They are kept in `rest` under `tools`, for an upstream of this dialect.
+/// servers. They are kept in `rest` under `tools` for an upstream of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
@@ -59,7 +59,8 @@ pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Fail
 }
 
 impl Toolbox {
-    /// Adds the tools that messages declare. Returns the names of those that `tools` does not declare.
+    /// Adds the tools that messages declare. Returns the names of those that the request's `tools` do not
+    /// declare.
     pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
         let mut added = HashSet::new();
         if late.is_empty() {
@@ -101,7 +102,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
 }
 
-/// Reads the choice, and whether several calls are allowed.
+/// Reads the tool choice, and whether several calls are allowed.
 fn choice(request: &mut Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
     let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
     let path = request.at("tool_choice");

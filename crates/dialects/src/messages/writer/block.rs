@@ -1,4 +1,4 @@
-//! Objects that streams and complete responses have in common.
+//! Objects that occur both in streams and in complete responses.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The kinds of blocks for a call that the upstream or toolwire runs. Searches have their own blocks in this
-/// API; any other tool is shown as one of an MCP server, whose results are text
+/// API; any other tool is shown as a tool of an MCP server, whose results are text
 /// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
@@ -47,7 +47,7 @@ impl Hosted {
         }
     }
 
-    /// The block of the result.
+    /// The block of the call's result.
     pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
         match self {
             Self::Search => {
@@ -67,7 +67,7 @@ impl Hosted {
 /// The server name in calls of the upstream's own tools.
 pub(super) const SERVER_NAME: &str = "upstream";
 
-/// The error of a search: Anthropic's own object if its servers wrote one.
+/// The error of a search. If Anthropic's servers wrote the error, it is their own object.
 fn search_error(content: &str) -> Value {
     let kind = "web_search_tool_result_error";
     let given = serde_json::from_str::<Value>(content).ok();
@@ -77,7 +77,7 @@ fn search_error(content: &str) -> Value {
 }
 
 /// The pages in a search's result. Pages in the form of Anthropic's servers stay unchanged, because their
-/// encrypted content goes back to these servers.
+/// encrypted content is sent back to these servers.
 fn found(content: &str) -> Value {
     if let Ok(Value::Array(list)) = serde_json::from_str(content)
         && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
@@ -110,7 +110,7 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> 
 }
 
 /// Arguments as an object, as `input` requires. Text that is not an object, such as the arguments of a call
-/// that was cut off, stays text, so that no client takes it for a complete call.
+/// that was cut off, stays text, so that no client mistakes it for a complete call.
 pub(super) fn input(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return Map::new().into();
@@ -121,12 +121,13 @@ pub(super) fn input(arguments: &str) -> Value {
     }
 }
 
-/// The block of thinking that the upstream does not show.
+/// The block for thinking that the upstream does not show.
 pub(super) fn redacted(state: &Opaque<'_>) -> Value {
     json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
 }
 
-/// A citation of a page. The API expects the cited text, but only its position is known, so it is left empty.
+/// A citation of a page. The API expects the cited text, but only the text's position is known, so it is left
+/// empty.
 pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     json!({
         "type": "web_search_result_location",
@@ -137,8 +138,9 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts, with the other fields of an upstream of this dialect. This API requires the two main counts,
-/// so a count that the upstream did not send is 0. Cached tokens are not part of its `input_tokens`.
+/// Token counts, with the other fields if the upstream speaks this dialect. This API requires the two main
+/// counts, so a count that the upstream did not send is 0. Cached tokens are not part of the API's
+/// `input_tokens`.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {

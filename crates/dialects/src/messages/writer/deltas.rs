@@ -1,8 +1,8 @@
 //! [`Deltas`]: the deltas of a block, each a piece of one string.
 //!
-//! All deltas of a block begin in the same way. Their beginning is built with the block; after that a piece
-//! costs two copies and the escaping of the piece, and allocates nothing. A frame of an upstream that is a
-//! delta of the same block, under the same number, is forwarded unchanged.
+//! All deltas of a block begin in the same way. This beginning is built with the block; after that, a piece
+//! costs two copies and the escaping of the piece, and no allocation. An upstream's frame that is a delta of
+//! the same block, under the same index, is forwarded unchanged.
 
 use bytes::{BufMut, BytesMut};
 
@@ -17,11 +17,11 @@ const LEAD: &str = "event: content_block_delta\ndata: ";
 /// Writes the deltas of one block.
 #[derive(Debug)]
 pub(super) struct Deltas {
-    /// The block's number.
+    /// The index of the block.
     pub(super) index: usize,
-    /// The string's key.
+    /// The key of the string.
     key: &'static str,
-    /// The beginning of a delta, up to the string's text.
+    /// The beginning of a delta, up to the text of the string.
     prefix: Vec<u8>,
     /// The same beginning in the upstream's spelling, if that differs.
     spelling: Vec<u8>,
@@ -42,7 +42,7 @@ impl Deltas {
         out.put_slice(END);
     }
 
-    /// Writes a piece as `frame`, the upstream's own delta, if that is a delta of this block.
+    /// Writes a piece as `frame`, the upstream's own delta, if the frame is a delta of this block.
     pub(super) fn put_frame(&mut self, frame: &str, piece: &str, out: &mut BytesMut) {
         if !self.has(frame) {
             return self.put(piece, out);
@@ -52,8 +52,8 @@ impl Deltas {
         }
     }
 
-    /// Whether `frame` is a delta of this block. Readers guarantee its form, so its beginning up to the text
-    /// decides, if it contains the number.
+    /// Whether `frame` is a delta of this block. Readers guarantee the frame's form, so it is enough to
+    /// compare the beginning up to the text, if the frame contains the index.
     fn has(&mut self, frame: &str) -> bool {
         let bytes = frame.as_bytes();
         let own = self.prefix.get(LEAD.len()..).unwrap_or_default();

@@ -29,7 +29,7 @@ const WRITTEN: [&str; 10] = [
 
 impl UpstreamMembers {
     /// Takes a frame with the stop reason of the response: a `message_delta`, or a complete message. A word
-    /// that does not belong to the API, or contradicts `finish`, is left out.
+    /// that does not belong to the API, or that contradicts `finish`, is left out.
     pub(super) fn take_stop(&mut self, frame: &str, finish: Finish) {
         let Ok(Value::Object(mut event)) = serde_json::from_str(frame) else { return };
         match event.remove("delta") {
@@ -45,7 +45,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// Takes a complete message. Returns the maximum number of bytes that are kept of it.
+    /// Takes a complete message. Returns the maximum number of its bytes that are kept.
     pub(super) fn take_message(&mut self, frame: &str) -> usize {
         let Ok(Value::Object(mut message)) = serde_json::from_str(frame) else { return 0 };
         if message.get("type").is_none_or(|kind| kind != "message") {
@@ -75,7 +75,7 @@ impl UpstreamMembers {
     }
 }
 
-/// Whether a word of the API means that the response ended with `finish`.
+/// Whether a stop reason of the API means that the response ended with `finish`.
 fn agrees(word: &str, finish: Finish) -> bool {
     match finish {
         Finish::Stop => matches!(word, "end_turn" | "stop_sequence"),

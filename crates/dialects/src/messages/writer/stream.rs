@@ -31,13 +31,14 @@ pub struct Stream {
     calls: Vec<OpenCall>,
     /// Calls that the client does not run, whose results also have blocks.
     hosted: Vec<(u32, Hosted)>,
-    /// Blocks of the upstream that have no events: its number for each, and ours.
+    /// Blocks of the upstream that have no events: the upstream's index of each block, and the index for the
+    /// client.
     unknown: Vec<(u64, usize)>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
     upstream: UpstreamMembers,
-    /// Warnings, of which nearly all responses have none.
+    /// Warnings; nearly always empty.
     warnings: Vec<Value>,
 }
 
@@ -59,17 +60,17 @@ enum Kind {
 struct OpenCall {
     call: u32,
     deltas: Deltas,
-    /// Whether nothing more of it follows.
+    /// Whether the call was cut off, so that no more of it follows.
     is_cut: bool,
     input: Input,
 }
 
-/// The location of the input of a call's block.
+/// Where the input of a call's block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
     /// In deltas.
     Streamed,
-    /// In deltas, of which the upstream has sent none yet.
+    /// In deltas, but the upstream has not sent any yet.
     Due,
     /// In the upstream's own event that began the block.
     Given,
@@ -107,8 +108,8 @@ impl StreamForm for Stream {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
-            // The block stays open until another block begins, or the message ends. If the response fails, no
-            // client may take the call for complete.
+            // The block stays open until another block begins, or the message ends. If the response fails,
+            // clients must not consider the call complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.call_cut(*index),
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
@@ -122,7 +123,7 @@ impl StreamForm for Stream {
                 let delta = json!({"type": "citations_delta", "citation": block::citation(annotation)});
                 put_delta(index, &delta, out);
             }
-            // In this API, messages of the assistant cannot contain images.
+            // In this API, assistant messages cannot contain images.
             Event::Media(_) | Event::Phase { .. } => {}
             Event::Usage(usage) => self.usage = Some(Box::new(usage.clone())),
             Event::Warning(warning) => self.warnings.push(block::warning(warning)),
@@ -155,7 +156,7 @@ impl StreamForm for Stream {
         put_event("message_stop", &json!({"type": "message_stop"}), out);
     }
 
-    /// The error is the last event: clients raise it and stop reading.
+    /// Writes the error as the last event: clients raise it and stop reading.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         out.put_slice(b"event: error\ndata: ");
         out.put_slice(&error_body(failure));
@@ -190,7 +191,7 @@ impl Stream {
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
 
-    /// Writes an event that comes with the upstream's own frame.
+    /// Writes an event, using the upstream's own frame for it if possible.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Text(text) => self.piece(Kind::Text, text, Some(frame), out),
@@ -212,7 +213,7 @@ impl Stream {
         }
     }
 
-    /// Handles a frame of the upstream that is not an event: the end of a block of text or thinking, a
+    /// Handles a frame from the upstream that is not an event: the end of a block of text or thinking, a
     /// citation of something other than a page, or a block of a kind that toolwire does not know.
     fn unknown(&mut self, frame: &str, out: &mut BytesMut) {
         let Ok(json) = Json::parse(frame) else { return };
@@ -253,7 +254,7 @@ impl Stream {
         }
     }
 
-    /// Writes a piece of text or thinking, with the upstream's frame for it.
+    /// Writes a piece of text or thinking. `frame` is the upstream's frame for it.
     fn piece(&mut self, kind: Kind, text: &str, frame: Option<&str>, out: &mut BytesMut) {
         if text.is_empty() {
             return;
@@ -280,12 +281,12 @@ impl Stream {
                 &json!({"type": "signature_delta", "signature": carried(signature, Dialect::Messages)}),
                 out,
             );
-            // A signature applies to the complete block.
+            // A signature covers the complete block.
             self.close(out);
         }
     }
 
-    /// The open block of this kind; a block of another kind is closed first.
+    /// The open block of this kind. A block of another kind is closed first.
     fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &mut Open {
         let open = match self.open.take() {
             Some(open) if open.kind == kind => open,
@@ -336,7 +337,7 @@ impl Stream {
         self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });
     }
 
-    /// Begins a call that the upstream runs, with the upstream's own block.
+    /// Begins a call that the upstream runs, using the upstream's own block.
     fn server_call(&mut self, start: &CallStart<'_>, frame: &str, out: &mut BytesMut) {
         let index = self.block_frame(frame, out);
         self.hosted.push((start.index, Hosted::of(&start.name)));
@@ -389,7 +390,7 @@ impl Stream {
         put_stop(index, out);
     }
 
-    /// Begins the next block; returns its index.
+    /// Begins the next block. Returns its index.
     fn block_start(&mut self, block: &Value, out: &mut BytesMut) -> usize {
         let index = self.next_block(out);
         let event = json!({"type": "content_block_start", "index": index, "content_block": block});
@@ -397,7 +398,7 @@ impl Stream {
         index
     }
 
-    /// Begins the next block with the upstream's own event; returns its index.
+    /// Begins the next block with the upstream's own event. Returns its index.
     fn block_frame(&mut self, frame: &str, out: &mut BytesMut) -> usize {
         self.close(out);
         let index = self.next_block(out);
@@ -405,13 +406,13 @@ impl Stream {
         index
     }
 
-    /// The index of the next block. Everything that is still open is ended first.
+    /// The index of the next block. Ends everything that is still open.
     fn next_block(&mut self, out: &mut BytesMut) -> usize {
         self.begin(out);
         for cut in self.calls.extract_if(.., |call| call.is_cut) {
             put_stop(cut.deltas.index, out);
         }
-        // The API has only one block open at a time, so the upstream's last block has ended.
+        // The API has only one open block at a time, so the upstream's previous block has ended.
         self.unknown.drain(..).for_each(|(_, index)| put_stop(index, out));
         let index = self.blocks;
         self.blocks += 1;
@@ -424,7 +425,7 @@ fn put_delta(index: usize, delta: &Value, out: &mut BytesMut) {
     put_event("content_block_delta", &event, out);
 }
 
-/// Writes an event of the upstream under another index.
+/// Writes an event of the upstream with another index.
 fn put_frame(name: &str, frame: &str, index: usize, out: &mut BytesMut) {
     let theirs = Json::parse(frame).ok().and_then(|event| event.get("index"));
     let theirs = theirs.and_then(|theirs| span(frame, theirs.raw())).unwrap_or_default();

@@ -22,9 +22,9 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
-    /// Further thinking belongs to another block.
+    /// Whether further thinking belongs to a new block.
     ends_thinking: bool,
-    /// The calls, by index, and the places of their blocks.
+    /// The calls, by index, with the positions of their blocks.
     calls: Vec<(u32, usize)>,
     refused: bool,
     finish: Option<Finish>,
@@ -51,7 +51,7 @@ enum Block {
         hosted: Option<Hosted>,
         arguments: String,
     },
-    /// A call that the upstream runs, in the form in which its server began it.
+    /// A call that the upstream runs, as its server began it.
     ServerCall {
         block: Value,
         arguments: String,
@@ -94,7 +94,7 @@ impl WholeForm for Whole {
                     arguments.push_str(piece);
                 }
             }
-            // Arguments that were cut off are recognisable, because they are not an object.
+            // Arguments that were cut off can be recognised, because they are not an object.
             Event::CallEnd { .. } => {}
             Event::CallResult(result) => {
                 self.kept += result.id.len() + result.content.len();
@@ -163,7 +163,7 @@ impl WholeForm for Whole {
 }
 
 impl Whole {
-    /// Records an event that comes with the upstream's own frame.
+    /// Records an event together with the upstream's own frame for it.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
         match (event, begun_block(frame)) {
             (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {
@@ -194,7 +194,7 @@ impl Whole {
         }
     }
 
-    /// The text block at the end, which is created if the last block is of another kind.
+    /// The text block at the end. It is created if the last block is of another kind.
     fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
         if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
             self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
@@ -225,7 +225,7 @@ impl Whole {
         let given = given.unwrap_or_default();
         let begins = std::mem::take(&mut self.ends_thinking);
         match self.blocks.last_mut() {
-            // A signature applies to the complete block.
+            // A signature covers the complete block.
             Some(Block::Thinking { text, signature }) if signature.is_empty() && !begins => {
                 text.push_str(piece);
                 given.clone_into(signature);
@@ -269,7 +269,7 @@ impl Block {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
             }
             Self::ServerCall { mut block, arguments } => {
-                // If the beginning of the block has no arguments, they follow.
+                // If the beginning of the block contains no arguments, they arrive later.
                 let is_given =
                     block.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty());
                 if let (false, Some(members)) = (is_given, block.as_object_mut())
@@ -284,7 +284,7 @@ impl Block {
     }
 }
 
-/// The block that `frame` begins, if it is such an event.
+/// The block that `frame` begins, if `frame` is an event that begins a block.
 fn begun_block(frame: &str) -> Option<Value> {
     let json = Json::parse(frame).ok()?;
     let is_start = json.get("type")?.string_body() == Some("content_block_start");

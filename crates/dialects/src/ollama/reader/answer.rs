@@ -1,7 +1,7 @@
-//! One response: its lines, in order, decoded to events.
+//! Decodes the lines of one response, in order, to events.
 //!
 //! As in Chat Completions, a line that differs from an earlier one only in its piece of text and its time is
-//! recognised by comparison ([`FrameTemplate`]) and has the same meaning with another text.
+//! recognised by comparison ([`FrameTemplate`]) and means the same as that line, but with another text.
 
 use super::line::{Line, Message};
 use crate::{
@@ -94,7 +94,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// A gateway may send the lines as an event stream, with an end mark.
+    /// Handles an end mark, which a gateway may send if it sends the lines as an event stream.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
     }
@@ -178,7 +178,7 @@ impl AnswerState {
         self.calls.call(WholeCall { id, name, arguments, ..WholeCall::default() }, out)
     }
 
-    /// Emits a piece of text or reasoning. The fast and the slow path both end here.
+    /// Emits a piece of text or reasoning, for both the fast and the slow path.
     fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let unescaper = match channel {
             Channel::Text => &mut self.text,
@@ -191,13 +191,13 @@ impl AnswerState {
         }
     }
 
-    /// Ends the response, with its last line if there was one.
+    /// Ends the response, with its last line if there is one.
     fn close(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let finish = self.finish(last)?;
         self.progress.is_finished = last.is_some();
         self.progress.close()?;
         self.progress.is_finished = true;
-        // If the text was cut off, half of a surrogate pair is an incomplete character.
+        // If the text was cut off, half of a surrogate pair is only an incomplete character and is dropped.
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         let halves = [(self.thinking.finish(), Channel::Thinking), (self.text.finish(), Channel::Text)];
         for (half, channel) in halves {
@@ -217,8 +217,8 @@ impl AnswerState {
         let word = last.and_then(|last| last.done_reason?.as_str()).unwrap_or_default();
         let finish = match &*word {
             "" => Finish::Stop,
-            // The model was loaded or unloaded, but not asked. An empty response would look like the model's
-            // own.
+            // The model was loaded or unloaded, but not asked. An empty response would look as if the model
+            // had written it.
             "load" | "unload" if !self.progress.has_content => {
                 let message = format!("the upstream gave no response: it only reports `{word}`");
                 return Err(Failure::new(FailureKind::Upstream, message).with_code(word.into_owned()));

@@ -13,7 +13,7 @@ pub(super) struct Line<'a> {
     pub(super) done_reason: Option<Json<'a>>,
     pub(super) input: Option<Json<'a>>,
     pub(super) output: Option<Json<'a>>,
-    /// Whether it has members that a line with a piece of text does not have.
+    /// Whether the line has members that a line with a piece of text does not have.
     has_other_members: bool,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Line<'a> {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// Whether it contains only its message and what every line has.
+    /// Whether the line contains only its message and the members that every line has.
     pub(super) fn has_message_only(&self) -> bool {
         !self.has_other_members && !self.is_done() && self.done_reason.is_none()
     }

@@ -57,19 +57,19 @@ impl<'a> StreamEvent<'a> {
         Ok((event, json))
     }
 
-    /// The number of the item.
+    /// The index of the item.
     pub(super) fn output_index(&self) -> Option<u64> {
         self.output_index.and_then(|index| index.as_u64())
     }
 
-    /// Digest of the item's id; of the empty text if it has none.
+    /// Digest of the item's id; of the empty text if the item has no id.
     pub(super) fn item_id(&self) -> Digest {
         let id = self.item_id.and_then(|id| id.as_str()).filter(|id| !id.is_empty());
         let own = || self.item.map_or_else(|| Digest::of(""), item_id);
         id.map_or_else(own, |id| Digest::of(&id))
     }
 
-    /// The number of the part of the item.
+    /// The index of the part within the item.
     pub(super) fn part_index(&self) -> u64 {
         self.part_index.and_then(|index| index.as_u64()).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Items: their parts as they arrive, and the content that their ends add.
+//! Items: their parts as they arrive, and content that only the ends of items contain.
 
 use std::borrow::Cow;
 
@@ -18,10 +18,10 @@ use crate::{
 /// An item that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenItem {
-    /// Its number among the items of the response, in the order in which they began.
+    /// The number of the item among the items of the response, in the order in which they began.
     output: u64,
     name: ItemName,
-    /// The phase that has been passed on.
+    /// The phase that has already been passed on.
     phase: Digest,
     parts: Vec<(PartKey, Streamed)>,
     /// Number of annotations that have been passed on.
@@ -31,12 +31,12 @@ pub(super) struct OpenItem {
 /// The names by which an upstream refers to an item.
 #[derive(Debug)]
 pub(super) struct ItemName {
-    /// `output_index`, which some servers use twice.
+    /// `output_index`. Some servers use the same one twice.
     index: Option<u64>,
-    /// Digest of the item's id; of the empty text if it has none. A digest, since upstreams may choose ids of
-    /// any length.
+    /// Digest of the item's id; of the empty text if the item has no id. A digest, since upstreams may choose
+    /// ids of any length.
     id: Digest,
-    /// For a call that has ended: the digest of its own id.
+    /// For a call that has ended: digest of the call's own id.
     call: Digest,
 }
 
@@ -51,7 +51,7 @@ impl ItemName {
     }
 }
 
-/// Digest of an item's id; a call without one is identified by the call's id.
+/// Digest of an item's id. A call whose item has no id is identified by the call's id.
 pub(super) fn item_id(item: Json<'_>) -> Digest {
     let id = match text(item, "id") {
         id if id.is_empty() => text(item, "call_id"),
@@ -88,9 +88,10 @@ impl PartKey {
 }
 
 impl ResponseReader {
-    /// The open item that an event is about, which may begin with the event. It is the item with the event's
-    /// `output_index` and `item_id`, otherwise the last one with its index, or without an index the one with
-    /// its id, or without both the last item. `None` if there is no such item, or it has ended.
+    /// The open item that an event is about. It may begin with this event. It is the item with the event's
+    /// `output_index` and `item_id`; otherwise the last item with the event's index. If the event has no
+    /// index, it is the item with its id; if it has neither, the last item. `None` if there is no such item,
+    /// or the item has ended.
     pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
         let (index, id) = (event.output_index(), event.item_id());
         let has_ended = self.ended.iter().any(|ended| ended.is(index, id));
@@ -140,7 +141,7 @@ impl ResponseReader {
             Some(open) => open.output,
             None => {
                 if self.open.iter().map(|open| &open.name).chain(&self.ended).any(is_again) {
-                    // Deltas without an id would go to the previous item.
+                    // The template would assign deltas without an id to the previous item.
                     self.forget_template();
                     self.has_index_twice = true;
                 }
@@ -154,7 +155,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Passes on the phase of a message, unless that has already been done.
+    /// Passes on the phase of a message, unless it has already been passed on.
     fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let phase = text(item, "phase");
         if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
@@ -180,11 +181,11 @@ impl ResponseReader {
         }
     }
 
-    /// Reads those items of the complete response that have not ended yet.
+    /// Reads the items of the complete response that have not ended yet.
     pub(super) fn end_items(&mut self, output: Option<Json<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let items = || output.into_iter().flat_map(|output| output.elements());
         let ended = self.ended.len();
-        // Some servers give the items of the complete response other ids, or the same id to all items.
+        // Some servers give the items of the complete response different ids, or give all items the same id.
         let has = |ended: &[ItemName], id: Digest| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
         let are_unique = (1..ended).all(|place| {
             let (before, name) = (self.ended.get(..place), self.ended.get(place));
@@ -245,7 +246,7 @@ impl ResponseReader {
         self.open.iter_mut().rfind(|item| item.output == output).ok_or_else(gone)
     }
 
-    /// Begins the call in `item` unless it has begun. Returns whether `item` is a call.
+    /// Begins the call in `item`, unless the call has already begun. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
         let source = match &*text(item, "type") {
             "function_call" => Source::Native,
@@ -285,7 +286,7 @@ impl ResponseReader {
         result
     }
 
-    /// Passes on the next text of a part.
+    /// Passes on the next piece of a part's text.
     fn pass(&mut self, output: u64, key: PartKey, piece: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if piece.is_empty() {
             return Ok(());
@@ -328,14 +329,14 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         let Some(whole) = event.whole.and_then(|whole| whole.as_str()) else { return Ok(()) };
         if let (false, Some(output)) = (self.progress.is_finished, self.addressed(event)?) {
-            // The item's end repeats the text, and fails if necessary.
+            // If this fails, the item's end, which repeats the text, fails as well.
             let _ = self.complete(output, PartKey::of(section, event), &whole, out);
         }
         Ok(())
     }
 
-    /// Passes on the part of the complete text after the pieces that have arrived. A text that does not begin
-    /// with the pieces is left out.
+    /// Passes on the rest of the complete text, after the pieces that have arrived. A text that does not
+    /// begin with these pieces is left out.
     fn complete(
         &mut self,
         output: u64,
@@ -346,7 +347,7 @@ impl ResponseReader {
         if whole.is_empty() {
             return Ok(());
         }
-        // The complete text also contains the half character.
+        // The complete text also contains the character of which only half had arrived.
         match key.section {
             Section::Text | Section::Refusal => _ = self.text.finish(),
             Section::Summary | Section::Thought => _ = self.reasoning.finish(),
@@ -481,7 +482,7 @@ impl ResponseReader {
             Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
         };
         let error = item.get("error").filter(|error| !error.is_null());
-        // A search's result is the list of its pages, if the request asks for it.
+        // The result of a search is the list of pages, if the request asks for this list.
         let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
         // A call that has ended without a result gets an empty one.
         let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");

@@ -1,4 +1,4 @@
-//! One response: its events, in order, decoded.
+//! Decodes the events of one response, in order.
 
 use super::{
     ReaderSettings,
@@ -34,7 +34,7 @@ pub struct ResponseReader {
     pub(super) open: Vec<OpenItem>,
     /// Items that have ended, in order.
     pub(super) ended: Vec<ItemName>,
-    /// Two items had the same `output_index`.
+    /// Whether two items had the same `output_index`.
     pub(super) has_index_twice: bool,
     /// A message had a phase.
     pub(super) has_phases: bool,
@@ -118,7 +118,7 @@ impl ReadObjects for ResponseReader {
         }
     }
 
-    /// Some servers send an end mark in addition.
+    /// Handles an end mark, which some servers send in addition.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -197,7 +197,7 @@ impl ResponseReader {
             _ if event.error.is_some_and(|error| !error.is_null()) => {
                 return Err(reported_json(event.error.unwrap_or_default()));
             }
-            // Steps of hosted tools, and events that the API may add: the item's end contains their outcome.
+            // Steps of hosted tools, and events that the API may add. The item's end contains their outcome.
             _ if event.kind.starts_with("response.") || kind == "keepalive" => {}
             _ => {
                 self.skipped.add(Skip::NotAChunk);
@@ -238,7 +238,7 @@ impl ResponseReader {
         self.piece(output, target, body, out)
     }
 
-    /// Reads a piece of an item. The fast and the slow path both end here.
+    /// Reads a piece of an item, for both the fast and the slow path.
     fn piece(&mut self, output: u64, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_finished {
             self.skipped.add(Skip::LateContent);
@@ -253,7 +253,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads a complete response: that of the last event, or the body.
+    /// Reads a complete response, from the last event or from the body.
     fn whole(&mut self, response: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.start(response, out);
         self.plain.forget();
@@ -301,7 +301,7 @@ impl ResponseReader {
         self.plain.forget();
     }
 
-    /// Sets the finish of the response: everything that is still open ends.
+    /// Sets the finish of the response and ends everything that is still open.
     fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         self.flush(cut, out);
@@ -312,7 +312,7 @@ impl ResponseReader {
         out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// Ends the response. Without a last event, its content implies the finish.
+    /// Ends the response. If the final event did not arrive, the finish reason is derived from the content.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {

@@ -12,7 +12,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Parts, and whether they contain everything that was received.
+/// Parts, and whether anything was received that they do not contain.
 pub(super) struct Content {
     pub(super) parts: Vec<Part>,
     pub(super) has_more: bool,
@@ -26,7 +26,7 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
     })
 }
 
-/// Reads the `output` of a call. Anything that cannot be content of a message is shown unchanged.
+/// Reads the `output` of a call. Anything that cannot be content of a message is kept as text, unchanged.
 pub(super) fn read_output(path: Path<'_>, output: Json<'_>) -> Result<Content, Failure> {
     read_parts(path, output, &|_, _, element| Ok((Part::Text(element.raw().into()), true)))
 }
@@ -50,8 +50,8 @@ fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result
     Ok(read)
 }
 
-/// Reads one part, and whether it was received with more than it contains. A refusal is text, since the model
-/// said it.
+/// Reads one part. Also returns whether the part was received with more members than it can hold. A refusal
+/// is read as text, since the model said it.
 fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part, bool), Failure> {
     if let Some(text) = Text::received(element) {
         return Ok((Part::Text(text), false));
@@ -79,10 +79,10 @@ fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part
     Ok((part, has_more))
 }
 
-/// Reads an image by its URL; `None` for an image that only the API's servers have.
+/// Reads an image given by URL; `None` for an image that is only on the API's servers.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let Some(url) = fields.any("image_url") else { return Ok(None) };
-    // Some clients send the object of Chat Completions.
+    // Some clients send the object of Chat Completions instead of a URL.
     let given = url.as_str().or_else(|| url.get("url")?.as_str());
     let Some(given) = given else { return Err(wrong_type(fields.at("image_url"), "a string", url)) };
     let detail = fields.string("detail")?.map(Into::into);
@@ -94,7 +94,7 @@ pub(super) fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(DIALECT, element.to_value()))
 }
 
-/// Whether the value is an empty list, such as that of annotations, which means nothing.
+/// Whether the value is an empty list, for example of annotations, which means nothing.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -68,8 +68,8 @@ pub(in crate::responses) fn encode(
 /// Initial capacity, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is written in its own place and not with the other fields of `rest`, or is not meant for the upstream
-/// because it is state that toolwire keeps itself.
+/// Whether a field is not written with the other fields of `rest`, because it is written separately, or because it is
+/// not meant for the upstream (state that toolwire keeps itself).
 fn is_put(key: &str) -> bool {
     let own = [
         "model",
@@ -86,25 +86,26 @@ fn is_put(key: &str) -> bool {
     own.contains(&key)
 }
 
-/// Names of the fields that came from a client of another dialect, because this dialect cannot express them.
+/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
+/// express them.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect mean the same as the parts.
+    // Originals of another dialect have the same meaning as the parts, so they are not lost.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls"));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
     let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
-    // The newer name of the limit, which is written as `max_output_tokens`.
+    // Not lost: a newer name of the token limit, which is written as `max_output_tokens`.
     let fields =
         fields.filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens")).cloned();
     fields.chain(of_turns).chain(parts)
 }
 
 fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec<String>) {
-    /// The API's smallest limit.
+    /// The smallest limit that the API accepts.
     const LEAST: u64 = 16;
     let sampling = &conversation.sampling;
     if let Some(limit) = sampling.max_tokens {
@@ -124,8 +125,8 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// Writes `reasoning` and `text`, parts of which are settings of every API. `is_off`: there should be no
-/// reasoning.
+/// Writes `reasoning` and `text`, some of whose members are settings that every API has. `is_off`: no
+/// reasoning is wanted.
 fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, is_off: bool) {
     let sampling = &conversation.sampling;
     let object = |key: &str| rest.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -144,7 +145,7 @@ fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String
     }
 }
 
-/// Flattens `response_format` of Chat Completions, which nests the schema.
+/// Converts `response_format` of Chat Completions, in which the schema is nested, to the flat form.
 fn flat_format(format: &Value) -> Option<Value> {
     let mut flat = Map::new();
     let kind = format.get("type")?.as_str()?;

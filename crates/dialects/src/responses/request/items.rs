@@ -1,4 +1,4 @@
-//! Decodes `input`: its items, and the turns made from them.
+//! Decodes `input`: reads its items, and makes turns from them.
 
 use std::mem;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The turns of an input, and the items that declare tools, with their places.
+/// The turns of an input, and the items that declare tools, with their positions.
 type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
 
 /// Takes `input` out of the request.
@@ -58,7 +58,7 @@ struct History<'a, 't> {
     declares: bool,
 }
 
-/// A turn and the items from which it is made.
+/// A turn, and the items from which it is made.
 struct Run<'a> {
     turn: Turn,
     items: Vec<Json<'a>>,
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
         self.items.push(item);
     }
 
-    /// The turn. If its parts contain less than its items, all of the items are kept.
+    /// The turn. If the parts contain less than the items, all of the items are kept, too.
     fn into_turn(self) -> Turn {
         let Self { turn, items, has_more, .. } = self;
         let mut rest = Map::new();
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
 pub(super) const ITEMS: &str = "items";
 
 /// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if
-/// a call is to a tool in a namespace, whose name differs for the upstream.
+/// they contain a call to a tool in a namespace, whose name is different at the upstream.
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
@@ -142,7 +142,7 @@ impl<'a> History<'a, '_> {
             }
             // toolwire has already replaced references to items that it stored.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
-            // Calls of other tools, and items that the API may add. The `fit` module translates them for
+            // Calls to other tools, and items that the API may add. The `fit` module translates them for
             // other APIs.
             _ => {
                 self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
@@ -217,8 +217,8 @@ impl<'a> History<'a, '_> {
         Ok(())
     }
 
-    /// Adds to the assistant's turn at the end, or begins one. Two messages in a row are two turns, unless
-    /// there is a call between or before them, whose result must follow the turn.
+    /// Adds to the assistant turn at the end, or begins a new one. Two messages in a row are two turns,
+    /// unless there is a call between or before them, because the call's result must follow the turn.
     fn assistant(&mut self, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
         let begins = parts.iter().any(|part| matches!(part, Part::Text(_)));
         let takes = |run: &&mut Run<'_>| {
@@ -231,8 +231,8 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// Adds a call that toolwire ran, and its result, to the previous turn, together with other such calls in
-    /// a row.
+    /// Adds a call that toolwire ran, and its result, to the previous turn. Further calls of this kind are
+    /// added to the same turn.
     fn own_call(&mut self, call: Call, output: CallOutput) {
         let before = self.runs.iter_mut().rev().nth(self.own_results);
         match before.filter(|run| run.turn.role == Role::Assistant) {
@@ -262,8 +262,8 @@ impl<'a> History<'a, '_> {
     }
 }
 
-/// Reads an item of reasoning: its summary or its text, and the upstream's state in it. If it has neither
-/// text, the upstream does not show the reasoning.
+/// Reads an item of reasoning: its summary or its text, and the upstream's state. If it has neither a summary
+/// nor a text, the upstream does not show the reasoning.
 fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     let (content, summary) = (fields.any("content"), fields.any("summary"));
     let has_any = |list: &Json<'_>| list.elements().next().is_some();
@@ -276,20 +276,20 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     })
 }
 
-/// Whether there are meaningful members other than these.
+/// Whether there are meaningful members other than the `known` ones.
 fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
     let is_known = |key: &String, value: &Value| known.contains(&key.as_str()) || value.is_null();
     fields.into_rest().iter().any(|(key, value)| !is_known(key, value))
 }
 
-/// The failure of a reference to an item that is not stored.
+/// The failure for a reference to an item that is not stored.
 pub(in crate::responses) fn unknown_item(id: &str) -> Failure {
     let id = clip(id);
     let message = format!("there is no stored item `{id}`; send the item itself");
     Failure::new(Kind::NotFound, message).with_param("input").with_code("item_not_found")
 }
 
-/// The beginning of an id, for a message.
+/// The beginning of an id, for an error message.
 pub(super) fn clip(id: &str) -> &str {
     const SHOWN: usize = 128;
     head(id, boundary_upto(id, SHOWN))

@@ -1,4 +1,5 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes one for an upstream ([`encode`]).
+//! Decodes a client's request body into a [`Conversation`], and encodes a conversation for an upstream
+//! ([`encode`]).
 //!
 //! `input` is a flat list of items; items that belong together form a turn:
 //!
@@ -27,10 +28,10 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The dialect of the values that are kept as received.
+/// The dialect under which values are kept as they were received.
 const DIALECT: &str = Dialect::Responses.name();
 
-/// Decodes a Responses request, without checking the choice among the tools.
+/// Decodes a Responses request, without checking the tool choice.
 ///
 /// # Errors
 /// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
@@ -74,8 +75,8 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     })
 }
 
-/// Rejects fields that need state that toolwire does not have, because leaving them out would lose a part of
-/// the history or of the prompt.
+/// Rejects fields that require state that toolwire does not have, because leaving these fields out would lose
+/// a part of the history or of the prompt.
 fn refuse_unsupported(fields: &Fields<'_, '_>) -> Result<(), Failure> {
     let why = match () {
         () if fields.peek("conversation").is_some() => {
@@ -128,12 +129,12 @@ fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
 /// The response that the request continues.
 pub(super) const PREVIOUS: &str = "previous_response_id";
 
-/// Used instead of [`PREVIOUS`] once the history is in `input`. A request whose history has not been put
-/// there is therefore rejected.
+/// Used instead of [`PREVIOUS`] once the history has been put into `input`. If the history is not there, the
+/// request still has [`PREVIOUS`] and is rejected.
 pub(super) const CONTINUED: &str = "toolwire_previous_response_id";
 
-/// The failure of a request that continues a response which is not stored. Continuing without it would lose
-/// the history.
+/// The failure for a request that continues a response which is not stored. Continuing without that response
+/// would lose the history.
 pub(super) fn unknown_response(id: &str) -> Failure {
     let id = items::clip(id);
     let message = format!("there is no stored response `{id}`; send the whole conversation as `input`");
@@ -158,7 +159,7 @@ fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     Ok((!text.is_empty()).then(|| Turn::text(Role::System, text)))
 }
 
-/// Reads the texts of one item of `instructions`, which upstreams get as a text.
+/// Reads the texts of one item of `instructions`. Upstreams receive them as one text.
 fn instruction(path: Path<'_>, item: Json<'_>) -> Result<Vec<String>, Failure> {
     let Some(content) = item.get("content") else {
         return Err(missing(Path::Member(&path, "content"), "a string or an array of content parts"));
@@ -181,7 +182,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
         max_tokens,
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
-        // Not a field of this API, but clients send it to servers that have it.
+        // This API does not have the field, but clients send it to servers that do.
         stop: fields.texts("stop")?,
         reasoning_effort: reasoning(fields)?,
         response_format: text(fields)?,
@@ -200,7 +201,7 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     Ok(effort)
 }
 
-/// Reads `text.format`, as `response_format` of Chat Completions. The other members are kept.
+/// Reads `text.format`, and converts it to `response_format` of Chat Completions. The other members are kept.
 fn text(fields: &mut Fields<'_, '_>) -> Result<Option<Value>, Failure> {
     let Some(mut text) = fields.object("text")? else { return Ok(None) };
     let format = match text.any("format") {

@@ -1,4 +1,4 @@
-//! Items of calls that toolwire ran, in a history that the client sends back.
+//! Reads items of calls that toolwire ran from a history that the client sends back.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The call and its result, if an item of this `kind` shows a call that toolwire ran. Parts of the result
-/// that the item does not show are left empty.
+/// that the item does not contain are left empty.
 pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
             let arguments = text("arguments").filter(|arguments| !arguments.is_empty());
             (text("name").unwrap_or_default(), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
         }
-        // The images are not the result that the model received.
+        // The images are not the result that the model received, so the result is left empty.
         _ => ("generate_images".into(), "{}".into(), String::new()),
     };
     let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };

@@ -1,4 +1,4 @@
-//! [`Assembly`]: a response as it grows, and the events of which it consists.
+//! [`Assembly`]: assembles a response as it grows, and writes its events.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::{
     responses::own_item_id,
 };
 
-/// A response so far.
+/// The response so far.
 #[derive(Debug)]
 pub(super) struct Assembly {
     head: Head,
@@ -30,7 +30,7 @@ pub(super) struct Assembly {
     open: Option<Open>,
     /// The calls that have not ended.
     calls: Vec<Call>,
-    /// The call among them that was cut off.
+    /// The open call that was cut off.
     cut_call: Option<u32>,
     customs: Customs,
     namespaced: Vec<Namespaced>,
@@ -46,7 +46,7 @@ pub(super) struct Assembly {
     characters: u64,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
-    /// Warnings, of which nearly all responses have none.
+    /// Warnings; nearly always empty.
     warnings: Vec<Value>,
     /// Approximate bytes of the items.
     kept: usize,
@@ -100,8 +100,8 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
-            // The item stays open until another item begins, or the response ends. If the response fails, no
-            // client may take the call for complete.
+            // The item stays open until another item begins, or the response ends. If the response fails,
+            // clients must not consider the call complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.cut_call = Some(*index),
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
@@ -129,7 +129,7 @@ impl Assembly {
         }
     }
 
-    /// Ends the response, and writes its last event. Returns the complete response as JSON text.
+    /// Ends the response and writes its last event. Returns the complete response as JSON text.
     pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
         let status = Status::Ended(self.finish);
@@ -138,8 +138,8 @@ impl Assembly {
         response
     }
 
-    /// Ends a stream with the API's two forms of an error, because each client raises one of them. Open calls
-    /// stay open: no client may take them for complete.
+    /// Ends a stream with both of the API's forms of an error, because each client raises only one of them.
+    /// Open calls stay open: clients must not consider them complete.
     pub(super) fn fail(&mut self, failure: &Failure, events: &mut Events<'_>) {
         self.begin(events);
         self.close_said(false, events);
@@ -168,7 +168,7 @@ impl Assembly {
         }
     }
 
-    /// The place of the next item, whose id begins with `prefix`.
+    /// The position of the next item. Its id begins with `prefix`.
     fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
         self.begin(events);
         self.close_cut_call(events);
@@ -177,7 +177,7 @@ impl Assembly {
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
     }
 
-    /// The place of the next item, which is for a call that `runner` runs.
+    /// The position of the next item, which is for a call that `runner` runs.
     fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
         let place = self.next_place(kind.id(), events);
         match runner {
@@ -188,10 +188,10 @@ impl Assembly {
         }
     }
 
-    /// Adds an item that is done.
+    /// Adds a complete item.
     fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
-        // The item's texts were counted when they arrived.
+        // The texts of the item were counted when they arrived.
         self.kept += ITEM;
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
@@ -208,7 +208,7 @@ impl Assembly {
         self.done(done, events);
     }
 
-    /// Closes the open message or reasoning, after the citations that still wait.
+    /// Closes the open message or reasoning, after adding the citations that still wait.
     fn close_said(&mut self, is_whole: bool, events: &mut Events<'_>) {
         if !self.citations.is_empty() {
             self.text_part(PartKind::Text, "", events);
@@ -244,7 +244,7 @@ impl Assembly {
         }
     }
 
-    /// Adds `text` to the open message, after the citations that waited for text.
+    /// Adds `text` to the open message, after adding the citations that waited for text.
     fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
         if !matches!(self.open, Some(Open::Message(_))) {
             self.close(true, events);
@@ -265,7 +265,7 @@ impl Assembly {
         }
     }
 
-    /// Sets the phase of a message that begins, or of the open one.
+    /// Sets the phase of the message that begins, or of the open message.
     fn phase(&mut self, phase: &str, begins: bool, events: &mut Events<'_>) {
         match &mut self.open {
             Some(Open::Message(message)) if !begins => message.set_phase(phase),
@@ -282,7 +282,7 @@ impl Assembly {
             Some(Open::Message(message)) => {
                 self.kept += message.cite(annotation, self.characters, events);
             }
-            // Search results come before the text that is based on them.
+            // Search results arrive before the text that is based on them.
             _ => {
                 self.kept += annotation.url.len() + annotation.title.len();
                 let Event::Annotation(annotation) = Event::Annotation(annotation.clone()).into_owned() else {
@@ -385,7 +385,7 @@ impl Assembly {
         let key = Key::Id(call.id.to_string(), call.name.to_string());
         let kind = Kind::of(&call.name, call.runner);
         let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
-        // The images of the call were its result.
+        // The images of this call were its result.
         if !is_known && kind == Kind::Image && call.arguments.is_none() {
             return;
         }
@@ -406,10 +406,10 @@ impl Assembly {
         }
     }
 
-    /// Adds an image. It ends the open item of the call that made it; each further image gets a separate
-    /// item.
+    /// Adds an image. It ends the open item of the call that made the image; each further image gets a
+    /// separate item.
     fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
-        // Only its id is known, which is of no use to the client.
+        // Only the image's id is known, which is of no use to the client.
         if media.data.is_empty() {
             return;
         }
@@ -430,5 +430,5 @@ impl Assembly {
     }
 }
 
-/// Bytes that each item takes in addition to its texts.
+/// Bytes counted for each item in addition to its texts.
 const ITEM: usize = 128;

@@ -1,10 +1,10 @@
-//! [`Events`]: the events of a stream, numbered.
+//! [`Events`]: writes the numbered events of a stream.
 
 use bytes::{BufMut, BytesMut};
 
 use super::rope::{Pending, Rope};
 
-/// The destination of a response's events.
+/// Where the events of a response go.
 #[derive(Debug)]
 pub(super) enum Events<'o> {
     /// To the client.
@@ -30,14 +30,14 @@ impl<'o> Events<'o> {
         Self::Written { out, sequence, pending }
     }
 
-    /// Writes an event of this type; `members` are its other members as JSON text.
+    /// Writes an event of this type. `members` are the event's other members, as JSON text.
     pub(super) fn put(&mut self, kind: &str, members: &[&str]) {
         self.begin(kind);
         self.text(members);
         self.end("");
     }
 
-    /// Like [`Events::put`], with a text between `before` and `behind` that may be large.
+    /// Like [`Events::put`], with a possibly large text between `before` and `behind`.
     pub(super) fn put_rope(&mut self, kind: &str, before: &[&str], rope: &Rope, behind: &str) {
         self.begin(kind);
         self.text(before);
@@ -61,7 +61,7 @@ impl<'o> Events<'o> {
         self.text(&["event: ", kind, "\ndata: {\"type\":\"", kind, "\","]);
     }
 
-    /// Writes these texts, after any output that is written later.
+    /// Writes these texts, after any output that waits to be written.
     fn text(&mut self, parts: &[&str]) {
         match self {
             Self::Written { pending: Some(pending), .. } if !pending.is_empty() => {
@@ -72,7 +72,7 @@ impl<'o> Events<'o> {
         }
     }
 
-    /// Writes `behind`, the event's number, and its end.
+    /// Writes `behind`, the number of the event, and the end of the event.
     fn end(&mut self, behind: &str) {
         match self {
             Self::Written { pending: Some(pending), sequence, .. } if !pending.is_empty() => {
@@ -109,8 +109,8 @@ fn put_digits(mut number: u64, out: &mut BytesMut) {
     out.put_slice(room.get(start..).unwrap_or_default());
 }
 
-/// The beginning of a delta up to its text. All deltas of a part begin in the same way, so this is built
-/// once; after that, a piece of text allocates nothing.
+/// The beginning of a delta, up to its text. All deltas of a part begin in the same way, so this is built
+/// only once; after that, a piece of text needs no allocation.
 pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"")
 }

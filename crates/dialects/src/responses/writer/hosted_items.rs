@@ -1,5 +1,5 @@
-//! Items of tools that the client does not run: searches, images, and any other tool as one of an MCP server
-//! (docs/protocols/responses.md#hosted-tools).
+//! Items for tools that the client does not run: searches, images, and any other tool, which is shown as a
+//! tool of an MCP server (docs/protocols/responses.md#hosted-tools).
 
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ pub(super) struct HostedItem {
     /// The server that has the tool.
     server: String,
     arguments: String,
-    /// The beginning of deltas of the arguments.
+    /// The beginning of deltas with arguments.
     prefix: String,
-    /// The arguments are complete.
+    /// Whether the arguments are complete.
     called: bool,
 }
 
@@ -49,13 +49,13 @@ pub(super) enum Kind {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<'c> {
-    /// Not begun, or still running.
+    /// It has not begun, or is still running.
     Open,
     /// With this image.
     Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
-    /// Without a result, since upstreams do not have to show theirs.
+    /// Without a result, since upstreams do not have to show their results.
     Unshown,
     /// The response was cut off.
     Cut,
@@ -88,8 +88,8 @@ impl<'c> Outcome<'c> {
 }
 
 impl Kind {
-    /// The kind of item for the tool `name`. An upstream's images arrive separately, so its call is shown
-    /// like that of any other tool.
+    /// The kind of item for the tool `name`. An upstream's images arrive separately, so the call that made
+    /// them is shown like a call to any other tool.
     pub(super) fn of(name: &str, runner: Runner) -> Self {
         match (name, runner) {
             ("web_search", _) => Self::Search,
@@ -123,12 +123,12 @@ impl HostedItem {
         hosted
     }
 
-    /// Whether this is the call `id`, and makes images.
+    /// Whether this is the call with the id `id`, and it makes images.
     pub(super) fn makes_images_as(&self, id: &str) -> bool {
         self.kind == Kind::Image && matches!(&self.key, Key::Id(own, _) if own == id)
     }
 
-    /// Adds a piece of the arguments. Returns the number of bytes of it that are kept.
+    /// Adds a piece of the arguments. Returns the number of its bytes that are kept.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         self.arguments.push_str(piece);
         if self.kind == Kind::Mcp && !piece.is_empty() {
@@ -156,13 +156,13 @@ impl HostedItem {
         }
     }
 
-    /// Ends the item. Returns its place and its JSON text.
+    /// Ends the item. Returns its position and its JSON text.
     pub(super) fn end(mut self, outcome: Outcome<'_>, events: &mut Events<'_>) -> (Place, Rope) {
         self.called(events);
         match (self.kind, outcome.status(self.kind)) {
             (_, "completed") => self.put("completed", events),
             (Kind::Mcp, _) => self.put("failed", events),
-            // Searches and images have no event for this.
+            // For searches and images there is no such event.
             (Kind::Search | Kind::Image, _) => {}
         }
         let item = self.item(outcome);
@@ -230,7 +230,7 @@ fn execution_error(text: &str) -> Value {
     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]})
 }
 
-/// The item of an image as JSON text. The data is not copied in between, because it may have megabytes.
+/// The item for an image, as JSON text. The data is not copied in between, because it may be megabytes long.
 fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     let media = if let Outcome::Image(media) = outcome { Some(media) } else { None };
     let mut item = String::with_capacity(ROOM + media.map_or(0, |media| media.data.len()));
@@ -255,5 +255,5 @@ fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     item
 }
 
-/// Bytes of an image's item in addition to its data.
+/// Bytes that an image's item takes in addition to its data.
 const ROOM: usize = 192;

@@ -1,6 +1,6 @@
-//! The items of a response that have deltas: messages, reasoning, calls of the client's tools.
+//! The items of a response that have deltas: messages, reasoning, calls to client tools.
 //!
-//! Texts are kept as the bodies of JSON strings, since an item's text is written up to four times.
+//! Texts are kept as bodies of JSON strings, since the text of an item is written up to four times.
 
 use super::{
     events::{Events, delta_prefix},
@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The members by which events name the item.
+    /// The members by which events identify the item.
     pub(super) fn members(&self) -> String {
         format!("\"item_id\":\"{}\",\"output_index\":{}", self.id, self.index)
     }
@@ -48,7 +48,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text that arrives in deltas, and the beginning of these deltas.
+/// A text that is sent in deltas, with the beginning of these deltas.
 #[derive(Debug)]
 struct Streamed {
     prefix: String,
@@ -60,7 +60,7 @@ impl Streamed {
         Self { prefix, body: Rope::default() }
     }
 
-    /// Adds a piece. Returns the number of bytes of it that are kept.
+    /// Adds a piece. Returns the number of its bytes that are kept.
     fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         let piece = self.body.push_escaped(text);
         events.delta(&self.prefix, piece);
@@ -71,7 +71,7 @@ impl Streamed {
 #[derive(Debug)]
 pub(super) struct Message {
     place: Place,
-    /// The phase; empty if it has none.
+    /// The phase; empty if the message has none.
     phase: String,
     /// The parts that are done.
     parts: Vec<Rope>,
@@ -84,8 +84,8 @@ struct Part {
     kind: PartKind,
     text: Streamed,
     citations: Vec<String>,
-    /// Number of characters of the response's text before this part, from which the positions of its
-    /// citations count.
+    /// Number of characters of the response's text before this part. The positions of citations are counted
+    /// from there.
     begins_at: u64,
 }
 
@@ -111,12 +111,12 @@ impl Message {
         phase.clone_into(&mut self.phase);
     }
 
-    /// Adds a piece of text. Returns the number of bytes of it that are kept.
+    /// Adds a piece of text. Returns the number of its bytes that are kept.
     pub(super) fn push(&mut self, kind: PartKind, text: &str, at: u64, events: &mut Events<'_>) -> usize {
         self.open(kind, at, events).text.push(text, events)
     }
 
-    /// Adds a citation of the text. Returns the number of bytes of it that are kept.
+    /// Adds a citation for the text. Returns the number of its bytes that are kept.
     pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
         self.open(PartKind::Text, at, events);
         let place = self.members();
@@ -135,7 +135,7 @@ impl Message {
         part.citations.last().map_or(0, String::len)
     }
 
-    /// The members by which events name the open part, or the next one.
+    /// The members by which events identify the open part, or the next part.
     fn members(&self) -> String {
         part_members(&self.place, &self.parts)
     }
@@ -155,7 +155,7 @@ impl Message {
         }
     }
 
-    /// Ends the item. Returns its place and its JSON text.
+    /// Ends the item. Returns its position and its JSON text.
     pub(super) fn end(mut self, is_whole: bool, events: &mut Events<'_>) -> (Place, Rope) {
         self.end_part(events);
         let (id, status) = (&self.place.id, status(is_whole));
@@ -178,7 +178,7 @@ fn phase_member(phase: &str) -> String {
     if phase.is_empty() { String::new() } else { format!(",\"phase\":{}", quoted(phase)) }
 }
 
-/// The members by which events name the part of a message after `parts`.
+/// The members by which events identify the part of a message that follows `parts`.
 fn part_members(place: &Place, parts: &[Rope]) -> String {
     format!("{},\"content_index\":{}", place.members(), parts.len())
 }
@@ -226,7 +226,7 @@ impl Part {
     }
 }
 
-/// Reasoning. Its text is a summary for the API, since that is what its clients show.
+/// Reasoning. The API receives its text as a summary, since this is what clients of the API show.
 #[derive(Debug)]
 pub(super) struct Reasoning {
     place: Place,
@@ -240,7 +240,7 @@ impl Reasoning {
         Self { place, summary: None }
     }
 
-    /// Adds a piece of text. Returns the number of bytes of it that are kept.
+    /// Adds a piece of text. Returns the number of its bytes that are kept.
     pub(super) fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         if self.summary.is_none() {
             let place = self.members();
@@ -259,7 +259,7 @@ impl Reasoning {
         format!("{},\"summary_index\":0", self.place.members())
     }
 
-    /// Ends the item, with the upstream's state if it sent any. Returns its place and its JSON text.
+    /// Ends the item, with the upstream's state if there is any. Returns its position and its JSON text.
     pub(super) fn end(self, state: Option<&str>, events: &mut Events<'_>) -> (Place, Rope) {
         let place = self.members();
         let mut item =
@@ -285,7 +285,7 @@ impl Reasoning {
     }
 }
 
-/// A call of a tool that the client runs.
+/// A call to a tool that the client runs.
 #[derive(Debug)]
 pub(super) struct Call {
     /// The call, by [`CallStart::index`].
@@ -297,7 +297,7 @@ pub(super) struct Call {
     text: Streamed,
 }
 
-/// The differences between calls of functions and of custom tools.
+/// How calls of functions and calls of custom tools differ.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     item: &'static str,
@@ -344,19 +344,19 @@ impl Call {
         call
     }
 
-    /// Adds a piece of the arguments. Returns the number of bytes of it that are kept.
+    /// Adds a piece of the arguments. Returns the number of its bytes that are kept.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         if piece.is_empty() { 0 } else { self.text.push(piece, events) }
     }
 
-    /// Ends the item. Returns its place and its JSON text.
+    /// Ends the item. Returns its position and its JSON text.
     pub(super) fn end(mut self, end: CallEnd, events: &mut Events<'_>) -> (Place, Rope) {
         if end == CallEnd::Complete && self.text.body.is_empty() && self.form.key == FUNCTION.key {
             self.push("{}", events);
         }
         let key = format!(",\"{}\":\"", self.form.key);
         events.put_rope(self.form.done, &[&self.place.members(), &key], &self.text.body, "\"");
-        // Arguments that are not JSON are not complete either.
+        // Arguments that are not JSON do not count as complete.
         let item = self.item(status(end == CallEnd::Complete));
         (self.place, item)
     }

@@ -1,4 +1,4 @@
-//! The response object: the members known when it begins, and those that its end adds.
+//! The response object: its members at the beginning, and those that are added at the end.
 
 use serde_json::{Map, Value, json};
 
@@ -13,9 +13,9 @@ use crate::{
 /// The members that identify a response, and those that it repeats from the request.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// `resp_` and [`Head::suffix`].
+    /// `resp_`, followed by [`Head::suffix`].
     id: String,
-    /// When it was created, in seconds of Unix time.
+    /// The time when the response was created, in seconds of Unix time.
     created: u64,
     model: String,
     stored: bool,
@@ -42,7 +42,7 @@ const ID_PREFIX: &str = "resp_";
 const ID_SALT: u64 = 0x7265_7370;
 
 /// The key in `metadata` that names the tools of the request that are not run. Clients may show `metadata`,
-/// whereas they drop fields that are not in their types.
+/// but drop fields that their types do not have.
 const LEFT_OUT: &str = "toolwire_ignored_tools";
 
 /// The members of every response that the request may set, with their defaults, in the API's order.
@@ -70,7 +70,7 @@ fn defaults() -> [(&'static str, Value); 18] {
 }
 
 impl Head {
-    /// The id is always toolwire's own, because the response is stored under it.
+    /// Creates the head. Its id is always generated, because the response is stored under it.
     pub(super) fn new(answering: &Answering) -> Self {
         let repeated = answering.repeated.from_dialect(Dialect::Responses.name());
         Self {
@@ -96,12 +96,12 @@ impl Head {
         self.stored
     }
 
-    /// The id without its prefix, from which the ids of items are made.
+    /// The id without its prefix. The ids of items are derived from it.
     pub(super) fn suffix(&self) -> &str {
         self.id.strip_prefix(ID_PREFIX).unwrap_or(&self.id)
     }
 
-    /// The complete object as JSON text. `output` contains its items, as JSON texts.
+    /// The complete object as JSON text. `output` contains the items, as JSON texts.
     pub(super) fn object<'i>(
         &self,
         status: Status<'_>,
@@ -147,7 +147,7 @@ impl Head {
         response
     }
 
-    /// The request's `metadata`, with a note about tools that are not run.
+    /// The `metadata` of the request, with a note about tools that are not run.
     fn metadata(&self, given: Option<&Value>) -> Value {
         let mut metadata = given.and_then(Value::as_object).cloned().unwrap_or_default();
         if !self.left_out.is_empty() {
@@ -158,7 +158,7 @@ impl Head {
 }
 
 impl Status<'_> {
-    /// The API's word.
+    /// The API's word for the status.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -183,12 +183,12 @@ impl Status<'_> {
     }
 }
 
-/// The code of a failure. In streams the API always has one.
+/// The code of a failure. In streams, the API always sends a code.
 pub(super) fn code(failure: &Failure) -> &str {
     failure.code().unwrap_or("server_error")
 }
 
-/// Token counts. This API requires them, so a count that the upstream did not send is 0.
+/// Token counts. The API requires them, so a count that the upstream did not send is 0.
 fn counts(usage: Option<&Usage>) -> Value {
     let unknown = Usage::default();
     let usage = usage.unwrap_or(&unknown);

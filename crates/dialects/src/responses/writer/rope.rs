@@ -1,8 +1,8 @@
-//! [`Rope`]: a text of any size that is kept once, however often it is written. [`Pending`]: output that is
-//! written later.
+//! [`Rope`]: a text of any size that is kept only once, however often it is written. [`Pending`]: output that
+//! is written later.
 //!
-//! The last events of a stream repeat its texts up to four times. Built in one piece, they would take many
-//! times the memory of the response, and the time to write them all at once.
+//! The last events of a stream repeat its texts up to four times. If these events were built in one piece,
+//! they would take many times the memory of the response, and much time to write at once.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,7 +10,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::wire::json::escape_str;
 
-/// Bytes of a piece. Shorter texts are copied, longer ones are shared.
+/// Size of a piece in bytes. Shorter texts are copied, longer ones are shared.
 const PIECE: usize = 64 << 10;
 
 /// A text in pieces. A small text is one string.
@@ -18,7 +18,7 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Rope {
     /// Pieces that will not change any more.
     pieces: Vec<Arc<String>>,
-    /// The text after these pieces.
+    /// The text after `pieces`.
     tail: String,
 }
 
@@ -32,7 +32,7 @@ impl Rope {
         !self.pieces.is_empty()
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(super) fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum::<usize>() + self.tail.len()
     }
@@ -48,7 +48,7 @@ impl Rope {
         self.tail.push_str(text);
     }
 
-    /// Appends `text` as a part of a JSON string. Returns what was appended.
+    /// Appends `text`, escaped for a JSON string. Returns the escaped text.
     pub(super) fn push_escaped(&mut self, text: &str) -> &str {
         self.make_room(text.len());
         let before = self.tail.len();
@@ -106,7 +106,7 @@ impl From<String> for Rope {
     }
 }
 
-/// Output of a stream that goes to the client at the speed at which the client reads.
+/// Output of a stream that is sent to the client as fast as the client reads it.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pieces: VecDeque<Arc<String>>,

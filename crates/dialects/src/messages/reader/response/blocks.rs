@@ -1,5 +1,4 @@
-//! Content blocks: the meaning of their beginnings and ends, and the deltas that are not pieces of one
-//! string.
+//! Content blocks: how their beginnings and ends are read, and the deltas that are not pieces of one string.
 
 use std::borrow::Cow;
 
@@ -16,7 +15,7 @@ use crate::{
 /// A block that has not ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenBlock {
-    /// The upstream's number of the block.
+    /// The upstream's index of the block.
     index: u64,
     kind: BlockKind,
 }
@@ -25,7 +24,7 @@ pub(super) struct OpenBlock {
 #[derive(Debug)]
 pub(super) struct HostedCall {
     id: String,
-    /// The upstream's number of the call's block.
+    /// The upstream's index of the call's block.
     block: u64,
     /// The call's number, see [`CallStart::index`].
     number: u32,
@@ -60,8 +59,8 @@ impl ResponseReader {
         self.begin_block(index, block, frame, out)
     }
 
-    /// Begins the block `index`. A block that is open under the same number has ended. `frame` is the event,
-    /// if it may be forwarded.
+    /// Begins the block `index`. This ends an open block with the same index. `frame` is the event, if it may
+    /// be forwarded.
     pub(super) fn begin_block(
         &mut self,
         index: u64,
@@ -102,7 +101,7 @@ impl ResponseReader {
                 BlockKind::Other
             }
             "tool_use" => self.call(index, block, Runner::Client, out)?,
-            // `server_tool_use`, `mcp_tool_use` and future kinds: clients of this API get them unchanged.
+            // `server_tool_use`, `mcp_tool_use` and future kinds: clients of this API receive them unchanged.
             kind if kind.ends_with("tool_use") => {
                 let has_input = block.get("input").is_some_and(|input| input.kind() == JsonKind::Object);
                 let mut out = WithFrame { frame: frame.filter(|_| has_input), out };
@@ -118,7 +117,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Ends the block `index`, or without a number the last open block.
+    /// Ends the block `index`, or the last open block if there is no index.
     pub(super) fn block_stop(&mut self, index: Option<u64>, frame: Option<&str>, out: &mut impl Sink) {
         let place = match index {
             Some(index) => self.blocks.iter().rposition(|open| open.index == index),
@@ -149,13 +148,13 @@ impl ResponseReader {
                     None => self.cite(citation, out),
                 }
             }
-            // Without a type, or without the string that the type promises.
+            // The delta has no type, or lacks the string that its type requires.
             ("" | "text_delta" | "thinking_delta" | "input_json_delta", _) => self.unknown(None, out),
             _ => self.unknown(frame, out),
         }
     }
 
-    /// Handles something that is not an event: forwards it if that is allowed, and otherwise leaves it out.
+    /// Handles data without an event: forwards it if that is allowed, and otherwise leaves it out.
     fn unknown(&mut self, frame: Option<&str>, out: &mut impl Sink) {
         match frame {
             Some(frame) => out.event(Event::Verbatim { frame, means: None }),
@@ -163,7 +162,7 @@ impl ResponseReader {
         }
     }
 
-    /// Emits text that is in the beginning of a block.
+    /// Emits text that the beginning of a block contains.
     fn given(&mut self, kind: PieceKind, block: Json<'_>, key: &str, out: &mut impl Sink) {
         if let Some(body) = block.get(key).and_then(|text| text.string_body()) {
             self.say(kind, None, body, None, out);
@@ -214,7 +213,7 @@ impl ResponseReader {
         Ok(BlockKind::Call)
     }
 
-    /// Reads the arguments in the beginning of a call.
+    /// Reads the arguments that the beginning of a call contains.
     fn give_input(&mut self, index: u64, block: Json<'_>) -> Result<(), Failure> {
         // In a stream the API writes an empty object here, and the arguments as deltas.
         match block.get("input") {
@@ -233,7 +232,7 @@ impl ResponseReader {
     fn result(&mut self, block: Json<'_>, frame: Option<&str>, out: &mut impl Sink) -> BlockKind {
         let id = text(block, "tool_use_id");
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
-            // The call may be in an earlier response that this one continues.
+            // The call may be in an earlier response that this response continues.
             match frame {
                 Some(frame) if !id.is_empty() => out.event(Event::Verbatim { frame, means: None }),
                 _ => self.skipped.add(Skip::OrphanResult),
@@ -254,7 +253,7 @@ impl ResponseReader {
     }
 }
 
-/// Adds the upstream's frame to the beginning of a call.
+/// A sink that attaches the upstream's frame to the beginning of a call.
 struct WithFrame<'a, S> {
     frame: Option<&'a str>,
     out: &'a mut S,
@@ -270,7 +269,7 @@ impl<S: Sink> Sink for WithFrame<'_, S> {
 /// Maximum number of blocks that may be open at once. The API never has more than one.
 const MAX_OPEN: usize = 64;
 
-/// A result's content: a string, the texts of its blocks if it has no other blocks, or its JSON.
+/// The content of a result: a string; or the texts of its blocks, if it has only text blocks; or its JSON.
 fn result_text(content: Json<'_>) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return text;

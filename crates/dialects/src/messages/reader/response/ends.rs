@@ -1,5 +1,5 @@
-//! The ends of blocks and of the response: the stop reason, the usage, the end mark or its absence; and
-//! complete messages.
+//! Reads the ends of blocks and of the response (the stop reason, the usage, the end mark or its absence),
+//! and complete messages.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ impl ResponseReader {
         self.tell_signature(out);
     }
 
-    /// Emits the signature of the preceding thinking, which ends with it.
+    /// Emits the signature of the preceding thinking, which this ends.
     pub(super) fn tell_signature(&mut self, out: &mut impl Sink) {
         if let Some(signature) = self.signature.take() {
             let signature = Some(Opaque::new(Dialect::Messages.name(), signature));
@@ -93,8 +93,8 @@ impl ResponseReader {
         }
     }
 
-    /// A block of a complete message as the event that begins it, for clients of this API, if no other event
-    /// carries all of it.
+    /// A block of a complete message, written as the event that begins the block. It is for clients of this
+    /// API, if no other event carries the complete block.
     fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
         let kind = text(block, "type");
         let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
@@ -121,11 +121,12 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Sets the finish of the response: everything that is still open ends.
+    /// Sets the finish of the response and ends everything that is still open.
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         if cut {
-            // If the model was interrupted, half of a surrogate pair is an incomplete character.
+            // If the model was interrupted, half of a surrogate pair is only an incomplete character and is
+            // dropped.
             self.text.finish();
             self.thinking.finish();
         }
@@ -138,7 +139,7 @@ impl ResponseReader {
         emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// Ends the response. Without a stop reason, its content implies one.
+    /// Ends the response. If no stop reason arrived, the finish is derived from the content.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
@@ -164,7 +165,7 @@ impl ResponseReader {
         Err(truncated())
     }
 
-    /// Passes the usage on when it is new.
+    /// Passes the usage on if it is new.
     pub(super) fn tell_usage(&mut self, out: &mut impl Sink) {
         if let Some(usage) = self.counts.news() {
             out.event(Event::Usage(usage));

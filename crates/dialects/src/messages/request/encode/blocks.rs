@@ -1,4 +1,4 @@
-//! Content blocks: the form of each part of a turn.
+//! Encodes the parts of turns as content blocks.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::{
 pub(super) enum Block<'c> {
     /// As the client wrote it.
     Original(&'c Value),
-    /// The same block with another id of the call.
+    /// The client's block with a new id for the call.
     Renamed {
         original: &'c Value,
         key: &'static str,
@@ -41,12 +41,12 @@ pub(super) enum Block<'c> {
         signature: &'c str,
     },
     Redacted(&'c str),
-    /// A block up to which the client wants the prompt to be cached.
+    /// A block that ends a part of the prompt that the client wants to be cached.
     Hinted(Box<Block<'c>>, &'c Value),
 }
 
-/// The block for `part`, with its `original`, if the client speaks this dialect. `None` if the API has no
-/// such block, or would reject it because it is empty.
+/// The block for `part`; `original` is the client's own block, if the client speaks this dialect. `None` if
+/// the API has no such block, or would reject the block because it is empty.
 pub(super) fn block<'c>(
     part: &'c Part,
     original: Option<&'c Value>,
@@ -73,7 +73,7 @@ pub(super) fn block<'c>(
                 (Some(_), Some(original)) => Some(Block::Original(original)),
                 (Some(signature), None) if *redacted => Some(Block::Redacted(signature)),
                 (Some(signature), None) => Some(Block::Thinking { text, signature }),
-                // The API accepts only thinking that it has signed.
+                // The API accepts only thinking that it has signed itself.
                 (None, _) => {
                     dropped.push("messages[].reasoning".to_owned());
                     None
@@ -86,9 +86,9 @@ pub(super) fn block<'c>(
     }
 }
 
-/// Whether a block shows the client a call that toolwire ran for the model, or the call's result. The API
-/// accepts only calls of Anthropic's servers in these blocks. Their ids never have the prefixes of other
-/// calls (docs/protocols/messages.md#server-tools).
+/// Whether a block shows the client a call that toolwire ran for the model, or the result of such a call. In
+/// these blocks, the API accepts only calls that Anthropic's servers ran. Their ids never have the prefixes
+/// of other calls (docs/protocols/messages.md#server-tools).
 fn shows_hosted_call(block: &Value) -> bool {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let id = match text("type") {
@@ -99,7 +99,8 @@ fn shows_hosted_call(block: &Value) -> bool {
     ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// Whether `original`, a block that the client wrote, means `part`, which may have a new id by now.
+/// Whether `original`, a block that the client wrote, has the meaning `part`. Since then, `part` may have
+/// been given a new id.
 pub(super) fn means(original: &Value, part: &Part) -> bool {
     let text = |key: &str| original.get(key).and_then(Value::as_str);
     match (text("type"), part) {
@@ -161,7 +162,7 @@ impl<'c> Block<'c> {
         Some(Self::Result { id, output, media: media.collect() })
     }
 
-    /// The `original` with this id under `key`, in the form that `valid` returns.
+    /// Returns `original` with `id` as its member `key`. `valid` converts an id that the API would reject.
     fn with_id(
         original: &'c Value,
         key: &'static str,
@@ -174,7 +175,7 @@ impl<'c> Block<'c> {
         Self::Renamed { original, key, id: valid(id) }
     }
 
-    /// The same block with a hint for the cache, if there is one. The API does not accept a hint on thinking.
+    /// The same block with a cache hint, if there is one. The API does not accept a hint on thinking.
     pub(super) fn hinted(self, hint: Option<&'c Value>) -> Self {
         match (hint, self) {
             (
@@ -269,7 +270,7 @@ impl<'c> Block<'c> {
     }
 }
 
-/// Writes content, `results` first: a string if it is one text.
+/// Writes content, with `results` first. Content that is only one text is written as a string.
 pub(super) fn put_content(body: &mut Encoder, results: &[Block<'_>], others: &[Block<'_>]) {
     match (results, others) {
         ([], [Block::Text(text)]) => body.string(text),
@@ -330,7 +331,7 @@ impl<'c> Source<'c> {
         Some(Self::Data { mime: if mime == "image/jpg" { "image/jpeg" } else { mime }, data })
     }
 
-    /// Whether `source` means the same.
+    /// Whether `source` has the same meaning.
     fn is(self, source: &Value) -> bool {
         let text = |key: &str| source.get(key).and_then(Value::as_str);
         match self {

@@ -6,12 +6,12 @@ use std::{
     hash::{DefaultHasher, Hasher},
 };
 
-/// Gives each call its id, and the same id to its result.
+/// Assigns an id to each call, and the same id to the call's result.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
     /// Number of calls without an id so far.
     unnamed: usize,
-    /// Generated ids of those calls that have no result yet.
+    /// Generated ids of calls that have no result yet.
     unanswered: VecDeque<String>,
 }
 
@@ -27,7 +27,7 @@ impl CallIds {
         valid(id)
     }
 
-    /// The id for a result. A result without an id belongs to the first call without an id that has no
+    /// The id for a result. A result without an id belongs to the first call without an id that still lacks a
     /// result.
     pub(super) fn of_result<'c>(&mut self, id: &'c str) -> Cow<'c, str> {
         if id.is_empty() {
@@ -46,7 +46,7 @@ fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// `id`, or a replacement that depends only on it.
+/// `id`, or a replacement that depends only on `id`.
 fn valid(id: &str) -> Cow<'_, str> {
     if is_valid(id) {
         return Cow::Borrowed(id);

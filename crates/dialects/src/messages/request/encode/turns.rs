@@ -1,5 +1,5 @@
-//! Turns as messages: users and assistants alternate, results come first in the message after their calls,
-//! nothing is empty, and the last message of an assistant does not end with white space.
+//! Arranges turns as messages: user and assistant alternate, results come first in the message after their
+//! calls, nothing is empty, and a final assistant message does not end with white space.
 
 use serde_json::Value;
 
@@ -66,7 +66,8 @@ pub(super) fn arranged<'c>(
     (system, messages)
 }
 
-/// Adds blocks to the last message if it has the same author, otherwise as a new message. Results come first.
+/// Adds blocks to the last message if it has the same author, and otherwise as a new message. Results come
+/// first.
 fn append<'c>(messages: &mut Vec<Message<'c>>, author: Author, blocks: Vec<Block<'c>>) {
     if messages.last().is_none_or(|last| last.author != author) {
         messages.push(Message { author, results: Vec::new(), others: Vec::new() });
@@ -82,7 +83,7 @@ fn append<'c>(messages: &mut Vec<Message<'c>>, author: Author, blocks: Vec<Block
 fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -> Vec<Block<'c>> {
     let originals = turn.rest.from_dialect(DIALECT).and_then(|rest| rest.get("content")?.as_array());
     let mut originals = originals.map(Vec::as_slice).unwrap_or_default();
-    // In this API, the images of a result are part of it.
+    // In this API, images of a result are inside the result.
     let mut hints = CacheHints::of(turn, Dialect::Chat.name());
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
         let block = Block::result(output, media, originals.first(), ids, dropped);
@@ -101,7 +102,8 @@ fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -
     blocks
 }
 
-/// The original of `part`: the next one that means the same. Originals before it no longer have a part.
+/// The original of `part`: the next one with the same meaning. Originals before it no longer belong to any
+/// part.
 fn next_original<'c>(originals: &mut &'c [Value], part: &Part) -> Option<&'c Value> {
     /// Limits the search for a part that has no original.
     const NEAR: usize = 16;

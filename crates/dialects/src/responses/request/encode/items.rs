@@ -1,4 +1,4 @@
-//! Turns as items of `input`.
+//! Encodes turns as items of `input`.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use crate::{
     wire::json::{Encoder, Json},
 };
 
-/// Writes the items of `turns`: as the client wrote them, if it speaks this dialect and the turn still means
-/// the same.
+/// Writes the items of `turns`, as the client wrote them if it speaks this dialect and the turn still has the
+/// same meaning.
 pub(super) fn put(
     body: &mut Encoder,
     turns: &[Turn],
@@ -36,7 +36,7 @@ pub(super) fn put(
     }
 }
 
-/// The items from which the turn was made, if they still mean the same, apart from new ids of calls.
+/// The items from which the turn was made, if they still have the same meaning, apart from new ids of calls.
 fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     let items = turn.rest.from_dialect(DIALECT)?.get(ITEMS)?.as_array()?;
     let mut meant = meaning(items)?;
@@ -53,8 +53,8 @@ fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     (meant == turn.parts).then_some(items)
 }
 
-/// Writes an item as the client wrote it. Calls and results get the next id of `ids`. Ids of items are left
-/// out, because they refer to stored items, which the upstream does not have.
+/// Writes an item as the client wrote it. Calls and results get the next id in `ids`. The ids of items are
+/// left out, because they refer to stored items, which the upstream does not have.
 fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
     match original.as_object() {
         Some(members) => body.object(|body| {
@@ -77,7 +77,7 @@ fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterato
     }
 }
 
-/// Whether an item of this type is a call of a client's tool, or the result of such a call.
+/// Whether an item of this type is a call to a client tool, or the result of such a call.
 fn is_call_or_result(kind: &str) -> bool {
     matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
 }
@@ -130,7 +130,7 @@ impl<'a> Items<'a> {
                     None => self.dropped.push("messages[].reasoning".to_owned()),
                 }
             }
-            // An item of a server's tool.
+            // An item of a server tool.
             Part::Other(other) => {
                 if let Some(item) = other.from_dialect(DIALECT) {
                     body.value(item);
@@ -195,7 +195,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Whether a part is content of a message.
+/// Whether a part is content of a message, and not a separate item.
 fn is_spoken(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Image { .. } => true,

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request, and the choice among them.
+//! Encodes the tools of a request and the tool choice.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// Writes the tools and the choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the tool choice. The upstream's own tools that the client requested are kept.
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
@@ -29,7 +29,7 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<St
     }
 }
 
-/// The declaration as a client of this API wrote it.
+/// The declaration as the client wrote it, if the client speaks this dialect.
 fn original(tool: &Tool) -> Option<Json<'_>> {
     Some(tool.declared.as_ref()?.from_dialect(DIALECT)?.view())
 }
@@ -73,7 +73,7 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
     });
 }
 
-/// The client's declaration, with another schema if OpenAI rejects the client's.
+/// The client's declaration, with another schema if OpenAI rejects the client's schema.
 fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     let is_function = original.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("function"));
     let schema = match &tool.parameters {
@@ -85,7 +85,7 @@ fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes the choice; `written` is a choice that only a client of this API can write, such as a server's
+/// Writes the tool choice. `written` is a choice that only a client of this API can express, such as a server
 /// tool.
 fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
     let customs = customs(conversation);
