@@ -22,8 +22,8 @@ pub(crate) fn kind_of(status: u16) -> Kind {
 /// instead. `None` for all other statuses.
 ///
 /// A redirect, 404 and 405 mean that the upstream's URL is wrong. 407 and 426 are about the connection to the
-/// upstream, and a response with these statuses must have headers that only the upstream could send (RFC
-/// 9110, sections 15.5.8 and 15.5.22).
+/// upstream, and a response with these statuses must have headers that only the upstream could send
+/// (RFC 9110, sections 15.5.8 and 15.5.22).
 pub(crate) fn failure_of_hop(status: u16, message: impl Into<String>) -> Option<Failure> {
     let code = match status {
         404 => "upstream_not_found",

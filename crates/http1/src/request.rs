@@ -20,8 +20,8 @@ impl RequestHead {
         Self::with_target(request, &[])
     }
 
-    /// Like [`RequestHead::new`], for a proxy that passes the request on: its target is in absolute form (RFC
-    /// 9112, section 3.2.2).
+    /// Like [`RequestHead::new`], for a proxy that passes the request on: its target is in absolute form
+    /// (RFC 9112, section 3.2.2).
     pub fn for_proxy(request: &Request<()>) -> Self {
         let scheme = request.uri().scheme_str().unwrap_or("http");
         Self::with_target(request, &[scheme, "://", host(request.uri())])
