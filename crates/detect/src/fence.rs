@@ -15,11 +15,11 @@ pub(super) struct Opener {
 /// The result of reading a byte of an opener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// It may still open a fence with calls.
+    /// May still open a fence with calls.
     More,
-    /// It opens a fence with calls. The byte is the first of the contents, or blank.
+    /// Opens a fence with calls. The byte is the first of the contents, or blank.
     Calls,
-    /// It opens another kind of fence; the rest of the line is the info string.
+    /// Opens another kind of fence; the rest of the line is the info string.
     Foreign,
     /// Not a fence.
     None,

@@ -101,7 +101,7 @@ pub struct Namespaced {
 /// A declared tool whose type is defined by its API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTool {
-    /// Its type, often with a version: `web_search_20250305`.
+    /// The type, often with a version: `web_search_20250305`.
     pub kind: String,
     /// The name by which the tool is called and chosen: the type, in dialects in which such tools have no
     /// names.
@@ -139,7 +139,7 @@ pub struct Prompt {
 pub struct Turn {
     /// Who wrote it.
     pub role: Role,
-    /// Its content, in order.
+    /// The content, in order.
     pub parts: Vec<Part>,
     /// All other fields of the message.
     pub rest: Rest,
@@ -192,7 +192,7 @@ pub enum Part {
 /// A call in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Its id.
+    /// The call's id.
     pub id: String,
     /// The tool's name.
     pub name: String,
@@ -225,7 +225,7 @@ pub struct CallOutput {
 /// A declared tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
     /// Description; may be empty.
     pub description: String,

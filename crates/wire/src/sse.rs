@@ -210,9 +210,9 @@ pub enum Frame<'a> {
 /// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Its type; empty means `message`.
+    /// The event's type; empty means `message`.
     pub event: &'a [u8],
-    /// Its data lines, joined with LF. Not checked to be UTF-8.
+    /// The event's data lines, joined with LF. Not checked to be UTF-8.
     pub data: &'a [u8],
     /// The last event id, from this event or from the last earlier event that had one. `None` if there was
     /// none.

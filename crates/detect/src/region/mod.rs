@@ -43,15 +43,15 @@ enum Phase {
 /// The meaning of a character between values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
-    /// It may be part of markup.
+    /// May be part of markup.
     Begins,
-    /// It ends markup or blanks without meaning.
+    /// Ends meaningless markup or blanks.
     Taken,
     /// A value begins with the markup, or with this character.
     Value,
-    /// It ends the closer.
+    /// Ends the closer.
     Closed,
-    /// It is not part of the container.
+    /// Not part of the container.
     Foreign,
 }
 

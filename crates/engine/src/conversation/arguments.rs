@@ -10,7 +10,7 @@ use crate::wire::json::{Encoder, Json, Kind};
 pub enum Arguments<'c> {
     /// An object, with the text from which it was read.
     Object {
-        /// Its text.
+        /// The object's text.
         text: &'c str,
         /// The parsed text.
         object: Json<'c>,

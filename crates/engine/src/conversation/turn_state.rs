@@ -74,8 +74,8 @@ fn is_reasoning(part: &Part) -> bool {
 impl Conversation {
     /// A hash of the last turn that the model did not write, which is the turn that the response answers.
     ///
-    /// It tells apart turns of different conversations whose calls have the same ids, since some upstreams number
-    /// their calls from 0 in every conversation.
+    /// The hash tells apart turns of different conversations whose calls have the same ids, since some upstreams
+    /// number their calls from 0 in every conversation.
     pub fn answered_turn(&self) -> u64 {
         answered_turn(&self.turns)
     }

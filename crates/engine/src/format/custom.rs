@@ -22,7 +22,7 @@ const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Definition {
-    /// Its name.
+    /// The format's name.
     pub name: String,
     /// A one-line description.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -73,7 +73,7 @@ pub struct Definition {
 /// A format built from a definition.
 #[derive(Debug, Clone)]
 pub struct CustomFormat {
-    /// Its definition.
+    /// The definition of the format.
     pub definition: Definition,
     /// The format.
     pub format: &'static Format,

@@ -49,7 +49,7 @@ pub(super) enum Kind {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<'c> {
-    /// It has not begun, or is still running.
+    /// Not begun, or still running.
     Open,
     /// With this image.
     Image(&'c Media<'c>),

@@ -44,18 +44,17 @@ use crate::{
 /// How a call is handled.
 #[derive(Debug)]
 enum Fate {
-    /// It is sent under this index.
+    /// Sent under this index.
     Sent { index: u32, runner: Runner },
-    /// It is sent once it has ended.
+    /// Held, and sent once it has ended.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
-    /// It is reported separately, with its result. The arguments are `None` once they have been reported.
+    /// Reported separately, with its result. The arguments are `None` once they have been reported.
     Annotated { id: String, name: String, arguments: Option<String> },
-    /// It is omitted.
+    /// Omitted.
     Hidden,
-    /// It was meant for the client, and has been sent. The upstream's result for it is only a refusal to run
-    /// it.
+    /// Meant for the client, and already sent. The upstream's result for it is only a refusal to run it.
     Rescued,
-    /// It calls a hosted tool, and is kept until the hop ends. `rescue`: the upstream refuses to run it.
+    /// A call to a hosted tool, kept until the hop ends. `rescue`: the upstream refuses to run it.
     Hosted { rescue: bool },
 }
 
