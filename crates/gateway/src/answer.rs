@@ -105,7 +105,7 @@ impl AnswerBody {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes the body the error body of a failure before the first content.
+    /// Turns the response into the error response for `failure`, which happened before any content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
@@ -118,7 +118,8 @@ impl AnswerBody {
         self.flow.stream && !refused
     }
 
-    /// The entry of the model that answers, and the number of entries that were asked, if there are several.
+    /// The entry of the model that answers, and the number of entries asked so far. `None` if the model has no
+    /// alternatives.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {
         self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
     }
@@ -128,7 +129,7 @@ impl AnswerBody {
         self.flow.attempts()?.outage(failure)
     }
 
-    /// The failure of the response, if it fails.
+    /// The failure of the response, if it has failed.
     pub fn failure(&self) -> Option<&Failure> {
         self.flow.failure()
     }
@@ -243,7 +244,7 @@ impl AnswerBody {
 
     /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. For use while the client
     /// accepts nothing and so nothing is read from the upstream: the upstream's silence does not count then, but the
-    /// limit of the whole response applies.
+    /// limit for the whole response does.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {

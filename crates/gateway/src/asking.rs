@@ -1,8 +1,8 @@
-//! [`ConfiguredModels`]: sends questions of toolwire itself to models, for tools that need one.
+//! [`ConfiguredModels`]: sends toolwire's own questions to models, for tools that need a model.
 //!
 //! A question takes the same path as a client's request, but without sockets: the model's entry, its upstream's queue
-//! and connections, the pipeline. It gets no hosted tools, and is not recorded or stored. Events and log lines report
-//! it.
+//! and connections, the pipeline. The question gets no hosted tools, and is not recorded or stored. Events and log
+//! lines report it.
 
 mod report;
 

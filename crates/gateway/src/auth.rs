@@ -36,7 +36,7 @@ use toolwire_pipeline::{
 /// The headers that contain a bare key, in addition to `Authorization: Bearer`.
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
-/// The sender of a request. All clients that need no key are the same caller.
+/// The sender of a request. If no keys are needed, all clients are the same caller.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caller {
     /// Owner of the stored values that the caller may read: identified by its name, or by its key if it has no name.
@@ -182,8 +182,8 @@ impl Keys {
         })
     }
 
-    /// Counts the wrong key in a request from `peer`, if it contains one. `may_be_bearer`: whether `Authorization`
-    /// may contain the key.
+    /// Counts a wrong key, if a request from `peer` contains one. `may_be_bearer`: whether `Authorization` may contain
+    /// the key.
     ///
     /// # Errors
     /// The number of seconds to wait, if there were too many wrong keys.

@@ -48,7 +48,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_BETA && name.bytes().all(is_token)
 }
 
-/// Joins `names` to a list, each once, at most `most` of them.
+/// Joins at most `most` of the `names` into a list, without duplicates.
 fn joined<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> Option<Box<str>> {
     let mut known: Vec<&str> = Vec::new();
     for name in names {

@@ -50,7 +50,8 @@ impl Command {
         Some((name, description))
     }
 
-    /// Runs the tool instead of sending a request to an upstream. The response has the form of a chat upstream's.
+    /// Runs the tool instead of sending a request to an upstream. The response has the form that a chat upstream would
+    /// send.
     pub(super) fn open(self, client: &Arc<Client>, seed: u64) -> Opening {
         let client = Arc::clone(client);
         Box::pin(async move {

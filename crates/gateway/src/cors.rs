@@ -57,7 +57,7 @@ impl Grant {
         }
     }
 
-    /// Whether the request's origin is an allowed one.
+    /// Whether the request's origin is allowed.
     pub(super) fn is_some(&self) -> bool {
         self.origin.is_some()
     }

@@ -15,7 +15,7 @@ const PER_TURN: usize = 4;
 /// Tokens for an image or another file, whose size is not examined.
 const PER_MEDIA: usize = 1_000;
 
-/// Bytes per token in a rougher estimate.
+/// Bytes per token, for estimates from sizes alone.
 const BYTES_PER_TOKEN: usize = 4;
 
 /// The input and output tokens of a response: as the upstream counts them, or estimated if it does not count them or

@@ -13,16 +13,16 @@ use std::{
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Maximum time in which an upstream should close the body after its end mark, before the connection is given up:
-/// enough for the last chunk to arrive, so that the connection can be reused.
+/// Time within which an upstream should close the body after its end mark. After that, the connection is given up. It
+/// is enough for the last chunk to arrive, so that the connection can be reused.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// Maximum time in which an upstream should end the body after its finish reason or its end mark, if only one of them
-/// came. A server that has sent everything ends the body immediately; token counts may take a moment.
+/// Time within which an upstream should end the body after its finish reason or its end mark, if only one of them came.
+/// A server that has sent everything ends the body immediately; token counts may take a moment.
 const END: Duration = Duration::from_secs(3);
 
-/// Multiple of `idle` for which an upstream may send nothing but comments and white space. They show that it is
-/// alive, not that it works.
+/// Multiple of `idle` for which an upstream may send nothing but comments and white space. They show that the upstream
+/// is alive, not that it works.
 pub(super) const FILLER: u32 = 10;
 
 /// A deadline that can pass.

@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_secs(3);
 /// Maximum size in bytes of a list of models.
 const MAX_BODY: usize = 4 << 20;
 
-/// Ends of base URLs, which are often missing or superfluous.
+/// Path suffixes of base URLs, which are often missing or superfluous.
 const ENDS: [&str; 6] = ["/v1", "/api/v1", "/openai/v1", "/api", "/v1beta", ""];
 
 /// The findings about one upstream.
@@ -153,11 +153,11 @@ async fn examine_one(upstream: &Upstream, config: &Config) -> Diagnosis {
     Diagnosis { upstream: upstream.name.clone(), address: address.to_string(), took, verdict, warnings }
 }
 
-/// The content at the address of a list.
+/// The result of requesting a list of models.
 enum Listed {
     /// The names of the upstream's models.
     Names(Vec<String>),
-    /// No list, which some servers of the dialect do not have.
+    /// No list, which some servers of the dialect do not have. Contains the status of the response.
     Nothing(StatusCode),
 }
 
@@ -256,7 +256,7 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
 /// Finds the step at which the connection to an unreachable upstream failed. `why`: the failure of the request.
 async fn unreachable(upstream: &Upstream, why: String) -> Fault {
     if let Some(proxy) = &upstream.proxy {
-        // From there on, only the proxy knows the path.
+        // What happens beyond the proxy is known only to the proxy.
         let part = match timeout(STEP, connect(upstream)).await {
             Ok(Ok(())) => Part::Server,
             Ok(Err(why)) if why.contains("certificate") => Part::Tls,

@@ -125,11 +125,11 @@ impl Future for SignalFuture {
     }
 }
 
-/// Listens for SIGTERM and SIGINT. The returned future is ready when `times` of them have arrived. Must be called inside
-/// a runtime.
+/// Listens for SIGTERM and SIGINT. The returned future is ready when `times` of these signals have arrived. Must be
+/// called inside a runtime.
 ///
 /// # Errors
-/// If the signals cannot be listened for.
+/// If it is not possible to listen for the signals.
 pub fn terminated(times: usize) -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -45,7 +45,7 @@ use super::{
 pub(super) struct Exchange {
     /// The client's dialect.
     pub(super) dialect: ClientDialect,
-    /// Names of the tools that `max_instructions` left no room for.
+    /// Names of the tools for which `max_instructions` left no room.
     pub(super) left_out: Vec<String>,
     /// The client's request, before instructions were put into it.
     pub(super) conversation: Arc<Conversation>,
@@ -235,7 +235,7 @@ pub(super) fn host(
     (None, execution.offer((conversation, &unserved), asker))
 }
 
-/// Checks the client's choice among all declared tools. A choice of a server's tool that cannot be passed on is
+/// Checks the client's choice among all declared tools. If the choice is a server's tool and cannot be passed on, it is
 /// dropped: the model decides among the other tools. Returns whether the choice was changed.
 ///
 /// # Errors
@@ -268,8 +268,8 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
     Ok(true)
 }
 
-/// The state of `owner` that the model's upstream needs back. `None` if the upstream needs no state, since it sees
-/// calls as text.
+/// The stored state of `owner` that the model's upstream needs back. `None` if the upstream needs no state, since it
+/// sees calls as text.
 fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Option<OwnStates> {
     states.of(owner, &model.upstream.name, model.wants_back())
 }
@@ -337,8 +337,8 @@ pub(super) fn model<'c>(
     config.model(&conversation.model).ok_or_else(|| dialect.side().unknown_model(&conversation.model))
 }
 
-/// Refuses several choices unless the upstream makes them itself and its tool calls are native: the text of several
-/// choices is not searched for calls.
+/// Refuses a request for several choices unless the upstream itself generates them and its tool calls are native: the
+/// text of several choices is not searched for calls.
 fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Failure> {
     let is_taught = model.tools != ToolStyle::Native && !conversation.tools.is_empty();
     if conversation.choices.unwrap_or(1) > 1 && (is_taught || !model.upstream.options.side().gives_choices())
@@ -349,14 +349,15 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
     Ok(())
 }
 
-/// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced,
-/// if the model is configured so.
+/// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced, if
+/// the model is configured that way.
 ///
 /// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in
 /// seconds of Unix time.
 ///
 /// # Errors
-/// If the upstream's API cannot express a part of it, or the model's chat template cannot provide the instructions.
+/// If the upstream's API cannot express a part of the conversation, or the model's chat template cannot provide the
+/// instructions.
 pub(super) fn sent<'a>(
     model: &Model,
     conversation: &'a Conversation,
@@ -366,7 +367,7 @@ pub(super) fn sent<'a>(
     Ok(taught(model, conversation, (client, None), means)?.0)
 }
 
-/// Like [`sent`], but also returns the names of the tools that `max_instructions` left no room for. Errors refer to
+/// Like [`sent`], but also returns the names of the tools for which `max_instructions` left no room. Errors refer to
 /// places in the client's `body`.
 fn taught<'a>(
     model: &Model,
@@ -390,8 +391,8 @@ fn taught<'a>(
     }
 }
 
-/// The conversation with its tools in the prompt, if the model's tools are taught there, and the names of the tools
-/// without room there.
+/// The conversation with its tools in the prompt, if the model's tools are taught there, and the names of the tools for
+/// which there is no room.
 fn taught_in_prompt<'a>(
     model: &Model,
     conversation: &'a Conversation,
@@ -435,8 +436,8 @@ fn taught_in_prompt<'a>(
     Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
 }
 
-/// The conversation whose tools the model's chat template writes, with well-formed calls enforced in the format that the
-/// model's name or `detect` implies.
+/// The conversation for a model whose chat template writes the tools, with well-formed calls enforced in the format
+/// that the model's name or `detect` implies.
 fn rendered<'a>(
     model: &Model,
     mut conversation: Cow<'a, Conversation>,
@@ -452,9 +453,9 @@ fn rendered<'a>(
     conversation
 }
 
-/// The request to the model's upstream, and whether the response starts inside reasoning, if there is a prompt that
-/// determines that. In that case, `sent` loses a constraint that applies from the first token on, since it would
-/// constrain the reasoning. `options` are the known settings of its upstream.
+/// The request to the model's upstream, and whether the response starts inside reasoning (`None` if there is no prompt
+/// that determines this). If it does, `sent` loses a constraint that applies from the first token on, since it would
+/// constrain the reasoning. `options` are the known settings of the model's upstream.
 ///
 /// # Errors
 /// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
@@ -466,7 +467,7 @@ pub(super) fn encode(
     let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
     let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
         let request = side.encode(sent, &name);
-        // Even if it is escaped, servers may resolve such a path segment to another place.
+        // Servers may resolve such a path segment to another place even if it is escaped.
         if request.path.is_some() && matches!(&*name, "." | "..") {
             let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
             return Err(Failure::new(Kind::Request, why).with_param("model"));

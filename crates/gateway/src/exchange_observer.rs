@@ -12,7 +12,7 @@ use toolwire_pipeline::pipeline::{EmittedText, Tally};
 /// Observes one exchange, or its part with one model. The methods are called on the data path, so they must not
 /// block.
 pub trait ExchangeObserver: fmt::Debug + Send + Sync {
-    /// Also observes the contents of the exchange, which may be captured. `None` if it does not.
+    /// Returns an observer of the exchange's contents, which may be captured. `None` if they are not observed.
     fn watch(&self, opening: &Opening<'_>, redactor: &Redactor) -> Option<Box<dyn Watch>>;
 
     /// The upstream is asked again.
@@ -21,7 +21,7 @@ pub trait ExchangeObserver: fmt::Debug + Send + Sync {
     /// The hop has ended.
     fn hop_ended(&self, result: HopResult<'_>);
 
-    /// The client gets the first content, `after` the request to the upstream.
+    /// The client gets the first content. `after`: the time since the request to the upstream.
     fn content_began(&self, after: Duration);
 
     /// Progress of the text, and how many of its bytes are `held` back. Called from time to time.
@@ -47,7 +47,7 @@ pub struct ExchangeBegin<'a> {
     pub upstream_model: &'a str,
     /// Whether it begins with a request to the upstream.
     pub asks_upstream: bool,
-    /// The kept contents, as a value of the setting.
+    /// Which contents are kept, as a value of the setting.
     pub captured: &'static str,
 }
 

@@ -29,7 +29,7 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// Returns the observer of everything published on the event bus. Called once, when the bus is created.
     fn bus_observer(&self) -> Observer;
 
-    /// Creates the extension for a configuration, if that enables it and the previous one did not.
+    /// Creates the extension for a configuration, if it enables the extension and the previous configuration did not.
     ///
     /// # Errors
     /// If it cannot start.
@@ -38,7 +38,7 @@ pub trait Extension: fmt::Debug + Send + Sync {
 
 /// An extension with one configuration. All threads share it.
 pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
-    /// Creates the extension for the configuration that replaces this one, if that enables it.
+    /// Creates the extension for the configuration that replaces this one, if the new configuration enables it.
     ///
     /// # Errors
     /// If it cannot start. This one then stays in use.

@@ -157,10 +157,10 @@ pub(super) struct AskAgain {
     conversed: usize,
     /// Whether the model could call hosted tools in the hop.
     had_hosted: bool,
-    /// The means that enforces the last request.
+    /// The means of enforcement that the last request uses.
     constrained: Option<Kind>,
-    /// The means that were refused in this response. If the upstream accepts a request without them, they were the
-    /// reason.
+    /// The means of enforcement that were refused in this response. If the upstream accepts a request without them,
+    /// they were the reason for the refusal.
     dropped: Vec<Kind>,
     /// The tools of the last request that was built here.
     tools: Option<Digest>,
@@ -178,7 +178,7 @@ pub(super) struct AskAgain {
 }
 
 /// Whether an error may mean that the server does not know a constraint. Most servers then answer with status 400 or
-/// 422, some with a status of a server fault and a message about the constraint
+/// 422, some with a server error whose message names the constraint
 /// (docs/protocols/enforcement.md#schemas-for-the-whole-response).
 fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"response_format", b"literal_error", b"grammar", b"schema"];
@@ -191,7 +191,8 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 }
 
 impl AskAgain {
-    /// Decides for the response to the request `body` at the time `now`, whose first upstream request is `constrained`.
+    /// Decides for the response to the request `body`, which arrived at `now`. `constrained`: the means of enforcement
+    /// that the first request to the upstream uses.
     pub(super) fn new(
         (config, capabilities): (Arc<Config>, Arc<UpstreamCapabilities>),
         (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
@@ -224,7 +225,7 @@ impl AskAgain {
         }
     }
 
-    /// The request that the upstream receives: the client's with all follow-ups. Also returns a reader for the
+    /// The request that the upstream receives: the client's request with all follow-ups. Also returns a reader for the
     /// response.
     ///
     /// # Errors
@@ -333,14 +334,14 @@ fn result_of(ran: &Ran) -> ServerCall<'static> {
     }
 }
 
-/// Adapts the request after hosted tools have run: a call that the client requires has been made, and tools may be
-/// exhausted.
+/// Adapts the request after hosted tools have run: a call that the client requires has been made by now, and tools may
+/// be exhausted.
 fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     match &mut conversation.tool_choice {
         choice @ (ToolChoice::Required | ToolChoice::Named(_)) => *choice = ToolChoice::Auto,
         ToolChoice::Allowed { required, .. } => {
             *required = false;
-            // In the client's original form, it may require a call.
+            // The choice in the client's original form may require a call.
             conversation.rest.remove("tool_choice");
         }
         // Choosing a server's tool in the form of its dialect makes the tool required.
@@ -369,8 +370,8 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
     }
 }
 
-/// Replaces arguments of these calls by objects where they are not objects: some upstreams refuse a request with
-/// other arguments. The results of such calls explain what was wrong.
+/// Replaces arguments that are not objects with objects, in the calls that `is_meant` selects: some upstreams refuse a
+/// request with other arguments. The results of such calls explain what was wrong.
 fn make_objects(turn: &mut Turn, is_meant: impl Fn(&Call) -> bool) {
     for part in &mut turn.parts {
         if let Part::Call(call) = part

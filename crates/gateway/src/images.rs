@@ -31,7 +31,7 @@ pub(super) fn base_url(scheme: &str, address: SocketAddr) -> String {
 /// name may show it: images are made for texts that pages show.
 pub(super) fn is_shown(headers: &HeaderMap) -> bool {
     let is_shown = web_pages::is_of_image(headers) || web_pages::is_navigation(headers);
-    // For a request of a script, or a form submitted by another page, the browser names the origin.
+    // For a request by a script, or a form submitted by another page, the browser names the origin.
     is_shown && !headers.contains_key(header::ORIGIN)
 }
 

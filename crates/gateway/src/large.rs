@@ -11,8 +11,8 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// milliseconds.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// Slots for such work. It cannot be stopped, so without a limit, a client that disconnects and reconnects repeatedly
-/// could hold any number of bodies.
+/// Slots for work on large requests. Such work cannot be stopped, so without a limit, a client that disconnects and
+/// reconnects repeatedly could hold any number of bodies.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(places()));
 
 fn places() -> usize {

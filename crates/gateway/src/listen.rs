@@ -15,12 +15,12 @@ const BACKLOG: u32 = 4096;
 /// connections among them (`SO_REUSEPORT`). Must be called inside a runtime.
 ///
 /// # Errors
-/// If the address cannot be listened on, or another process listens on it.
+/// If it is not possible to listen on the address, or another process already does.
 pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener, Vec<TcpListener>)> {
     let shared = more > 0;
     if shared {
-        // Sockets that share a port also share it with another server of this user. Binding a socket that does not
-        // share first makes it an error to start a second server by mistake.
+        // Sockets that share a port also share it with another server of this user. So a socket that does not share is
+        // bound first: starting a second server by mistake is then an error.
         drop(socket(address, false)?);
     }
     let first = socket(address, shared)?;

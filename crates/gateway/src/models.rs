@@ -25,11 +25,11 @@ pub(super) struct Models {
     started: u64,
 }
 
-/// Anthropic's SDKs send it with every request.
+/// Anthropic's SDKs send this header with every request.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// Whether a client of Anthropic's API has sent a request for models, or for a path that does not exist. Its API
-/// shares these paths.
+/// Whether a client of Anthropic's API has sent a request for models, or for a path that does not exist. Anthropic's
+/// API has the same paths.
 pub(super) fn is_asked_by_anthropic(route: Option<&Route>, headers: &HeaderMap) -> bool {
     matches!(route, None | Some(Route::Models | Route::Model(_))) && headers.contains_key(ANTHROPIC_VERSION)
 }
@@ -51,8 +51,8 @@ pub(super) fn anthropic(model: &Value) -> Value {
 }
 
 impl Models {
-    /// The models of `config`. Nothing is fetched yet. `before`: the models of the configuration that it replaces,
-    /// and the changes since.
+    /// Creates the list for `config`. Nothing is fetched yet. `before`: the list for the configuration that `config`
+    /// replaces, and the changes since.
     ///
     /// # Errors
     /// If the request to an upstream cannot be built.

@@ -2,10 +2,10 @@
 //!
 //! A [`Permit`] lives as long as the response's body, not as long as its handler: a stream counts until its last byte.
 //!
-//! While requests wait, no client gets more than its share: a slot that becomes free goes to the client that holds
-//! the fewest, and when too many requests wait, one of the client with the most is refused. If a client does not read
-//! its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream still works
-//! on it, so the slot cannot be lent.
+//! While requests wait, no client gets more than its share: a slot that becomes free goes to the client that holds the
+//! fewest, and when too many requests wait, a request from the client with the most is refused. If a client does not
+//! read its response while others wait for the slot ([`Permit::is_wanted`]), the response ends: the upstream still
+//! works on the response, so the slot cannot be lent.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,13 +24,14 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
-/// Maximum time for which a client that does not read may keep a slot that others wait for, if they wait long enough.
+/// Maximum time for which a client that does not read may keep a slot that others wait for. Shorter if the others may
+/// not wait that long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Lower limit of this time.
+/// Lower limit for this time.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The client that makes a request, as far as clients can be distinguished.
+/// The client that makes a request, as far as clients can be told apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) enum Claimant {
     /// toolwire itself.
@@ -104,8 +105,8 @@ impl Queue {
         !self.line().waiting.is_empty()
     }
 
-    /// Maximum time for which a client that does not read may keep a slot that others wait for: short enough that
-    /// they have not given up by then.
+    /// Maximum time for which a client that does not read may keep a slot that others wait for: short enough that their
+    /// own waits have not timed out by then.
     pub(super) fn patience(&self) -> Duration {
         PATIENCE.min(self.limits.wait_timeout / 2).max(MIN_PATIENCE)
     }
@@ -182,7 +183,7 @@ impl Line {
         Some(next)
     }
 
-    /// Refuses the newest request of the client with the most, if `claimant` would still have fewer with one more.
+    /// Refuses the newest request from the client with the most, if `claimant` would still have fewer after one more.
     fn displace_for(&mut self, claimant: Claimant) -> bool {
         let mut claims = self.holders.clone();
         for waiter in &self.waiting {
@@ -218,7 +219,7 @@ impl Drop for Permit {
             line.next()
         };
         if let Some(Waiter { claimant, granted, .. }) = next {
-            // A request that has been dropped meanwhile also returns its permit, since the permit is dropped here.
+            // If the waiting request has been dropped meanwhile, the permit is dropped here and so returned.
             drop(granted.send(self.queue.permit(claimant)));
         }
     }

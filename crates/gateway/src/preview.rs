@@ -15,7 +15,7 @@ use toolwire_pipeline::{
     format::estimated_tokens,
 };
 
-/// The upstream's request for a client's request.
+/// The request that the upstream would receive for a client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     /// The body of the request.
@@ -46,7 +46,7 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
 }
 
 /// `config` with the software of its upstreams, as far as their responses reveal it. A server that runs with `config`
-/// would only start to determine it with the first request, and send that request without a constraint.
+/// would only begin to determine the software with the first request, and would send that request without a constraint.
 pub async fn with_known_servers(mut config: Config) -> Config {
     let Ok(servers) = Servers::new(&config, None) else { return config };
     servers.look_at_all().await;

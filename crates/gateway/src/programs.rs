@@ -25,7 +25,7 @@ pub(super) enum Outcome {
     Calls(CallStream),
 }
 
-/// Answers a request of a program.
+/// Answers a request from a program.
 ///
 /// # Errors
 /// If the request has no registration key, or is wrong.
@@ -79,7 +79,7 @@ fn authorized(
     Err(refusal.unwrap_or_else(|| Failure::new(Kind::NotFound, "no provider lets programs register")))
 }
 
-/// Whether a request with this method has a body that is read.
+/// Whether the body of a request with this method is read.
 pub(super) fn has_body(method: &Method) -> bool {
     *method == Method::POST
 }

@@ -35,10 +35,10 @@ const MAX_PROBLEMS: usize = 50;
 /// Maximum length in bytes of such a problem's message. Some messages repeat the value.
 const MAX_MESSAGE: usize = 500;
 
-/// Interval at which it is checked whether a replaced stage or account is still in use.
+/// Interval between checks whether a replaced stage or account is still in use.
 const RETIRING: Duration = Duration::from_millis(100);
 
-/// Replaces the services of all threads. Dropping it ends the stages that have been replaced.
+/// Replaces the services of all threads. Dropping it ends the replaced stages.
 #[derive(Debug)]
 pub(super) struct Reloader {
     pub(super) reloads: Reloads,
@@ -87,7 +87,7 @@ impl Reloader {
             Ok(Ok(Some(prepared))) => {
                 let reloaded = self.install(reason, &before, prepared);
                 if let Some(certificates) = before.certificates() {
-                    // A problem with the certificates is logged there.
+                    // The certificates log their own problems.
                     let _ = certificates.reload().await;
                 }
                 Ok(reloaded)
@@ -206,8 +206,8 @@ fn log(reason: ReloadReason, generation: u64, changes: &Changes, restart: &Chang
     }
 }
 
-/// Keeps an account until no request uses it and no attempt to refresh its session is running, so that no thread
-/// waits for that.
+/// Keeps an account until no request uses it and no attempt to refresh its session is running. So dropping the account
+/// never blocks a thread.
 async fn retire_account(account: ReplacedAccount) {
     while account.is_busy() {
         sleep(RETIRING).await;

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use toolwire_config::{Config, Problem, Severity};
 use toolwire_execution::audit::unix_millis;
 
-/// Maximum number of reload requests in the queue. Further ones wait for space in it.
+/// Maximum number of reload requests in the queue. Further requests wait for space in it.
 const MAX_WAITING: usize = 16;
 
 /// The reason for a reload.
@@ -45,7 +45,7 @@ pub struct Reloaded {
     pub generation: u64,
     /// The paths of the settings that were added or have new values.
     pub changed: Vec<String>,
-    /// The paths of the settings that a restart would change.
+    /// The paths of the settings that change only with a restart.
     pub restart_required: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct Asked {
 }
 
 impl Reloads {
-    /// Reloads the configuration, after reloads that were requested before.
+    /// Reloads the configuration, after reloads that were requested earlier.
     ///
     /// # Errors
     /// If the reload failed; nothing has changed.

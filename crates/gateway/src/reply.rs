@@ -1,7 +1,7 @@
 //! Responses: streams, and responses that are sent in one piece.
 //!
-//! Each head is written anew, so there is no list of headers to strip. Of an upstream's headers, clients get `Retry-After`, and
-//! for requests that are passed through those that `passthrough` lists.
+//! Each head is written anew, so there is no list of headers to strip. Of an upstream's headers, clients get
+//! `Retry-After` and, if the request is passed through, those listed in `passthrough`.
 
 use std::{
     convert::Infallible,
@@ -131,7 +131,7 @@ pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -
     response
 }
 
-/// Passes on an error, whose body is complete. `failure` is its meaning.
+/// Passes on an error, whose body is complete. `failure` is what the error means.
 pub(super) fn passed_error(
     (status, headers): (StatusCode, HeaderMap),
     bytes: Bytes,
@@ -150,9 +150,9 @@ pub fn feed(body: FeedBody) -> Response<ReplyBody> {
     response
 }
 
-/// Prevents a body that came from another server from becoming a page of this one, and pages of other origins from
-/// loading it. A page that may call toolwire can still read it: its requests name their origin, and this policy does
-/// not apply to them.
+/// Prevents a body that came from another server from becoming a page of this one, and prevents pages of other origins
+/// from loading it. A page that may call toolwire can still read it: such a page's requests name their origin, and this
+/// policy does not apply to them.
 pub(super) fn put_no_page(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));

@@ -32,7 +32,8 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// Time for which a means is not used. The server may be updated or restarted with other options meanwhile.
+/// Time for which a means that did not work is not used. The server may be updated or restarted with other options
+/// meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// Maximum number of an upstream's models that are remembered, since clients may invent names.
@@ -167,7 +168,7 @@ impl Kind {
 }
 
 impl Subject {
-    /// The subject for the model of `entry` that `owner` requests as `asked`.
+    /// The subject of a request from `owner` for `entry`, which the request calls `asked`.
     pub(super) fn new(entry: &Model, asked: &str, owner: Owner) -> Self {
         Self {
             owner,
@@ -189,7 +190,7 @@ impl LearnedMeans {
         self.memory().0.remove(upstream);
     }
 
-    /// The `means` of the upstream of `entry` that it does not lack for this request.
+    /// Those of `means` that the upstream of `entry` does not lack for this request.
     fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
@@ -218,7 +219,7 @@ impl LearnedMeans {
     /// Records that a response to a request that requires a call, constrained by `kind`, is complete.
     pub(super) fn answered(&self, subject: &Subject, kind: Kind, tally: &Tally) {
         let Some(is_kept) = keeps_constraint(tally) else { return };
-        // A means that the configuration names is used anyway.
+        // A constraint that the configuration names is used in any event.
         let may_change = subject.enforce == Enforce::Auto;
         let mut news = News::Nobody;
         self.learn(subject, kind, |experience| {
@@ -239,7 +240,7 @@ impl LearnedMeans {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts that a constraint did not work, and logs it if that is new.
+    /// Counts a constraint that did not work, and logs it if that is new.
     fn report(&self, subject: &Subject, kind: Kind, why: Why, news: News) {
         let Subject { upstream, model, entry, enforce, .. } = subject;
         let reason = match why {
@@ -261,7 +262,7 @@ impl LearnedMeans {
 }
 
 impl Memory {
-    /// The means that the model's upstream currently lacks for a request of `owner` with these `tools`.
+    /// The means that the model's upstream currently lacks for a request from `owner` with these `tools`.
     fn lacking(
         &self,
         (upstream, model): (&str, &str),

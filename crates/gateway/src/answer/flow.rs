@@ -1,4 +1,4 @@
-//! [`ExchangeState`]: the stages of the upstream's response, whose bytes it passes through the pipeline.
+//! [`ExchangeState`]: takes an upstream's response through its stages, and its bytes through the pipeline.
 
 use std::{
     fmt, mem,
@@ -330,7 +330,7 @@ impl ExchangeState {
         Poll::Ready(())
     }
 
-    /// Publishes the response's progress, if anyone may look at it.
+    /// Publishes the response's progress, if there may be subscribers.
     pub(super) fn show_progress(&self) {
         let Some(live) = self.access.live() else { return };
         let state = match &self.stage {
@@ -662,8 +662,8 @@ impl ExchangeState {
         self.stage = Stage::Over;
     }
 
-    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, the
-    /// response ends, since the upstream must be rid of it before it gets another request.
+    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, the response
+    /// ends, since the upstream must be finished with this request before it gets another one.
     pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) {
         if !self.is_open() {
             // The upstream no longer works on the request.
@@ -697,7 +697,7 @@ impl ExchangeState {
         }
     }
 
-    /// The failure of the response, if it fails.
+    /// The failure of the response, if it has failed.
     pub(super) fn failure(&self) -> Option<&Failure> {
         match self.stage {
             // The pipeline still belongs to a model that has failed.
@@ -757,8 +757,8 @@ impl ExchangeState {
         }
     }
 
-    /// Drops the upstream's response, which failed without content, and asks another model. Returns whether there was
-    /// one.
+    /// Drops the upstream's response, which failed without content, and asks another model. Returns `false` if there is
+    /// no other model to ask.
     fn ask_another(&mut self, failure: &Failure) -> bool {
         let preparing = self.attempts.as_mut().and_then(|attempts| attempts.next(failure));
         let Some(preparing) = preparing else { return false };
@@ -814,8 +814,8 @@ impl ExchangeState {
         mem::take(&mut self.out)
     }
 
-    /// Fails because the upstream has been silent for `limit`. If its connection is shared, no other request will be
-    /// sent on it.
+    /// Fails the response because the upstream has been silent for `limit`. If its connection is shared, no other
+    /// request will be sent on it.
     pub(super) fn fail_silent(&mut self, what: &str, limit: Duration) {
         if let Stage::Streaming(body) | Stage::Ending(body) = &self.stage {
             body.retire();
@@ -823,7 +823,8 @@ impl ExchangeState {
         self.fail(failure::timed_out(what, limit));
     }
 
-    /// Writes the error into a stream that has begun, once, after all content that was certain before it.
+    /// Writes the error, once, into a stream that is already under way, after all content that was certain before the
+    /// failure.
     pub(super) fn write_failure(&mut self) {
         if !self.failure_written && self.failure().is_some() {
             self.pipeline.write_failure(&mut self.out);

@@ -86,7 +86,7 @@ impl<'c> QuestionReport<'c> {
         self.traced.as_ref()
     }
 
-    /// Records that the upstream has begun to answer the question, which has an estimated `input` tokens.
+    /// Records that the upstream has begun to answer the question. `input`: the estimated tokens of the question.
     pub(super) fn answered(&mut self, input: u64) {
         self.spent = (input, 0);
     }

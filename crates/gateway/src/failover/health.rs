@@ -14,7 +14,8 @@
 //! for all clients.
 //!
 //! Many requests may be open at a target when it begins to fail, and some of them succeed after others have failed. A
-//! request is identified by the time at which it was sent: one from before an ejection neither lengthens nor ends it.
+//! request is identified by the time at which it was sent. A request from before an ejection neither lengthens nor ends
+//! the ejection.
 
 use std::{
     collections::HashMap,
@@ -90,9 +91,9 @@ impl Target {
         self.returns.is_some_and(|returns| now < returns)
     }
 
-    /// Counts the failure of the request sent at `asked`, and returns how long the target is ejected for it. `None`
-    /// if it is not ejected. Requests from before an ejection, or sent during it because there was no other target,
-    /// do not lengthen it. With a `witness`, another client must have seen failures as well.
+    /// Counts the failure of the request sent at `asked`, and returns for how long the target is ejected because of it.
+    /// `None` if the target is not ejected. Requests from before an ejection, or sent during one because there was no
+    /// other target, do not lengthen it. With a `witness`, another client must have seen failures as well.
     fn own_ejection(
         &mut self,
         asked: Instant,
@@ -172,9 +173,9 @@ impl TargetHealth {
 }
 
 impl Health {
-    /// The first of `targets` that a request of `client` may ask at `now`. If none is available, the one that returns
-    /// first, so that an outage of all targets ends as soon as one of them works. Only one request tries a target
-    /// whose ejection is over.
+    /// The first of `targets` that a request from `client` may ask at `now`. If none is available, the target that
+    /// returns first, so that an outage of all targets ends as soon as one of them works. Only one request tries a
+    /// target whose ejection is over.
     pub(super) fn first<'t>(&self, targets: &[&'t str], client: Claimant, now: Instant) -> Option<&'t str> {
         let mut health = self.targets();
         let admits = |name: &&&str| health.get(**name).is_none_or(|target| target.admits(client, now));
@@ -186,7 +187,7 @@ impl Health {
         Some(chosen)
     }
 
-    /// Time at which the first of `targets` returns, if all of them are ejected for `client` at `now`.
+    /// The earliest time at which one of `targets` returns, if all of them are ejected for `client` at `now`.
     pub(super) fn all_return(&self, targets: &[&str], client: Claimant, now: Instant) -> Option<Instant> {
         let health = self.targets();
         let returns = |name: &&str| health.get(*name)?.returns(client).filter(|returns| now < *returns);
@@ -194,8 +195,8 @@ impl Health {
         returns?.into_iter().min()
     }
 
-    /// Records that the target's response has content: it works, even if it did not before. If it fails now, it is
-    /// ejected immediately and for longer.
+    /// Records that the target's response has content. This ends an ejection, but the failures still count: if the
+    /// response fails after all, the target is ejected again, for longer.
     pub(super) fn began(&self, Request { target, client, asked }: Request<'_>) {
         if let Some(health) = self.targets().get_mut(target) {
             for target in health.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
@@ -354,7 +355,7 @@ mod tests {
         let now = asked + SECOND;
         let ejections: Vec<_> = (0..50).filter_map(|_| failed(&health, ("a", asked), None, now)).collect();
         assert_eq!(ejections, [10 * SECOND]);
-        // Requests that had no other target while it was ejected do not eject it either.
+        // Requests sent to an ejected target because there was no other target do not extend its ejection.
         assert_eq!(health.first(&["a"], ONE, now + SECOND), Some("a"));
         assert_eq!(failed(&health, ("a", now + SECOND), None, now + 9 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 10 * SECOND), Some("a"));

@@ -35,7 +35,7 @@ pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> +
 /// Starts the request with the entry of this name.
 pub(super) type Begin<T> = Box<dyn Fn(String) -> Beginning<T> + Send>;
 
-/// The longest wait that a client is told when no target works, since one may return at any time.
+/// Maximum wait that a client is told when no target works, since a target may return at any time.
 const MAX_WAIT: Duration = Duration::from_secs(29);
 
 /// State that all requests share.
@@ -55,7 +55,7 @@ pub(super) struct Attempts<T> {
     order: Vec<Way>,
     /// The client for which the request is made.
     client: Claimant,
-    /// The entry that is asked, and since when.
+    /// The entry that is currently asked. `asked`: the time at which its request began.
     current: String,
     asked: Instant,
     /// Entries that have failed in the current round.
@@ -68,7 +68,7 @@ pub(super) struct Attempts<T> {
     count: usize,
     /// Whether all targets were ejected when the request arrived.
     is_outage: bool,
-    /// The status of the client's API for an outage.
+    /// The status with which the client's API reports an outage.
     overloaded: u16,
 }
 
@@ -95,7 +95,7 @@ impl Failover {
     }
 
     /// Chooses the entry that answers, for a model that has alternatives. `affinity` returns the affinity of the
-    /// conversation. Only fallbacks that the caller `may` use are included.
+    /// conversation. `may`: whether the caller may use a fallback; others are left out.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -117,7 +117,7 @@ impl Failover {
         self.show_ejected();
     }
 
-    /// Updates the metric of ejected targets, since some return without a request.
+    /// Updates the metric of ejected targets, since ejections also end without a request.
     pub(super) fn show_ejected(&self) {
         self.metrics.ejected_targets(self.health.ejected(Instant::now()));
     }
@@ -183,8 +183,8 @@ impl<T: 'static> Attempts<T> {
     }
 
     /// The failure that the client gets instead of `failure` after the last target has failed, if all targets were
-    /// ejected before: the client may retry when one may return. Otherwise it would only repeat the attempts that
-    /// toolwire has already made.
+    /// already ejected when the request arrived: the client may retry when a target may have returned. Otherwise
+    /// `None`: the client would only repeat the attempts that toolwire has already made.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         if !self.is_outage || !is_of_the_target(failure.kind()) {
             return None;

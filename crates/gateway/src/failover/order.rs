@@ -19,8 +19,8 @@ pub(super) struct Way {
 }
 
 /// The entries that may answer for `model`, in the order in which they are asked. With weights, the order differs
-/// between conversations but is the same within one, which `affinity` identifies. Only fallbacks that the caller
-/// `may` use are included.
+/// between conversations but is the same within one, which `affinity` identifies. `may`: whether the caller may use a
+/// fallback; others are left out.
 pub(super) fn order(
     config: &Config,
     model: &Model,
@@ -59,7 +59,7 @@ fn own(name: &str, targets: &Targets, key: u64) -> Vec<String> {
     all.into_iter().map(|target| target.model.clone()).collect()
 }
 
-/// Score of a target for the conversation `key`. Among several targets, each has the highest score in proportion to
+/// Score of a target for the conversation `key`. The probability that a target has the highest score is proportional to
 /// its weight.
 fn score(name: &str, weight: u32, key: u64) -> f64 {
     let mut hasher = DefaultHasher::new();
@@ -69,8 +69,7 @@ fn score(name: &str, weight: u32, key: u64) -> f64 {
     -f64::from(weight) / uniform.ln()
 }
 
-/// Identifies a conversation across all its requests: by the sender, the instructions, and the first text of the
-/// user.
+/// Identifies a conversation across all its requests: by the sender, the instructions, and the user's first text.
 pub(crate) fn affinity(conversation: &Conversation, owner: Owner) -> u64 {
     let mut hasher = DefaultHasher::new();
     owner.hash(&mut hasher);

@@ -1,8 +1,8 @@
 //! [`Bucket`]: limits usage per minute.
 //!
-//! Buckets use the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must be
-//! returned when a response turns out to be smaller than expected. The state is one number, the time at which the
-//! bucket is full again, so nothing waits for a lock.
+//! Buckets use the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must
+//! be returned when a response turns out to be smaller than expected. The state is a single number, the time at which
+//! the bucket is full again, so no lock is needed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Time in nanoseconds in which an empty bucket becomes full.
 const PERIOD: u64 = 60_000_000_000;
 
-/// A bucket that holds `limit` and fills evenly within a minute. Times are nanoseconds since `start`, on a monotonic
+/// A bucket that holds `limit` and refills evenly within a minute. Times are nanoseconds since `start`, on a monotonic
 /// clock.
 #[derive(Debug)]
 pub(super) struct Bucket {
@@ -37,7 +37,7 @@ pub(super) struct Taken {
 pub(super) struct Level {
     pub(super) limit: u64,
     pub(super) remaining: u64,
-    /// Time until it is full.
+    /// Time until the bucket is full.
     pub(super) reset: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Bucket {
     /// Takes `amount`, which is at most the limit.
     ///
     /// # Errors
-    /// The time until there is enough.
+    /// The time until the bucket contains enough.
     pub(super) fn take(&self, amount: u64) -> Result<Taken, Duration> {
         let (now, cost) = (self.now(), self.cost(amount));
         let end_of = |full_at: u64| full_at.max(now).saturating_add(cost);
@@ -82,7 +82,7 @@ impl Bucket {
         self.settle(Taken { amount: 0, end: 0 }, amount);
     }
 
-    /// Replaces the taken amount by the used amount. If more was used, the bucket may be in debt.
+    /// Replaces the taken amount with the used amount. If more was used, the bucket may be in debt.
     pub(super) fn settle(&self, taken: Taken, used: u64) {
         let now = self.now();
         let update = |change: &dyn Fn(u64) -> u64| {
@@ -106,7 +106,7 @@ impl Bucket {
         Level::of(self.limit, Duration::from_nanos(missing))
     }
 
-    /// Time in nanoseconds in which `amount` refills.
+    /// Time in nanoseconds in which `amount` is refilled.
     fn cost(&self, amount: u64) -> u64 {
         let cost = u128::from(amount) * u128::from(PERIOD) / u128::from(self.limit);
         u64::try_from(cost).unwrap_or(u64::MAX)

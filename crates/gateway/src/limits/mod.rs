@@ -6,9 +6,8 @@
 //! ```
 //!
 //! An [`Account`] belongs to a name, whichever of its keys is used. Tokens are reserved before the upstream is asked,
-//! since otherwise all simultaneous requests would pass. When the body is dropped (at its end, after an error, or
-//! when the client disconnects), the reservation is replaced by the actual usage. [`Account`] and [`Ledger`] own all
-//! counters.
+//! since otherwise all simultaneous requests would pass. When the body is dropped (at its end, after an error, or when
+//! the client disconnects), the actual usage replaces the reservation. [`Account`] and [`Ledger`] own all counters.
 //!
 //! The counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While the server
 //! is away, the ones in memory apply.
@@ -50,16 +49,16 @@ pub(super) struct Ledger {
     unread: Mutex<HashMap<Arc<str>, Unread>>,
 }
 
-/// The place of the counts.
+/// The place where the counts are kept.
 enum CountsOf {
-    /// This instance.
+    /// On this instance.
     Instance(SavedCounts),
     /// A server for all instances.
     All(Arc<DistributedLimits>),
 }
 
 impl Ledger {
-    /// The clients whose counts are saved in `folder`; without a folder, they are in memory only.
+    /// Creates a ledger whose counts are saved in `folder`; without a folder, they are in memory only.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self::with(CountsOf::Instance(SavedCounts::new(folder)))
     }
@@ -161,7 +160,7 @@ pub struct Account {
     distributed: Option<Arc<DistributedLimits>>,
 }
 
-/// The amounts that a request asks for.
+/// The amounts that a request needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestDemand {
     /// Estimated tokens of the request.
@@ -248,8 +247,8 @@ impl Account {
         tokens_per_minute.or(tokens_per_month).is_some()
     }
 
-    /// Admits a request at `now`, in seconds of Unix time, which is answered in `dialect`. Waits only if the counts
-    /// are on a server.
+    /// Admits a request at `now`, in seconds of Unix time. The response is in `dialect`. Waits only if the counts are
+    /// on a server.
     ///
     /// # Errors
     /// If the request would exceed a limit. Nothing is taken in that case.
@@ -360,7 +359,7 @@ impl Payer for Account {
     }
 }
 
-/// The amounts of the client's account that an admitted request holds. The response's body owns it. If it is dropped
+/// The amounts that an admitted request holds of the client's account. The response's body owns it. If it is dropped
 /// without [`Allowance::settle`], no tokens count as used.
 #[derive(Debug)]
 pub(super) struct Allowance {
@@ -392,7 +391,7 @@ impl Allowance {
         levels.put(self.dialect.side().rate_style(), headers, now);
     }
 
-    /// Settles the tokens that `model` used: input and output. Returns the tokens that count.
+    /// Settles the input and output tokens that `model` used. Returns the tokens that count.
     pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         if let Some(model) = model {

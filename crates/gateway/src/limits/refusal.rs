@@ -15,7 +15,7 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// Time that a client should wait if the limit depends on its other responses.
+/// Time that a client should wait if a limit depends on its other responses.
 const TURN: Duration = Duration::from_secs(5);
 
 /// The status for a used-up budget, in APIs that have such a status.
@@ -32,7 +32,7 @@ pub(super) enum Exceeded {
     Streams(u64),
     /// Tokens per month, and the start of the next month in seconds of Unix time.
     Month(u64, u64),
-    /// Tokens per month, the rest of which is reserved for responses in progress.
+    /// Tokens per month. The remaining tokens are reserved for responses in progress.
     MonthReserved(u64),
     /// Tokens per month, if the remaining number is unknown.
     MonthUnknown(u64),
@@ -46,8 +46,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// The response in `dialect` to a request of the client `name` with the remaining amounts `levels`, at `now` in
-    /// seconds of Unix time.
+    /// The response in `dialect` to a request from the client `name` at `now`, in seconds of Unix time. `levels`: the
+    /// remaining amounts.
     pub(super) fn new(
         exceeded: Exceeded,
         name: &str,

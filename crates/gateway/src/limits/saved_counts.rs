@@ -31,7 +31,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// For a month that has not been read from any copy.
+    /// All copies are unread, for a month that has not been read from any copy.
     pub(super) fn of(month: Month) -> Self {
         Self { month, copies: [true; 2] }
     }
@@ -53,8 +53,8 @@ impl SavedCounts {
         Self { copies: [Space::Usage, Space::UsageCopy].map(open) }
     }
 
-    /// Reads the unread copies. Returns the largest counts, since counts never decrease, and writes them to copies
-    /// that lack them. The counts are known afterwards, and `unread` is empty.
+    /// Reads the unread copies. Returns the largest counts, since counts never decrease, and writes them to copies that
+    /// lack them. Afterwards the counts are known and `unread` is empty.
     pub(super) fn read(&self, name: &str, unread: &mut Unread, now: u64) -> Option<MonthCounts> {
         let key = key(name, unread.month);
         let mut found = [None, None];
@@ -73,7 +73,7 @@ impl SavedCounts {
         Some(largest)
     }
 
-    /// Saves counts, which are on disk later. Copies in `unread` contain counts that are not included in these.
+    /// Saves counts; they are written to disk later. Copies in `unread` contain counts that are not included in these.
     pub(super) fn write(
         &self,
         name: &str,

@@ -65,7 +65,7 @@ async fn reservations_and_places_come_back() {
     }
 }
 
-/// A refused request takes nothing from the limits that it has passed.
+/// A refused request takes nothing from the limits that it does not exceed.
 #[tokio::test(start_paused = true)]
 async fn refused_request_takes_nothing() {
     let account = account(KeyLimits {
@@ -226,7 +226,7 @@ fn damaged_file_of_usage_loses_nothing() {
     for (round, file) in ["usage.redb", "usage_copy.redb"].into_iter().cycle().take(20).enumerate() {
         let ledger = ledger();
         assert_eq!(used(&ledger), expected, "{round}");
-        // Nothing is used every second time, so that the files agree without a change.
+        // Nothing is used in every second round, so that the files agree without a change.
         if round % 4 < 2 {
             ledger.account("team", &grant, NOW).usage.add((70, 7), 0, NOW);
             expected += 77;
@@ -249,7 +249,7 @@ fn damaged_file_of_usage_loses_nothing() {
     assert_eq!(used(&ledger()), expected);
 }
 
-/// This happens when a server starts before the previous one has ended.
+/// This happens when a server starts before the previous server has ended.
 #[test]
 fn usage_that_another_process_holds_is_counted_when_it_is_free() {
     let folder = tempfile::tempdir().unwrap();

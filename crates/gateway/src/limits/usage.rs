@@ -70,7 +70,7 @@ impl MonthCounts {
     }
 }
 
-/// The counts of two months: if a clock is set back over the end of a month, both are still there.
+/// The counts of two months: if a clock is set back to the previous month, the counts of both are still there.
 #[derive(Debug)]
 struct Months {
     current: (Month, MonthCounts),
@@ -181,7 +181,7 @@ impl Usage {
         self.is_changed.store(true, Ordering::Release);
     }
 
-    /// Also counts tokens and `requests` for a model.
+    /// Also counts `requests` and tokens for a model.
     pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
         let mut months = self.months();
         let counts = months.at(Month::of(now)).of_model(model);
@@ -201,7 +201,7 @@ impl Usage {
         self.months().at(Month::of(now)).models.clone()
     }
 
-    /// Replaces the counts of a month by those of a server, which does not count by model.
+    /// Replaces the counts of a month with those of a server, which does not count by model.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
         self.months().at(month).all = counts;
     }

@@ -1,5 +1,5 @@
-//! Hosted tools in fixtures: the tools of the model, the results of its calls, and the events that the client saw. A
-//! fixture is played without running any tools.
+//! Hosted tools in fixtures: the model's tools, the results of its calls, and the events that the client saw. A fixture
+//! is played without running any tools.
 
 use std::borrow::Cow;
 

@@ -34,7 +34,7 @@ pub struct ExchangeFacts<'a> {
     pub(crate) hosted: Option<&'a HostedRules>,
 }
 
-/// The manifest of an exchange in progress. It contains secrets, which must be covered when it is written.
+/// The manifest of an exchange in progress. It contains secrets, which must be redacted when it is written.
 #[derive(Debug)]
 pub struct ManifestBuilder {
     manifest: Manifest,
@@ -106,7 +106,7 @@ impl ManifestBuilder {
         self.is_answered = true;
     }
 
-    /// Whether an upstream has answered. Otherwise there is nothing to play.
+    /// Whether an upstream has answered. If not, there is nothing to play.
     pub fn is_answered(&self) -> bool {
         self.is_answered
     }

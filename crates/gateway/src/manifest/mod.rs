@@ -32,7 +32,7 @@ pub fn upstream_file(hop: usize) -> String {
     numbered(UPSTREAM, hop)
 }
 
-/// The file of the times of that body's pieces.
+/// The file with the arrival times of that body's pieces.
 pub fn times_file(hop: usize) -> String {
     numbered(TIMES, hop)
 }
@@ -53,7 +53,7 @@ pub struct Manifest {
     /// Explanation of the result for the reader, if it is not obvious.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) about: String,
-    /// The sources of the expectation: ids of conformance cases, and headings such as
+    /// The sources for the expected result: ids of conformance cases, and headings such as
     /// `docs/protocols/lumo.md#v1-stream`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) rests_on: Vec<String>,
@@ -98,7 +98,7 @@ impl Manifest {
         Ok(KnownFormats::new(own))
     }
 
-    /// The definitions of the formats in `own` that `settings` names, for recordings.
+    /// The definitions of the formats in `own` that `settings` names, for a recording.
     pub(crate) fn formats_of(settings: &Rules, own: &[CustomFormat]) -> Vec<Definition> {
         let named = match &settings.detect {
             Detect::Auto | Detect::Off => &[][..],
@@ -133,7 +133,7 @@ pub struct Upstream {
     /// Whether each delta repeats all of the text before it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cumulative: bool,
-    /// The start of the response that the request contained.
+    /// The start of the response, if the request contained it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefill: String,
     /// Whether the response repeats that text at its start.

@@ -39,7 +39,7 @@ const MAX_WORD: usize = 128;
 /// Maximum number of bytes of tool names in one log line.
 const MAX_NAMES: usize = 512;
 
-/// The end of a request.
+/// How a request ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// The client disconnected before the end.
@@ -98,7 +98,7 @@ pub struct Access {
     counted: Tokens,
     /// Number of requests to the upstream so far.
     hops: usize,
-    /// The last of these requests.
+    /// The last request to the upstream.
     hop: Option<HopRecord>,
     /// Number of other models that were asked because one failed.
     turns: u64,
@@ -248,8 +248,8 @@ impl Access {
         self.moved(1, model, upstream);
     }
 
-    /// Records that the exchange continues with another model, or with one that has just been prepared. `number`: how
-    /// many were asked.
+    /// Records that the exchange continues with another model, or with a model that has just been prepared. `number`:
+    /// the number of models asked so far.
     pub(crate) fn moved(&mut self, number: usize, model: &str, upstream: &Arc<Upstream>) {
         self.turns = number.saturating_sub(1) as u64;
         if let Some(live) = &self.live {
@@ -310,8 +310,8 @@ impl Access {
     }
 
     /// Records the end of the request to the upstream, if one is in progress. `outcome` is its finish reason, or the
-    /// reason why it has none; `error` is then the label under which it is counted. `tokens` are the totals of all
-    /// hops so far.
+    /// reason why there is none; in that case, `error` is the label under which it is counted. `tokens` are the totals
+    /// of all hops so far.
     pub(crate) fn hop_ended(
         &mut self,
         outcome: &dyn fmt::Display,
@@ -325,7 +325,7 @@ impl Access {
                 hop.end(name, &HopEnd { outcome, error, tokens: own }, &self.metrics);
             }
             self.counted = tokens;
-            // The calls of the hop run in its span.
+            // The calls of the hop run in the hop's span.
             self.hop = Some(hop);
         }
     }
@@ -405,8 +405,8 @@ impl Access {
         }
     }
 
-    /// Adds the result of the request to the trace, and the reason if it failed. A refusal is the client's fault, so
-    /// it does not mark the span of its request as failed.
+    /// Adds the result of the request to the trace, and the reason if the request failed. A refusal is the client's
+    /// fault, so it does not mark the request's span as failed.
     fn describe(&mut self, error: Option<&'static str>) {
         let (status, hops) = (u64::from(self.status), self.hops as u64);
         self.trace.set("http.response.status_code", || status);

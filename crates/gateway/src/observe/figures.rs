@@ -30,7 +30,8 @@ const RECENT: u64 = 60;
 /// A finished request.
 #[derive(Debug, Default)]
 pub(crate) struct FinishedRequest<'r> {
-    /// The names for [`By`] in the configuration. `None` if the request has none, or failed before it was known.
+    /// The names for [`By`] in the configuration. `None` if the request has no such name, or failed before it was
+    /// known.
     pub(crate) names: [Option<&'r str>; 3],
     /// The error label, if the request failed.
     pub(crate) error: Option<&'static str>,
@@ -38,7 +39,7 @@ pub(crate) struct FinishedRequest<'r> {
     pub(crate) is_cancelled: bool,
     pub(crate) input_tokens: u64,
     pub(crate) output_tokens: u64,
-    /// Time from its arrival to the first content of its stream.
+    /// Time from the arrival of the request to the first content of its stream.
     pub(crate) first_content: Option<Duration>,
     pub(crate) duration: Duration,
     /// Number of tool calls that reached the client.
@@ -84,7 +85,7 @@ struct Group {
     current: Minute,
     /// Earlier minutes, in order.
     earlier: VecDeque<Minute>,
-    /// The names that have their own figures, each with its last minute.
+    /// The names that have their own figures, with the last minute of each.
     names: HashMap<Arc<str>, u64>,
 }
 
@@ -137,8 +138,8 @@ impl Figures {
         Value::Object(json)
     }
 
-    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, in
-    /// seconds of Unix time. Also contains the figures of the same number of minutes before.
+    /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, which
+    /// is in seconds of Unix time. Also contains the figures of the same number of minutes before that.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
         let history = self.lock();
         let [model, key, upstream] = &history.groups;

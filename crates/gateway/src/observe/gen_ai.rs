@@ -186,12 +186,12 @@ impl GenAiMetrics {
     }
 }
 
-/// From 1 ms to 164 s: the bounds of the conventions, extended at both ends.
+/// Buckets from 1 ms to 164 s: the bounds that the semantic conventions recommend, extended at both ends.
 fn seconds() -> Histogram {
     Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
 }
 
-/// The bounds of the conventions.
+/// The bucket bounds that the semantic conventions recommend.
 fn tokens() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 14))
 }

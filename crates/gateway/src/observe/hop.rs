@@ -33,11 +33,11 @@ pub(crate) struct HopName<'n> {
     pub(crate) model: &'n str,
     /// The upstream.
     pub(crate) upstream: &'n Upstream,
-    /// The purpose of a request of toolwire itself. `None` for a client's request.
+    /// The purpose, if toolwire itself makes the request. `None` for a client's request.
     pub(crate) purpose: Option<&'static str>,
 }
 
-/// The end of a hop.
+/// How a hop ended.
 pub(crate) struct HopEnd<'e> {
     /// The finish reason, or the reason why there is none.
     pub(crate) outcome: &'e dyn fmt::Display,
@@ -134,7 +134,7 @@ impl HopRecord {
         &self.span
     }
 
-    /// Records that the upstream has refused the request for the reason `error`, and gets another one instead.
+    /// Records that the upstream has refused the request with the reason `error`, and gets another request instead.
     /// Returns the trace context for the new request.
     pub(crate) fn asked_otherwise(&mut self, error: &str) -> Option<&telemetry::SpanContext> {
         let trace = self.attempt.trace.again();

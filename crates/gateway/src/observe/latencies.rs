@@ -50,7 +50,7 @@ impl Latencies {
         }
     }
 
-    /// The time that `percent` of the times do not exceed. `None` if there are no times.
+    /// The smallest time that `percent` of the times do not exceed. `None` if there are no times.
     pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = self.count().saturating_mul(percent).div_ceil(100).max(1);
         let mut seen = 0;

@@ -68,7 +68,7 @@ pub(crate) struct LiveStart {
     /// The client's dialect.
     pub(crate) client: &'static str,
     pub(crate) is_stream: bool,
-    /// When the request arrived.
+    /// Time at which the request arrived.
     pub(crate) begun: Instant,
 }
 

@@ -75,7 +75,7 @@ impl<'w> FormatFields<'w> for CleanFields {
     }
 }
 
-/// Passes on cleaned values. Values that are not text arrive by `record_debug` too.
+/// Passes on cleaned values. Values that are not text also arrive through `record_debug`.
 struct Clean<V>(V);
 
 impl<V: Visit> Visit for Clean<V> {
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Replaces the texts that the library wrote for lists by arrays.
+/// Replaces the texts that the library wrote for lists with arrays.
 struct Lists<'o>(&'o mut Map<String, Value>);
 
 impl Visit for Lists<'_> {

@@ -206,8 +206,8 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
     }
 
-    /// Counts a finished request of the client `key`, and the input and output tokens that count for the client.
-    /// Names of keys and models come from the configuration.
+    /// Counts a finished request from the client `key`, and the input and output tokens that count for the client. The
+    /// names of keys and models come from the configuration.
     pub(super) fn key_request(&self, key: &str, model: Option<&str>, (status, tokens): (u16, (u64, u64))) {
         let model = model.unwrap_or(OTHER);
         self.key_tokens(key, model, tokens);
@@ -293,8 +293,8 @@ impl Metrics {
         self.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
     }
 
-    /// Counts a constraint by these means that did not work, with the reason. `model` is the name of the
-    /// configuration entry.
+    /// Counts a constraint by this means that did not work, with the reason. `model` is the name of the configuration
+    /// entry.
     pub(crate) fn constraint_failed(
         &self,
         upstream: &str,
@@ -305,7 +305,7 @@ impl Metrics {
         self.constraints_failed.get_or_create(&ConstraintLabels { upstream, model, means, reason }).inc();
     }
 
-    /// Counts the parts that were left out of a response of `upstream`.
+    /// Counts the parts that were left out of a response from `upstream`.
     pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
         for (why, count) in skipped.iter() {
             let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
@@ -318,7 +318,7 @@ impl Metrics {
         self.models.add(measured);
     }
 
-    /// What is counted of telemetry itself.
+    /// Counters about telemetry itself.
     pub fn traces(&self) -> TraceMetrics {
         self.traces.clone()
     }
@@ -383,7 +383,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an attempt of a request whose model has alternatives. `target`: the name of the configuration entry.
+    /// Counts an attempt for a request whose model has alternatives. `target`: the name of the configuration entry.
     pub(crate) fn attempt(&self, target: &str, failed: Option<Kind>) {
         let outcome = failed.map_or("ok", kind_name);
         self.attempts.get_or_create(&AttemptLabels { target: target.to_owned(), outcome }).inc();
@@ -420,12 +420,12 @@ impl Metrics {
     }
 }
 
-/// From 1 ms to 65 s, doubling, since reasoning models take long.
+/// Buckets from 1 ms to 65 s, doubling, since reasoning models take long.
 fn first_byte_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
 
-/// From 1 ms to 8 minutes, quadrupling.
+/// Buckets from 1 ms to 8 minutes, quadrupling.
 fn hosted_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }

@@ -1,5 +1,5 @@
-//! Output for operators: one log line per request, Prometheus metrics, the export of both and of traces to a
-//! collector, and for the admin API the figures of the last hours and the responses in progress.
+//! Output for operators: one log line per request, Prometheus metrics, the export of metrics and traces to a collector,
+//! and, for the admin API, the figures of the last hours and the responses in progress.
 //!
 //! [`Access`] is created when a request arrives, and travels with its response. When it is dropped, the request is
 //! over, however it ended: the line is written and everything is counted. No code here sees a body or a secret.

@@ -1,8 +1,9 @@
 //! [`PassedBody`]: the body of an upstream's response on its way to the client.
 //!
 //! As for other responses, the client's connection polls the body, which polls the upstream's connection. So a slow
-//! client slows the upstream, and when either side disconnects, so does the other. If a body does not reach its end,
-//! the client's connection (over HTTP/2, the stream) is broken off, so that the response never looks complete.
+//! client slows the upstream, and when either side disconnects, the other side is disconnected too. If a body does not
+//! reach its end, the client's connection (over HTTP/2, the stream) is broken off, so that the response never looks
+//! complete.
 
 use std::{
     error::Error,
@@ -144,7 +145,7 @@ impl PassedBody {
         }
     }
 
-    /// Returns a failure that ends the response although the upstream continues.
+    /// Returns the failure that ends the response although the upstream continues, if there is one.
     fn poll_limits(&mut self, cx: &mut Context<'_>) -> Option<Failure> {
         if self.cut.as_mut().poll(cx).is_ready() {
             let message = "toolwire was stopped before the response was complete";
@@ -171,8 +172,8 @@ impl PassedBody {
         self.access.ended(outcome);
     }
 
-    /// Breaks the response off with the next poll: when a body fails, hyper drops the bytes that it has not written,
-    /// so it gets an opportunity to write them first.
+    /// Breaks off the response with the next poll: when a body fails, hyper drops the bytes that it has not written, so
+    /// hyper first gets an opportunity to write them.
     fn fail(
         &mut self,
         failure: Failure,

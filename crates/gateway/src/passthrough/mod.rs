@@ -50,8 +50,8 @@ pub(super) struct Prepared<'c> {
     pub(super) request: RawRequest,
 }
 
-/// The amounts of its client's limits that a request needs. Its response is not read, so only the estimated tokens of
-/// a text body count, and only if `has_limits`.
+/// The amounts of its client's limits that a request needs. The response is not read, so only the estimated tokens of a
+/// text body count, and only if `has_limits`.
 ///
 /// # Errors
 /// [`Kind::Internal`]
@@ -78,7 +78,7 @@ fn tokens(body: &[u8]) -> u64 {
 /// Checks everything that can be checked before the body is read.
 ///
 /// # Errors
-/// [`Kind::Request`] for the key of a WebSocket, and if a header that must be unambiguous occurs twice.
+/// [`Kind::Request`] for the key of a WebSocket, or if a header that must be unambiguous occurs twice.
 pub(super) fn check(head: &request::Parts) -> Result<(), Failure> {
     if head.headers.contains_key(header::SEC_WEBSOCKET_KEY) {
         let message = "WebSockets are not passed through";
@@ -160,7 +160,7 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     if matches!(head.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
         headers.remove(header::CONTENT_TYPE);
     }
-    // Content of another server must not become a page of this one, whatever its type.
+    // Content from another server must not become a page of this one, whatever its type.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply::put_no_page(&mut headers);
     if let Some(disposition) = headers.get(header::CONTENT_DISPOSITION).and_then(saved) {
@@ -169,8 +169,8 @@ pub(super) fn response_headers(head: &response::Parts) -> Result<HeaderMap, Fail
     Ok(headers)
 }
 
-/// Returns a `Content-Disposition` that makes a browser save the content instead of showing it. `None` if the given
-/// one already does.
+/// Returns a `Content-Disposition` that makes a browser save the content instead of showing it. `None` if `disposition`
+/// already does.
 fn saved(disposition: &HeaderValue) -> Option<HeaderValue> {
     const SAVED: &[u8] = b"attachment";
     let bytes = disposition.as_bytes();
@@ -211,7 +211,7 @@ mod tests {
     const CONFIG: &str = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
         [[models]]\nname = \"m\"\nupstream = \"u\"\nupstream_name = \"o\"\n";
 
-    /// The body that is passed on, its estimated tokens, and how often work was moved to another thread.
+    /// The body that is passed on, its estimated tokens, and the number of times that work was moved to another thread.
     async fn prepared(body: String, has_limits: bool) -> (Bytes, u64, usize) {
         let config = of_text(CONFIG.to_owned()).unwrap();
         let request = Request::post("/v1/embeddings").header("content-type", "application/json").body(());

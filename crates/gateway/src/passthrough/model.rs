@@ -1,4 +1,4 @@
-//! Determines the model that a request is for: from its body, its header, or a configuration that leaves no choice.
+//! Determines which model a request is for: from its body, its header, or a configuration that leaves no choice.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ enum Written {
 }
 
 impl Named {
-    /// Replaces the model's name in the body by `name`; all other bytes stay the same.
+    /// Replaces the model's name in the body with `name`; all other bytes stay the same.
     pub(super) fn renamed(&self, name: &str, body: Bytes) -> Bytes {
         let (range, written) = match &self.written {
             _ if self.name == name => return body,
@@ -137,7 +137,7 @@ fn in_json(body: &[u8], max_n: usize) -> Result<Option<Named>, Failure> {
     }
 }
 
-/// Checks a member of the body if servers could interpret it as one that multiplies their work.
+/// Checks a member of the body, if servers could interpret it as a field that multiplies their work.
 fn check_multipliers(key: &str, value: Json<'_>, max: usize) -> Result<(), Failure> {
     let Some(name) = MULTIPLIERS.iter().find(|name| is_like(key, name)) else { return Ok(()) };
     match value.kind() {

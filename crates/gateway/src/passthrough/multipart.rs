@@ -78,7 +78,7 @@ fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Rang
     Ok((field == name).then(|| part.start + end + 4..part.end))
 }
 
-/// A parameter of a header's value. Also `None` if it occurs twice.
+/// A parameter of a header's value. `None` also if the parameter occurs twice.
 fn parameter<'v>(value: &'v str, name: &str) -> Option<&'v str> {
     let mut found = None;
     let mut rest = value.split_once(';')?.1;

@@ -1,7 +1,7 @@
 //! Reads metrics from the text of `/metrics`.
 //!
-//! So the export and `/metrics` show the same numbers, and nothing is counted twice while requests run. The text is
-//! the only form in which the registry exposes its values.
+//! This way, the export and `/metrics` show the same numbers, and nothing is counted twice while requests run. The text
+//! is the only form in which the registry exposes its values.
 
 use std::time::SystemTime;
 
@@ -166,7 +166,7 @@ const ATTRIBUTES: [(&str, &str); 6] = [
     ("error_type", "error.type"),
 ];
 
-/// Metrics that the conventions define, their names there and their units.
+/// Metrics that the conventions define, with the names and units defined there.
 const METRICS: [(&str, &str, &str); 4] = [
     ("gen_ai_client_operation_duration_seconds", "gen_ai.client.operation.duration", "s"),
     (

@@ -1,8 +1,8 @@
 //! Sends traces and metrics to a collector over OTLP/HTTP.
 //!
-//! One thread exports, with its own runtime, so that a slow collector never delays a request. It sends one export at
-//! a time, each within a time limit, and never repeats one: data that a collector does not accept is lost. The log
-//! says when exports start to fail and when they succeed again, and metrics count the failed ones.
+//! One thread exports, with its own runtime, so that a slow collector never delays a request. It sends one export at a
+//! time, each within a time limit, and never repeats an export: data that a collector does not accept is lost. The log
+//! says when exports start to fail and when they succeed again, and metrics count the failed exports.
 
 mod exposition;
 mod otlp;
@@ -66,7 +66,7 @@ fn after(delay: Duration) -> Instant {
     now.checked_add(delay).unwrap_or(now + FAR)
 }
 
-/// Waits until `then`, or forever if it is `None`.
+/// Waits until `then`; forever if `then` is `None`.
 async fn until(then: Option<Instant>) {
     match then {
         Some(then) => sleep_until(then).await,
@@ -74,7 +74,7 @@ async fn until(then: Option<Instant>) {
     }
 }
 
-/// The kind of exported data, as in the collector's paths and our counters.
+/// The kind of exported data, named as in the collector's paths and in toolwire's counters.
 #[derive(Debug, Clone, Copy)]
 enum Signal {
     Traces,
@@ -219,7 +219,7 @@ impl Exporter {
     }
 
     /// # Errors
-    /// The reason why the collector has not accepted it.
+    /// The reason why the collector has not accepted the export.
     async fn exchange(&self, signal: Signal, body: Vec<u8>) -> Result<(), String> {
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = http::Method::POST;

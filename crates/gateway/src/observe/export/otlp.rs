@@ -6,10 +6,10 @@ use prost::{Message, Oneof};
 
 use toolwire_net::telemetry::{SpanKind, SpanRecord, Value};
 
-/// The scope name of our spans and metrics.
+/// The scope name of toolwire's spans and metrics.
 const SCOPE: &str = "toolwire";
 
-/// Counts and sums since the start of the process.
+/// Counts and sums run from the start of the process.
 const CUMULATIVE: i32 = 2;
 
 /// Spans that did not fail have no status.
@@ -249,7 +249,7 @@ pub(super) fn nanos(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The program itself.
+/// The resource that describes toolwire itself.
 pub(super) fn resource(service: &str, attributes: &[(String, String)]) -> Resource {
     let own = [
         ("service.name", service),

@@ -1,4 +1,4 @@
-//! The labels of the metrics. What may be a label: see [`Metrics`](super::Metrics).
+//! The labels of the metrics. For what may be a label, see [`Metrics`](super::Metrics).
 
 use std::fmt;
 

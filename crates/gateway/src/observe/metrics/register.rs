@@ -16,7 +16,7 @@ impl Metrics {
         self.register_config();
     }
 
-    /// Requests of clients, and their responses.
+    /// Registers the metrics of clients' requests and their responses.
     fn register_requests(&mut self) {
         let registry = &mut self.registry;
         registry.register("requests", "Finished requests", self.requests.clone());
@@ -59,7 +59,7 @@ impl Metrics {
         );
     }
 
-    /// Changes to upstreams' responses and to requests.
+    /// Registers the metrics of changes to upstreams' responses and to requests.
     fn register_responses(&mut self) {
         let registry = &mut self.registry;
         registry.register("calls", "Tool calls that reached a client", self.calls.clone());
@@ -106,7 +106,7 @@ impl Metrics {
         );
     }
 
-    /// Behaviour of upstreams.
+    /// Registers the metrics of upstreams' behaviour.
     fn register_upstreams(&mut self) {
         let registry = &mut self.registry;
         registry.register("upstream_errors", "Failed responses, by kind", self.upstream_errors.clone());
@@ -133,7 +133,7 @@ impl Metrics {
         );
     }
 
-    /// State that outlives requests.
+    /// Registers the metrics of state that outlives requests.
     fn register_store(&mut self) {
         let registry = &mut self.registry;
         registry.register(
@@ -153,7 +153,7 @@ impl Metrics {
         );
     }
 
-    /// Hosted tools.
+    /// Registers the metrics of hosted tools.
     fn register_hosted(&mut self) {
         let registry = &mut self.registry;
         registry.register(
@@ -178,7 +178,7 @@ impl Metrics {
         );
     }
 
-    /// Certificates and handshakes.
+    /// Registers the metrics of certificates and handshakes.
     fn register_tls(&mut self) {
         let CertificateMetrics { expiry, reload_failures, handshake_failures } = self.certificates.clone();
         let registry = &mut self.registry;
@@ -199,7 +199,7 @@ impl Metrics {
         );
     }
 
-    /// The export of telemetry.
+    /// Registers the metrics of the telemetry export.
     fn register_traces(&mut self) {
         let TraceMetrics { dropped, failed } = self.traces.clone();
         let registry = &mut self.registry;
@@ -215,7 +215,7 @@ impl Metrics {
         );
     }
 
-    /// The result of the last reload of the configuration.
+    /// Registers the metrics of the last reload of the configuration.
     fn register_config(&mut self) {
         let ConfigGauges { generation, is_ok, loaded_at, reloads } = &self.config;
         let registry = &mut self.registry;
