@@ -16,11 +16,12 @@ use tokio::time::Instant;
 /// Time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Maximum number of addresses that are remembered. Beyond it, the address whose last attempt is oldest is forgotten.
+/// Maximum number of addresses that are remembered. If there are more, the address whose last attempt is oldest is
+/// forgotten.
 const MAX_ADDRESSES: usize = 4096;
 
-/// Maximum number of different wrong keys of an address within [`WINDOW`]. A user who mistypes a key, or has several
-/// old ones, stays below it.
+/// Maximum number of different wrong keys from an address within [`WINDOW`]. A user who mistypes a key, or has several
+/// old ones, stays below this.
 const MAX_KEYS: usize = 10;
 
 /// Delay of the response to a further wrong key. Valid keys are not delayed, so other clients at the address do not
@@ -37,7 +38,7 @@ pub struct AttemptThrottle {
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// Attempts with the same mark count only once.
+    /// The mark of the attempt. Attempts with the same mark count only once.
     mark: Option<u64>,
 }
 
@@ -55,8 +56,8 @@ impl AttemptThrottle {
         self.count_marked(address, None, now).map(|_| ())
     }
 
-    /// Counts an attempt, unless one with the same mark already counts. Returns the number of attempts if this is a
-    /// new one.
+    /// Counts an attempt, unless one with the same mark has already been counted. Returns the number of attempts if
+    /// this one is new.
     fn count_marked(
         &mut self,
         address: IpAddr,
@@ -155,7 +156,7 @@ pub fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// The network of one party: an IPv4 address, or an IPv6 /64.
+/// The network that belongs to one party: an IPv4 address, or an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -87,7 +87,7 @@ impl Caller {
     }
 }
 
-/// The keys that are valid at one time.
+/// The keys that are valid at a given time.
 #[derive(Debug, Default)]
 struct KeyRing(HashMap<KeyDigest, Holder>);
 

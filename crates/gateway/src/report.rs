@@ -28,10 +28,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Minimum time between two updates of the text for the observer of an exchange.
 const OBSERVER_PAUSE: Duration = Duration::from_millis(250);
 
-/// Number of bytes before a piece of text that are searched again together with it, since a secret may begin there.
+/// Number of bytes before a piece of text that are searched again together with the piece, since a secret may begin
+/// there.
 const CONTEXT: usize = 4 << 10;
 
-/// Number of bytes at the end of a text that may be the start of a secret. A configured secret may be longer.
+/// Number of bytes at the end of a text that are held back, since they may be the start of a secret. More are held back
+/// if a configured secret is longer.
 const HELD: usize = 256;
 
 /// Message of the error for a response that did not reach its end.
@@ -59,7 +61,7 @@ pub(super) struct Opening<'a> {
 #[derive(Debug)]
 pub(super) struct ExchangeReport {
     audit: Arc<Audit>,
-    /// A further observer of the exchange.
+    /// Another observer of the exchange.
     observer: Option<Box<dyn ExchangeObserver>>,
     subject: Subject,
     upstream: String,
@@ -98,8 +100,8 @@ struct TextReported {
 }
 
 impl ExchangeReport {
-    /// Creates the report of a response that begins. `observe` returns a further observer; `asks_upstream`: whether
-    /// it begins with a hop.
+    /// Creates the report at the beginning of a response. `observe` may return another observer; `asks_upstream`:
+    /// whether the response begins with a hop.
     pub(super) fn new(
         audit: &Arc<Audit>,
         observe: impl FnOnce(&ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>,
@@ -145,7 +147,7 @@ impl ExchangeReport {
         report
     }
 
-    /// The observer of the exchange with its contents, if these are captured.
+    /// The observer of the exchange, if contents are captured.
     pub(super) fn captures(&self) -> Option<&dyn ExchangeObserver> {
         self.observer.as_deref().filter(|_| self.is_captured)
     }
@@ -303,7 +305,7 @@ impl ExchangeReport {
             return None;
         }
         let context = boundary_from(kept, from.saturating_sub(CONTEXT));
-        // A secret is covered by the same number of bytes.
+        // The redacted form of a secret has the same number of bytes.
         let covered = self.audit.redacted(slice(kept, context, kept.len()));
         let content = slice(&covered, from - context, upto - context).to_owned();
         self.text.content = upto;

@@ -1,4 +1,4 @@
-//! Reads the head of a request: checks the parts that must be unambiguous, its host and its body's encoding, and
+//! Reads the head of a request: checks its host, its body's encoding and the other parts that must be unambiguous, and
 //! reads the options that clients set in toolwire's own headers.
 //!
 //! Without the checks, two servers on the path could interpret one request differently, and one of them could take
@@ -30,7 +30,7 @@ pub(super) fn check(head: &Parts) -> Result<(), Failure> {
     check_encoding(&head.headers)
 }
 
-/// RFC 9112, section 3.2; RFC 9113, section 8.3.1.
+/// Checks the host (RFC 9112, section 3.2; RFC 9113, section 8.3.1).
 fn check_host(head: &Parts) -> Result<(), Failure> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let authority = head.uri.authority().filter(|_| head.version >= Version::HTTP_2);
@@ -50,7 +50,8 @@ fn check_host(head: &Parts) -> Result<(), Failure> {
     }
 }
 
-/// RFC 9112, section 6.1: `chunked` is the only coding that is supported, and it may be applied only once.
+/// Checks the coding of the body (RFC 9112, section 6.1): `chunked` is the only one that is supported, and it may be
+/// applied only once.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     let mut encodings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {

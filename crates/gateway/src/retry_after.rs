@@ -1,7 +1,7 @@
 //! The upstream's `Retry-After`, and the part of it that clients receive.
 //!
-//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; for a long one,
-//! the client is told not to try again.
+//! SDKs sleep for as long as `Retry-After` says, some for weeks. So only short waits are passed on; if the wait is
+//! long, the client is told not to try again.
 
 use std::{
     borrow::Cow,
@@ -23,8 +23,8 @@ const MILLISECONDS: [HeaderName; 2] =
 /// Header that OpenAI's and Anthropic's SDKs read.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// The wait in an upstream's `headers`, as a value of `Retry-After`. A header that `Connection` lists is meant only
-/// for toolwire (RFC 9110, section 7.6.1).
+/// The wait in an upstream's `headers`, as a value of `Retry-After`. A header listed in `Connection` is meant only for
+/// toolwire (RFC 9110, section 7.6.1).
 pub(super) fn told(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let value = |name: &HeaderName| {
         let is_for_us = list_contains(headers, &header::CONNECTION, name.as_str().as_bytes());

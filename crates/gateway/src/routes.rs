@@ -1,4 +1,4 @@
-//! [`Route`]: the paths of the API, with the methods that each accepts.
+//! [`Route`]: the paths of the API, with the methods that each path accepts.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ const ENDPOINTS: &[Endpoint] = &[
 /// The paths below [`BASE`] at which the tokens of a dialect's requests are counted. All accept POST.
 const COUNTS: &[(&str, ClientDialect)] = &[("/messages/count_tokens", ClientDialect::Messages)];
 
-/// The paths below [`BASE`] under which a dialect's stored responses are found by their ids.
+/// The paths below [`BASE`] at which a dialect's stored responses are found by id.
 const STORED: &[(&str, ClientDialect)] = &[("/responses/", ClientDialect::Responses)];
 
 /// Paths of OpenAI's API below [`BASE`] that look like stored responses, but that toolwire does not serve.
@@ -65,7 +65,7 @@ const INPUT_ITEMS: &str = "/input_items";
 pub(super) enum Route {
     /// A request for a model's response.
     Generate(&'static Endpoint),
-    /// A request for the number of tokens of such a request.
+    /// A request for the number of tokens that a request for a response would have.
     CountTokens(ClientDialect),
     /// A stored response, by its id.
     Stored(ClientDialect, String),
@@ -100,7 +100,7 @@ impl Route {
         Some((Self::Generate(endpoint), format!("{BASE}{}", endpoint.path)))
     }
 
-    /// The route of a URL's path, among toolwire's own and those of `passthrough`.
+    /// The route for a URL's path, among toolwire's own and those of `passthrough`.
     pub(super) fn find_with(path: &str, passthrough: &Passthrough) -> Option<Self> {
         Self::find(path).or_else(|| {
             let path = without_doubled_slash(path);
@@ -108,7 +108,7 @@ impl Route {
         })
     }
 
-    /// The route of a URL's path.
+    /// The route for a URL's path.
     pub(super) fn find(path: &str) -> Option<Self> {
         let path = without_doubled_slash(path);
         let below = path.strip_prefix(BASE);
@@ -168,17 +168,17 @@ impl Route {
         }
     }
 
-    /// Whether its requests ask a model, so that they are part of the figures.
+    /// Whether the route's requests ask a model, so that they are part of the figures.
     pub(super) fn asks_model(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::Passthrough(_))
     }
 
-    /// Whether its requests have a JSON body that toolwire reads for a model.
+    /// Whether the route's requests have a JSON body that toolwire reads for a model.
     pub(super) fn takes_json(&self) -> bool {
         matches!(self, Self::Generate(_) | Self::CountTokens(_))
     }
 
-    /// The path as the log shows it. The name of an image is hidden, since anyone who knows it may see the image.
+    /// The path as the log shows it. An image's name is hidden, since anyone who knows it may see the image.
     pub(super) fn shown<'p>(&self, path: &'p str) -> &'p str {
         if matches!(self, Self::Image(_)) { files::PATH } else { path }
     }
@@ -208,7 +208,7 @@ impl Route {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
-    /// Whether its requests are for models' responses or related resources.
+    /// Whether the route's requests are for models' responses or related resources.
     pub(super) fn is_of_models(&self) -> bool {
         matches!(
             self,
@@ -261,9 +261,9 @@ pub(super) enum ProgramPath {
     Registration(String),
     /// The path at which a registration is renewed.
     Heartbeat(String),
-    /// The stream of its calls.
+    /// The stream of a registration's calls.
     Calls(String),
-    /// The result of one of its calls.
+    /// The result of one of a registration's calls.
     Result(String, String),
 }
 
@@ -305,7 +305,7 @@ pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
 /// The prefix of all paths of the API. Clients' base URLs end with it.
 const BASE: &str = "/v1";
 
-/// The failure of a request for an unknown path, and the dialect that its client probably uses. In most cases, the
+/// The failure for a request with an unknown path, and the dialect that its client probably uses. In most cases, the
 /// client's base URL is slightly wrong, or the client uses an API that toolwire does not serve.
 pub fn not_found(path: &str) -> (ClientDialect, Failure) {
     let shown = clip(path, MAX_SHOWN);

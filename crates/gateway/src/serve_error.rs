@@ -5,14 +5,14 @@ use std::{fmt, io, net::SocketAddr};
 /// The reason why a server cannot start.
 #[derive(Debug)]
 pub enum ServeError {
-    /// An address cannot be listened on.
+    /// toolwire cannot listen on an address.
     Bind {
         /// The address.
         address: SocketAddr,
         /// The reason.
         error: io::Error,
     },
-    /// A socket of another process cannot be used.
+    /// A socket inherited from another process cannot be used.
     Inherited(io::Error),
     /// The address of an inherited socket can be reached from other machines, and clients need no key.
     Open(SocketAddr),

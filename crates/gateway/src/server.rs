@@ -30,7 +30,7 @@ use super::{
 };
 use toolwire_config::Config;
 
-/// Maximum time in which the collector may accept the remaining telemetry when the server stops.
+/// Maximum time that the collector has to accept the remaining telemetry when the server stops.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
 /// A server that listens but does not accept connections yet.
@@ -55,7 +55,7 @@ impl Server {
         Self::bind_or_inherit(config, tap, Vec::new())
     }
 
-    /// Uses sockets that already listen instead of the configured addresses. Without any, works like
+    /// Uses sockets that already listen, instead of the configured addresses. Without such sockets, works like
     /// [`Server::bind`].
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// Serves until `shutdown` is ready and `drain_delay` is over, then drains: new connections and requests are
-    /// refused, open responses continue for at most `drain_timeout`, and remaining ones then end with an error that
+    /// refused, open responses continue for at most `drain_timeout`, and any that remain then end with an error that
     /// gives the reason. Deferred calls of hosted tools may finish within the same time. Dropping the future ends
     /// everything immediately.
     ///
@@ -170,7 +170,7 @@ impl Server {
     }
 }
 
-/// Gives each worker sockets on these addresses. Returns the addresses with the ports in use.
+/// Gives each worker sockets that listen on these addresses. Returns the addresses with the ports in use.
 fn listen_on(addresses: &[SocketAddr], workers: &mut [Worker]) -> Result<Vec<SocketAddr>, ServeError> {
     let mut actual = Vec::new();
     for &address in addresses {

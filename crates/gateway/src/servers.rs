@@ -1,9 +1,8 @@
 //! [`Servers`]: detects the software that upstreams run, if it is not configured.
 //!
 //! The software decides which constraints can be enforced. Each upstream is probed once, in the background, when a
-//! request could first benefit from it; that request does not wait. The responses come from outside: they are limited
-//! in size and time, redirects are not followed, and nothing is kept or logged except the name of the server that
-//! they reveal.
+//! request could first benefit from it; that request does not wait. The responses are not trusted: they are limited in
+//! size and time, redirects are not followed, and only the name of the server that they reveal is kept or logged.
 
 use std::{
     collections::HashMap,
@@ -17,14 +16,14 @@ use super::upstream::{Get, GetError};
 use toolwire_config::{Changes, Config, Upstream};
 use toolwire_pipeline::dialect::UpstreamDialect;
 
-/// Time to wait before an upstream that was not recognised is probed again: it may have been down, or have been
-/// replaced by then.
+/// Time to wait before an upstream that was not recognised is probed again: the server may have been down, or may have
+/// been replaced since.
 const PAUSE: Duration = Duration::from_secs(3600);
 
 /// Timeout of one request. The upstream may be busy with other work.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Maximum number of bytes of a response that are read. The largest is an API description of some hundred KiB.
+/// Maximum number of bytes of a response that are read. The largest response is an API description of some hundred KiB.
 const MAX_ANSWER: usize = 1 << 20;
 
 /// The upstreams whose software is not configured. All threads share them.
@@ -39,7 +38,7 @@ pub(super) struct Servers {
 struct Unknown {
     upstream: Arc<Upstream>,
     get: Get,
-    /// The upstream's settings with the server that was recognised.
+    /// The upstream's settings, completed with the recognised server.
     found: OnceLock<UpstreamDialect>,
     search: Mutex<Search>,
 }
@@ -86,7 +85,7 @@ impl Servers {
         Ok(Self { unknown })
     }
 
-    /// The settings of `upstream`, with its server if it was recognised.
+    /// The settings of `upstream`, completed with its server if that was recognised.
     pub(super) fn options<'u>(&'u self, upstream: &'u Upstream) -> &'u UpstreamDialect {
         let found = self.unknown.get(&upstream.name).and_then(|unknown| unknown.found.get());
         found.unwrap_or(&upstream.options)
@@ -114,7 +113,7 @@ impl Servers {
 }
 
 impl Search {
-    /// Whether it is time for a probe. If so, postpones the next one.
+    /// Whether it is time for a probe. If so, postpones the next probe.
     fn may_begin(&mut self, now: Instant) -> bool {
         let may = self.not_before.is_none_or(|not_before| not_before <= now);
         if may {

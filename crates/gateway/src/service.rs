@@ -67,7 +67,7 @@ pub use self::own::{MadeResponse, OwnExchange};
 /// Maximum length in bytes of a request id that is accepted from a client.
 const MAX_REQUEST_ID: usize = 128;
 
-/// The method, unless clients invented it.
+/// The method, if it is a standard one: clients may invent methods.
 fn standard_method(method: &Method) -> Option<&str> {
     let known = [
         Method::GET,
@@ -81,14 +81,14 @@ fn standard_method(method: &Method) -> Option<&str> {
     known.contains(method).then(|| method.as_str())
 }
 
-/// Whether bytes of a request may be unread. They must not be interpreted as the next request.
+/// Whether bytes of a request may still be unread. They must not be interpreted as the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     None,
     Unread,
 }
 
-/// The reason why a request has no response of an upstream.
+/// The reason why a request does not get an upstream's response.
 #[derive(Debug)]
 enum Refused {
     Failure(Failure),
@@ -123,7 +123,7 @@ impl Refused {
     }
 }
 
-/// Admits a request of `caller`. `None` if the caller has no name, and so no limits.
+/// Admits a request from `caller`. `None` if the caller has no name, and so no limits.
 async fn admit(
     caller: &Caller,
     demand: impl FnOnce(&Account) -> RequestDemand,
@@ -141,7 +141,7 @@ fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
     }
 }
 
-/// The state that all requests of a thread share. All threads share it, except for the connections.
+/// The state that all requests of a thread share. Except for the connections, all threads share it.
 #[derive(Debug)]
 pub struct Service {
     config: Arc<Config>,
@@ -154,7 +154,7 @@ pub struct Service {
     stores: Stores,
     responses: Responses,
     states: Arc<TurnStates>,
-    /// State of models that may answer instead of another one.
+    /// State for models that may answer in place of another model.
     failover: Arc<Failover>,
     /// The stage that runs hosted tools, if it exists.
     execution: Option<Arc<Started>>,
@@ -174,12 +174,12 @@ pub struct Service {
     tap: Option<Arc<dyn Tap>>,
     redactor: Arc<Redactor>,
     drain: Arc<Drain>,
-    /// Memory of request bodies.
+    /// The memory budget for request bodies.
     budget: Arc<Budget>,
     reloads: Reloads,
     /// Begins traces, if there is a collector.
     tracer: Option<Arc<Tracer>>,
-    /// The certificate of the listeners, if they speak TLS.
+    /// The certificate of the listeners, if they use TLS.
     certificates: Option<Arc<Certificates>>,
     /// TLS configuration of the listeners, if they use TLS.
     tls: Option<Arc<ServerConfig>>,
@@ -231,7 +231,7 @@ impl Service {
         }
     }
 
-    /// Covers secrets.
+    /// The redactor, which masks secrets.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -239,7 +239,7 @@ impl Service {
     /// Reads the body of a request, up to `max` bytes.
     ///
     /// # Errors
-    /// If it is too long, too slow or broken, or there is no memory for it.
+    /// If the body is too long, too slow or broken, or there is no memory for it.
     pub(super) async fn read_body(
         &self,
         headers: &HeaderMap,
@@ -290,7 +290,7 @@ impl Service {
         self.tls.clone()
     }
 
-    /// The certificate of the listeners, if they speak TLS.
+    /// The certificate of the listeners, if they use TLS.
     pub(super) fn certificates(&self) -> Option<&Arc<Certificates>> {
         self.certificates.as_ref()
     }
@@ -321,11 +321,11 @@ impl Service {
         })
     }
 
-    /// Handles the part of a request of `peer` that does not depend on an upstream.
+    /// Handles the part of a request from `peer` that does not depend on an upstream.
     ///
     /// # Errors
-    /// The response, if it does not come from an upstream. Otherwise the upstream was asked, and the request itself
-    /// has been dropped.
+    /// The response, if it does not come from an upstream. Otherwise the upstream has been asked, and the request
+    /// itself has been dropped.
     pub(super) async fn begin(
         self: &Arc<Self>,
         request: Request<Incoming>,
@@ -367,8 +367,8 @@ impl Service {
         }
     }
 
-    /// Begins the span of a request for a model or its responses. Other requests have no span, since probes would
-    /// hide the rest.
+    /// Begins the span of a request for a model or its responses. Other requests have no span, since the spans of
+    /// probes would hide all others.
     fn trace(
         &self,
         route: Option<&Route>,
@@ -495,7 +495,7 @@ impl Service {
         })
     }
 
-    /// The route of a URL's path, if this configuration serves it.
+    /// The route for a URL's path, if this configuration serves it.
     fn route(&self, path: &str) -> Option<Route> {
         let known = Route::find_with(path, &self.config.passthrough);
         known.filter(|route| self.has(route)).or_else(|| {
@@ -535,7 +535,7 @@ impl Service {
         }
     }
 
-    /// The limits of a request's body; see [`intake::Bounds`].
+    /// The limits for a request's body; see [`intake::Bounds`].
     fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
         intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
     }

@@ -7,7 +7,7 @@ pub fn unix_time() -> u64 {
     unix_millis() / 1000
 }
 
-/// Seed of ids that must differ and need not be secret.
+/// A seed for ids that must differ but need not be secret.
 pub(super) fn seed() -> u64 {
     fastrand::u64(..)
 }

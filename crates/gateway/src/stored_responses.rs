@@ -1,4 +1,4 @@
-//! [`Responses`]: the stored responses of all clients, and [`ResponseKeeper`]: stores one response.
+//! [`Responses`]: the stored responses of all clients. [`ResponseKeeper`]: stores one response.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -76,7 +76,7 @@ impl Responses {
             for key in &keys {
                 let record = find(store, key, now)?;
                 bytes += record.as_ref().map_or(0, Bytes::len);
-                // The bytes read for one request are limited before all of them are in memory.
+                // The number of bytes read for one request is limited before all of them are in memory.
                 if bytes > max.saturating_mul(RECORDS_PER_BODY) {
                     return Ok(None);
                 }
@@ -208,12 +208,12 @@ pub(super) enum Part {
     Input,
 }
 
-/// Whether the query of a request for a stored response asks for a stream.
+/// Whether the query of a request for a stored response requests a stream.
 pub(super) fn asks_stream(query: Option<&str>) -> bool {
     query.is_some_and(|query| query.split('&').any(|pair| pair.eq_ignore_ascii_case("stream=true")))
 }
 
-/// The failure of such a request.
+/// The failure of a request for a stored response as a stream.
 pub(super) fn not_streamed() -> Failure {
     let message = "a stored response is not streamed; leave `stream` out";
     Failure::new(Kind::Request, message).with_param("stream")
@@ -225,13 +225,13 @@ fn not_found(id: &str) -> Failure {
     Failure::new(Kind::NotFound, message).with_param("id")
 }
 
-/// The method by which stored responses are deleted.
+/// The method with which clients delete stored responses.
 pub(super) const DELETE: Method = Method::DELETE;
 
 /// The input of a request, with its history.
 #[derive(Debug)]
 pub(super) enum RecordInput {
-    /// Contained in this body of a request.
+    /// Contained in the body of a request.
     In(Bytes),
     /// The input itself, as returned by
     /// [`ClientSide::record_input`](toolwire_pipeline::dialect::ClientSide::record_input).
@@ -250,7 +250,7 @@ pub(super) struct ResponseKeeper {
 }
 
 impl ResponseKeeper {
-    /// Stores `response`. It can be continued from now on, and is on disk later.
+    /// Stores `response`. It can be continued from now on; it is written to disk later.
     pub(super) fn keep(&self, response: &str) {
         let side = self.dialect.side();
         let record = match &self.input {
@@ -286,7 +286,7 @@ mod tests {
         Bytes::from(body.to_string())
     }
 
-    /// The request with its history, and how often work was moved to another thread.
+    /// The request with its history, and the number of times that work was moved to another thread.
     async fn joined(responses: &Responses, dialect: ClientDialect, body: &Bytes) -> (Value, usize) {
         let before = MOVED.get();
         let whole = responses.with_history(dialect, Owner::default(), body.clone(), 1).await.unwrap();

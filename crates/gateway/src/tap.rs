@@ -1,7 +1,7 @@
-//! [`Tap`]: observes exchanges with upstreams, for `record` and the like.
+//! [`Tap`]: observes exchanges with upstreams, for example for `record`.
 //!
-//! The proxy calls the tap once per exchange. The [`Watch`] that it returns sees the upstream's bytes as they arrive and
-//! how the exchange ends. An observed exchange runs no differently from one that is not.
+//! The proxy calls the tap once per exchange. The [`Watch`] that it returns sees the upstream's bytes as they arrive,
+//! and how the exchange ends. Being observed does not change how an exchange runs.
 
 use std::{fmt, time::Duration};
 

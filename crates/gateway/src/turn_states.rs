@@ -1,10 +1,10 @@
 //! [`TurnStates`]: state that upstreams need back with their turns, kept until clients replay the calls of those
 //! turns.
 //!
-//! State belongs to the client whose response it came with, and to the upstream that sent it: no other client or
+//! State belongs to the client whose response contained it, and to the upstream that sent it: no other client or
 //! upstream gets it. It is kept in memory, for a limited time and up to a limit that all clients share. A client that
-//! fills the memory displaces its own oldest state, not that of others. If instances share a store, the state is also
-//! stored there, and state that this instance lacks is read from there.
+//! fills the memory displaces its own oldest state, not the state of other clients. If instances share a store, the
+//! state is also stored there, and state that this instance lacks is read from there.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ const OVERHEAD: usize = 256;
 #[derive(Debug)]
 pub(super) struct TurnStates {
     memory: Arc<Mutex<Memory>>,
-    /// Maximum bytes of all records. `ttl`: time for which a record is kept; `None` if nothing is kept.
+    /// Maximum bytes of all records. `ttl`: time for which a record is kept. `None` if nothing is kept.
     max_bytes: usize,
     ttl: Option<Duration>,
     /// The store that instances share, if there is one.
@@ -59,9 +59,9 @@ struct Memory {
 /// The state of one client at one upstream.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// By number, which increases with time.
+    /// The records by number, which increases with time.
     records: BTreeMap<u64, Record>,
-    /// The records of calls, by their ids and by the hash of the turn that they answered.
+    /// The numbers of the records of calls, by call id and by the hash of the turn that the call answered.
     index: HashMap<Box<str>, HashMap<u64, u64>>,
     bytes: usize,
 }
@@ -98,12 +98,12 @@ impl TurnStates {
         Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 
-    /// The same state under other limits.
+    /// The same state, with other limits.
     pub(super) fn with_limits(&self, max_bytes: usize, ttl: Option<Duration>) -> Self {
         Self { memory: Arc::clone(&self.memory), max_bytes, ttl, store: self.store.clone() }
     }
 
-    /// The state of `client` at `upstream`, if the upstream needs state back. `None` if there is nothing to keep.
+    /// The state of `client` at `upstream`. `None` if the upstream needs no state back, or nothing is kept.
     pub(super) fn of(
         self: &Arc<Self>,
         client: store::Owner,
@@ -262,7 +262,7 @@ impl Memory {
         self.owners.retain(|_, shelf| !shelf.records.is_empty());
     }
 
-    /// Removes the oldest record of the client that has the most. Returns whether there was one.
+    /// Removes the oldest record of the client that has the most. Returns `false` if there is no record.
     fn remove_of_largest(&mut self) -> bool {
         let largest = self.owners.values_mut().max_by_key(|shelf| shelf.bytes);
         let removed = largest.map_or(0, Shelf::remove_oldest);
@@ -285,8 +285,8 @@ impl Shelf {
         self.index.get(id).is_some_and(|known| known.contains_key(&answered))
     }
 
-    /// The record of the call `id` in a response to the same turn, or else the only record of such a call. Clients
-    /// may resend a turn in a changed form; but with several records, the wrong one could be chosen.
+    /// The record of the call `id` in a response to the same turn, or else the only record of such a call. Clients may
+    /// resend a turn in a changed form; but if there were several records, the wrong one could be chosen.
     fn find(&self, id: &str, answered: u64) -> Option<u64> {
         let known = self.index.get(id)?;
         let only = || if known.len() == 1 { known.values().next() } else { None };

@@ -3,8 +3,6 @@
 //! A browser sends requests to every listener on its machine, for any page that is open in it. Two checks detect
 //! requests from pages of other sites:
 //!
-//! - The host must be one of the server's own names. A page whose name temporarily resolves to this machine (DNS
-//!   rebinding) has the same origin as the requests that it sends, but they carry its own name.
 //! - The page's origin must be the server's, or one that the configuration allows.
 //!
 //! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`.
@@ -70,8 +68,8 @@ impl HostNames<'_> {
     }
 }
 
-/// Checks a request to a listener that needs no key. `is_allowed`: whether any page may send it, or its page is an
-/// allowed one.
+/// Checks a request to a listener that needs no key. `is_allowed`: whether any page may send it, or its page is
+/// allowed.
 ///
 /// # Errors
 /// [`Kind::Forbidden`]
@@ -112,8 +110,8 @@ pub fn is_typed(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "none")
 }
 
-/// Whether a page shows an image with this request. Browsers do not say so to remote servers without TLS, but put
-/// image types first in `Accept`.
+/// Whether a page shows an image with this request. To remote servers without TLS, browsers do not state the purpose of
+/// a request, but they put image types first in `Accept`.
 pub(super) fn is_of_image(headers: &HeaderMap) -> bool {
     match headers.get(SEC_FETCH_DEST) {
         Some(destination) => destination == "image",
@@ -157,7 +155,7 @@ pub fn host(head: &request::Parts) -> Option<&str> {
     hosts(head).next()
 }
 
-/// Everything that names the host: the header, and the target or `:authority`. Unreadable values are empty.
+/// All names of the host: in the header, and in the target or `:authority`. Unreadable values are empty.
 fn hosts(head: &request::Parts) -> impl Iterator<Item = &str> {
     let header = head.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
     header.into_iter().chain(head.uri.authority().map(|authority| authority.as_str()))

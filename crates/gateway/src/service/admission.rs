@@ -1,4 +1,4 @@
-//! Decides who may send a request: a page, if no key is needed, and a client, by its key.
+//! Decides who may send a request: a client, by its key; or, if no key is needed, which pages may.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -42,7 +42,7 @@ impl Service {
     /// Identifies the sender of the request, whose body may have to be declared as JSON.
     ///
     /// # Errors
-    /// If it contains no valid key, or a page may have sent it.
+    /// If the request contains no valid key, or a page may have sent it.
     pub(super) async fn identify(
         &self,
         is_open: bool,
@@ -72,7 +72,7 @@ impl Service {
         Ok(client)
     }
 
-    /// The failure of a request with a wrong key. After too many wrong keys, it is a different failure and is
+    /// The failure of a request with a wrong key. After too many wrong keys, the failure is a different one and is
     /// delayed. `may_be_bearer`: whether `Authorization` may contain the key.
     pub(super) async fn refuse_key(
         &self,

@@ -1,7 +1,7 @@
 //! Builds a [`Service`]: at the start of the server, for a reloaded configuration, and for each thread.
 //!
-//! The first two cases share one procedure. Each part is built for the configuration from the previous part: state
-//! that clients and people rely on is kept ([`Before`]), and so are connections to unchanged upstreams.
+//! The first two cases share one procedure. Each part is built for the configuration from the corresponding previous
+//! part: state that clients and people rely on is kept ([`Before`]), and so are connections to unchanged upstreams.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -64,9 +64,8 @@ struct LastingState {
 
 /// The service that is replaced, and the settings that differ in the new one.
 ///
-/// Everything that counts, learns or remembers is taken over: metrics, stored responses, state of turns, facts
-/// learned about upstreams, their queues, the memory budget of requests, the bus of events, sessions of the admin
-/// API.
+/// Everything that counts, learns or remembers is taken over: metrics, stored responses, state of turns, facts learned
+/// about upstreams, their queues, the memory budget for requests, the bus of events, and sessions of the admin API.
 #[derive(Debug, Clone, Copy)]
 struct Before<'b> {
     service: &'b Service,
@@ -74,7 +73,7 @@ struct Before<'b> {
 }
 
 impl Service {
-    /// A service for `config`.
+    /// Creates a service for `config`.
     ///
     /// # Errors
     /// If the request to an upstream cannot be built, or the thread for hosted tools cannot be created.
@@ -90,7 +89,8 @@ impl Service {
         Self::assembled(config, LastingState { metrics, tap, extension, reloads }, None)
     }
 
-    /// The service that replaces this one on the same thread. `changes` are the settings that differ in `config`.
+    /// Creates the service that replaces this one on the same thread. `changes` are the settings that differ in
+    /// `config`.
     ///
     /// # Errors
     /// As for [`Service::new`]. Requests in progress are not affected.
@@ -139,7 +139,8 @@ impl Service {
             ),
         };
         let (certificates, tls) = match earlier {
-            // A certificate is replaced without a new configuration; everything else applies until the process ends.
+            // A certificate is replaced without a new configuration; all other TLS settings apply until the process
+            // ends.
             Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
             None => listeners_tls(&config, &metrics)?,
         };
@@ -205,8 +206,7 @@ impl Service {
         })
     }
 
-    /// The accounts of upstreams for which `next`, the replacement of this service on the same thread, uses other
-    /// clients.
+    /// The accounts of upstreams whose clients differ in `next`, the replacement of this service on the same thread.
     pub(crate) fn accounts_replaced_by(&self, next: &Self) -> Vec<ReplacedAccount> {
         let stays = |name: &str, client: &Arc<Client>| {
             next.clients.get(name).is_some_and(|next| Arc::ptr_eq(next, client))
@@ -215,8 +215,8 @@ impl Service {
         replaced.filter_map(|(_, client)| client.replaced_account()).collect()
     }
 
-    /// A service for another thread, with its own connections to upstreams and everything else shared. `before` is
-    /// the service of that thread that it replaces, if there is one.
+    /// Creates a service for another thread, with its own connections to upstreams and everything else shared. `before`
+    /// is the service that it replaces on that thread, if there is one.
     pub(crate) fn sibling(&self, before: Option<&Self>) -> Self {
         let own = before.map(|before| &before.clients);
         let clients = clients_of_thread(&self.clients, own);
@@ -252,7 +252,7 @@ impl Service {
     }
 }
 
-/// Where state is kept.
+/// The places where state is stored.
 fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
     match &config.store {
         StoreKind::Redis(address) => {
@@ -281,12 +281,12 @@ fn ledger(config: &Config, stores: &Stores, metrics: &Metrics) -> Ledger {
     }
 }
 
-/// What begins traces, with its exporter, if there is a collector.
+/// The tracer with its exporter, if there is a collector.
 fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Tracer>>> {
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
 
-/// How the listeners speak TLS, if they do, and the certificate for it.
+/// The TLS configuration of the listeners and its certificate, if the listeners use TLS.
 fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
     let Some(settings) = &config.tls else { return Ok((None, None)) };
     let certificates = Certificates::new(settings, metrics.certificates());
@@ -294,8 +294,8 @@ fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, Ser
     Ok((Some(certificates), Some(tls)))
 }
 
-/// The clients of the upstreams: previous clients if nothing has changed, and previous queues if their limits have
-/// not changed.
+/// The clients of the upstreams: previous clients if nothing has changed, previous queues if their limits have not
+/// changed.
 fn clients(
     config: &Config,
     (metrics, redactor): (&Metrics, &Arc<Redactor>),
@@ -378,7 +378,7 @@ fn bus(
     Some(Arc::new(Audit::new(Arc::clone(redactor), Some(observer))))
 }
 
-/// The execution stage, if there is one, and the models that it asks. The previous stage is kept if its tables are
+/// The execution stage, if it is configured, and the models that it asks. The previous stage is kept if its tables are
 /// the same.
 fn stage(
     config: &Arc<Config>,

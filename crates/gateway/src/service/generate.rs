@@ -73,7 +73,7 @@ struct ModelRequest {
 struct Asked {
     /// Whether the response is streamed.
     stream: bool,
-    /// The amounts of the client's limits that it holds, if the client has a name.
+    /// The amounts of the client's limits that the response holds, if the client has a name.
     allowance: Option<Box<Allowance>>,
     exchange: StartedExchange,
     /// Other models that may answer.
@@ -104,7 +104,8 @@ impl Service {
         }
     }
 
-    /// Asks the upstream for the response to a request that has been read. The body of the response gets `access`.
+    /// Asks the upstream for the response to a request that has been read. `access` becomes part of the response's
+    /// body.
     pub(super) async fn begin_answer(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -129,7 +130,7 @@ impl Service {
         ExchangeId { own, request: request.into() }
     }
 
-    /// Asks the upstream for the response to a request. If other requests must prepare it, only starts these.
+    /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts these.
     async fn ask(
         self: &Arc<Self>,
         (dialect, caller): (ClientDialect, Caller),
@@ -196,7 +197,7 @@ impl Service {
         Ok(Asked { stream, allowance, exchange: begun, attempts })
     }
 
-    /// Reads a request. A large one is read on another thread.
+    /// Reads a request, on another thread if it is large.
     async fn read(
         self: &Arc<Self>,
         dialect: ClientDialect,
@@ -283,7 +284,7 @@ impl Service {
                 .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
                 .await;
         }
-        // Later hops must also find the additions, and must not describe the images again.
+        // Later hops must also find the additions, and the images must not be described again.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
         let how = (*reasoning, self.stamp());
         let (mut exchange, input) = if is_large {
@@ -339,7 +340,7 @@ impl Service {
         if is_command {
             return RequestDemand { takes_place: true, ..RequestDemand::PLAIN };
         }
-        // If nothing depends on it, the estimate may be rough.
+        // If no limit depends on the estimate, it may be rough.
         let input = match account.limits_tokens() {
             true => count::tokens(conversation),
             false => count::tokens_by_size(conversation),
@@ -363,8 +364,8 @@ impl Service {
         (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
     }
 
-    /// Time and randomness for the core, which has no access to either. Results of hosted tools are later found by
-    /// the ids of calls, so these must be secret.
+    /// Time and randomness for the core, which has no access to either. The results of hosted tools are later found by
+    /// the ids of calls, so these ids must be secret.
     pub(super) fn stamp(&self) -> Stamp {
         let seed = if self.execution.is_some() { secret_seed() } else { seed() };
         Stamp { seed, created: unix_time() }
@@ -530,14 +531,14 @@ impl Service {
     }
 }
 
-/// A request that has been read. For a large one, the steps that traverse all of it ran on the other thread.
+/// A request that has been read. If it is large, the steps that traverse all of it have run on the other thread.
 struct Read {
     conversation: Conversation,
     demand: Option<RequestDemand>,
     affinity: Option<u64>,
 }
 
-/// Decodes a request. A large one is decoded on another thread.
+/// Decodes a request, on another thread if it is large.
 pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversation, Failure> {
     if !large::is_large(body.len()) {
         return exchange::decode(dialect, body);

@@ -33,21 +33,21 @@ pub struct OwnExchange<'r> {
     /// The request, as a client would send it.
     pub body: Bytes,
     pub id: &'r ExchangeId,
-    /// The response that replaces the upstream's. `None` if the upstream is asked.
+    /// The response that replaces an upstream's response. `None` if the upstream is asked.
     pub made: Option<MadeResponse>,
 }
 
-/// The response of an upstream that is not asked.
+/// A response that did not come from asking an upstream.
 #[derive(Debug)]
 pub struct MadeResponse {
-    /// The first upstream of this configuration is the only one.
+    /// The configuration of the response. Its first upstream is the only one.
     pub config: Arc<Config>,
     /// The body.
     pub body: Bytes,
 }
 
 impl Service {
-    /// Starts an exchange, with the `memory` of its request. It is logged and counted like a client's.
+    /// Starts an exchange, with the `memory` of its request. The exchange is logged and counted like a client's.
     ///
     /// # Errors
     /// The reason why there is no response.
@@ -87,7 +87,8 @@ impl Service {
         }
     }
 
-    /// Starts an exchange whose upstream's response already exists. The body of the response gets `access`.
+    /// Starts an exchange for which the upstream's response already exists. `access` becomes part of the response's
+    /// body.
     async fn begin_made(
         &self,
         (dialect, caller): (ClientDialect, &Caller),

@@ -1,4 +1,4 @@
-//! Requests of programs that register their tools.
+//! Requests from programs that register their tools.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ use crate::{
 use toolwire_pipeline::failure::Kind;
 
 impl Service {
-    /// Handles a request of a program that registers its tools.
+    /// Handles a request from a program that registers its tools.
     pub(super) async fn program(
         &self,
         path: &ProgramPath,

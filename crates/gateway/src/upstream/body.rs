@@ -77,7 +77,7 @@ impl UpstreamBody {
         matches!(&self.transport, Transport::Http1(body) if body.is_drained())
     }
 
-    /// Passes the next data to `on_data`, in pieces as the framing divides it.
+    /// Passes the next data to `on_data`, in the pieces into which the framing divides it.
     pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,

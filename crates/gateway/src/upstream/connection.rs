@@ -29,7 +29,7 @@ use toolwire_http1::{BodyDecoder, HeadReader, RequestHead, ResponseHead};
 const READ_SIZE: usize = 32 << 10;
 
 thread_local! {
-    /// Filled by a read and immediately emptied by the pipeline; nothing stays in it.
+    /// Filled by a read and immediately emptied by the pipeline; no bytes stay in it between reads.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Http1Body {
 /// What happens to a connection when a response has ended.
 #[derive(Debug)]
 pub(super) enum AfterBody {
-    /// Another request may be sent on it.
+    /// Another request may be sent on this connection.
     Reusable(Connection),
     /// The connection is closed.
     Close,
@@ -75,7 +75,7 @@ type Outgoing = Chain<BytesMut, Bytes>;
 #[derive(Debug)]
 struct Pending {
     out: Outgoing,
-    /// Bytes of the whole request.
+    /// Number of bytes of the whole request.
     length: usize,
     heads: HeadReader,
     /// Whether bytes of the response came before all of the request was sent.
@@ -176,7 +176,7 @@ impl Connection {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Reads once and passes the bytes to `on_bytes`; no bytes if the other side has closed the connection.
+    /// Reads once and passes the bytes to `on_bytes`; passes no bytes if the other side has closed the connection.
     fn poll_read<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -193,9 +193,9 @@ impl Connection {
 }
 
 impl Http1Body {
-    /// Passes the next data to `on_data`, in pieces as the framing divides it.
+    /// Passes the next data to `on_data`, in the pieces into which the framing divides it.
     ///
-    /// It does not return for framing without data: an upstream could send that forever, and no timeout would expire.
+    /// Does not return for framing without data: an upstream could send that forever, and no timeout would expire.
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
@@ -266,7 +266,7 @@ impl Http1Body {
         self.decoder.is_over()
     }
 
-    /// Returns what happens to the connection.
+    /// Ends the exchange, and returns what happens to the connection.
     pub(super) fn end(self) -> AfterBody {
         let is_reusable = self.keep_alive && self.unsent.is_none() && self.decoder.is_over();
         let is_unsolicited = self.is_unsolicited || !self.early.is_empty();

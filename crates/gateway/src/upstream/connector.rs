@@ -17,10 +17,10 @@ const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Opens connections to an upstream.
 pub(super) trait Connect: fmt::Debug + Send + Sync {
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// If it cannot be opened in time.
+    /// If the connection cannot be opened in time.
     fn connect(&self) -> Connecting<'_>;
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// A connector for `upstream`. By default, the system's certificates are trusted, or Mozilla's if the system has
-    /// none.
+    /// A connector for `upstream`. By default, the system's certificates are trusted; if the system has none, Mozilla's
+    /// are.
     pub(super) fn new(upstream: &Upstream) -> Self {
         Self::to(&upstream.base_url, upstream)
     }
@@ -50,7 +50,7 @@ impl Connector {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
-        // The limit is divided among the addresses of a name, so that an unreachable one does not use up all of it.
+        // The limit is divided among the addresses of a name, so that an unreachable address does not use up all of it.
         tcp.set_connect_timeout(Some(limit));
         let builder = HttpsConnectorBuilder::new();
         // Reading the system's certificates takes time, so they are not read for an upstream without TLS.

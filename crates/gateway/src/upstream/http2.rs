@@ -1,7 +1,7 @@
 //! [`Shared`]: an HTTP/2 connection to an upstream, on which several exchanges run at the same time.
 //!
-//! hyper implements the protocol; this module decides which connection is used for a request. A request never waits
-//! for a stream: a connection gets no more concurrent requests than its server allows, and beyond that another
+//! hyper implements the protocol; this module decides which connection is used for a request. A request never waits for
+//! a stream: a connection gets no more concurrent requests than its server allows, and for any further requests another
 //! connection is opened. An upstream's `max_concurrent` limits both.
 
 use std::{
@@ -32,7 +32,7 @@ use toolwire_http1 as http1;
 /// Flow-control window of a stream: number of bytes that the upstream may send ahead of a slow client.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// Flow-control window of a connection, large enough that slow clients do not stop the others.
+/// Flow-control window of a connection, large enough that slow clients do not stop other clients.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Time without any data after which a ping is sent on a connection.
@@ -44,9 +44,9 @@ pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of streams that may be opened before the server announces its limit.
 const STREAMS_AT_FIRST: usize = 1;
 
-/// Maximum size of a response's headers as HTTP/2 counts them, which is 32 bytes more for each field than in
-/// HTTP/1.1. Larger than [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error
-/// that gives the reason.
+/// Maximum size of a response's headers as HTTP/2 counts them: for each field, 32 bytes more than in HTTP/1.1. Larger
+/// than [`http1::MAX_HEAD`], so that [`http1::check_head_size`] rejects long headers with an error that gives the
+/// reason.
 const HEADER_LIST: u32 = 8 * http1::MAX_HEAD as u32;
 
 type Connection = http2::Connection<TokioIo<Stream>, Full<Bytes>, TokioExecutor>;
@@ -69,11 +69,11 @@ struct State {
     idle_since: Mutex<Instant>,
     /// Whether the connection gets no more requests.
     retired: AtomicBool,
-    /// Whether a request was sent on it.
+    /// Whether a request was sent on the connection.
     used: AtomicBool,
 }
 
-/// The share of one exchange in a connection, which is returned on drop.
+/// The share that one exchange has in a connection, which is returned on drop.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<State>);
 
@@ -99,7 +99,7 @@ impl Shared {
             .max_header_list_size(HEADER_LIST)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
-            // Without this, the next request would be the one to find that the connection is dead.
+            // Without this, only the next request would find out that the connection is dead.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
         // Boxed, since it is large and would make the future of every request as large.
@@ -143,7 +143,7 @@ impl Shared {
         Free { sender: self.sender.clone(), slot: Slot(Arc::clone(&self.state)), used }
     }
 
-    /// Whether more requests may be sent on it.
+    /// Whether more requests may be sent on the connection.
     pub(super) fn is_usable(&self) -> bool {
         let is_closed = self.sender.is_closed() || self.state.retired.load(Ordering::Relaxed);
         let is_busy = self.state.open.load(Ordering::Relaxed) > 0;
@@ -157,7 +157,7 @@ impl Free {
         self.used
     }
 
-    /// The slot, which can also retire the connection.
+    /// Converts this into the slot, which can also retire the connection.
     pub(super) fn into_slot(self) -> Slot {
         self.slot
     }

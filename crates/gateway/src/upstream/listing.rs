@@ -1,4 +1,4 @@
-//! [`Listing`]: fetches the list of an upstream's models.
+//! [`Listing`]: fetches an upstream's list of models.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use toolwire_config::Upstream;
 /// Timeout of the whole exchange.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Maximum size of a list in bytes. The longest known ones have less than 1 MiB.
+/// Maximum size of a list in bytes. The longest known lists are under 1 MiB.
 const MAX_BODY: usize = 4 << 20;
 
 /// A request for an upstream's models, ready to be sent.
@@ -22,7 +22,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// The request to `upstream`. `None` if its dialect has no list of models.
+    /// Prepares the request to `upstream`. `None` if its dialect has no list of models.
     ///
     /// # Errors
     /// If the configured key contains characters that a header must not contain, or the address is too long.

@@ -74,10 +74,10 @@ use toolwire_pipeline::{
     failure::{self, Failure, Kind},
 };
 
-/// Maximum number of bytes of a refusal's body that are read. The rest is ignored; an error object is small.
+/// Maximum number of bytes that are read of a refusal's body. The rest is ignored; an error object is small.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// An upstream with its connections, its queue, and the head of every request to it.
+/// An upstream with its connections, its queue, and the head that every request to it has.
 #[derive(Debug)]
 pub(super) struct Client {
     upstream: Arc<Upstream>,
@@ -95,17 +95,17 @@ enum Authorization {
     Target,
     /// The session of an account.
     Account(Arc<Account>),
-    /// The session that a client sends, see [`Client::of_request`]. Its tokens are added to the redactor.
+    /// The session that a client sends; see [`Client::of_request`]. Its tokens are added to the redactor.
     Client(Arc<Redactor>),
 }
 
-/// The account of a client that has been replaced. Dropping the last reference to an account waits for an attempt to
-/// refresh its session, and a thread with streams must not wait.
+/// The account of a client that has been replaced. Dropping the last reference to an account waits for any attempt to
+/// refresh its session, and a thread that serves streams must not wait.
 #[derive(Debug)]
 pub(super) struct ReplacedAccount(Arc<Account>);
 
 impl ReplacedAccount {
-    /// Whether a request still uses it, or its session is being refreshed.
+    /// Whether a request still uses the account, or its session is being refreshed.
     pub(super) fn is_busy(&self) -> bool {
         Arc::strong_count(&self.0) > 1 || self.0.is_renewing()
     }
@@ -135,7 +135,7 @@ impl Target {
 /// A request to an upstream whose response has not begun.
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>> + Send>>;
 
-/// The way in which a request gets its permit.
+/// How a request gets its permit.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// The request is the first of its response.
@@ -243,8 +243,8 @@ impl Client {
         }
     }
 
-    /// The client for a request with this session of its sender, which is needed only if the upstream takes such
-    /// sessions. It shares the queue and connections.
+    /// The client for a request that contains its sender's session, which matters only if the upstream takes such
+    /// sessions. The new client shares the queue and connections.
     ///
     /// # Errors
     /// [`Kind::Unauthorized`] if there is no session.
@@ -269,8 +269,8 @@ impl Client {
         }))
     }
 
-    /// The client for a request that is part of a trace, which is named in its headers. It shares the queue and
-    /// connections.
+    /// The client for a request that is part of a trace, which is named in the request's headers. The new client shares
+    /// the queue and connections.
     pub(super) fn traced(self: &Arc<Self>, context: Option<&SpanContext>) -> Arc<Self> {
         let Some(context) = context else { return Arc::clone(self) };
         self.with_headers(|headers| context.put(headers))
@@ -286,7 +286,7 @@ impl Client {
         }
     }
 
-    /// The client for a request with other headers. It shares the queue and connections.
+    /// The client for a request with other headers. The new client shares the queue and connections.
     fn with_headers(self: &Arc<Self>, put: impl FnOnce(&mut HeaderMap)) -> Arc<Self> {
         let Target { request, .. } = &*self.target;
         let mut headers = request.headers().clone();
@@ -303,7 +303,7 @@ impl Client {
         })
     }
 
-    /// The failure for a missing session of the client.
+    /// The failure for a request without the client's own session.
     fn unauthorized(&self) -> Failure {
         let message = format!(
             "upstream `{}` takes the session of your own account: send `x-pm-uid`, `x-pm-appversion` and \
@@ -323,7 +323,7 @@ impl Client {
         &self.upstream
     }
 
-    /// Starts a request and does everything that is possible without waiting, which is usually to send it. The
+    /// Starts a request and does everything that is possible without waiting, which usually includes sending it. The
     /// returned future does the rest, like [`Client::open`].
     pub(super) async fn begin(self: Arc<Self>, asked: UpstreamRequest, claimant: Claimant) -> Opening {
         let mut opening: Opening = Box::pin(self.open(asked, Admission::New(claimant)));
@@ -336,8 +336,7 @@ impl Client {
     /// Waits for a permit according to `admission`, sends `asked`, and waits for the headers of the response.
     ///
     /// # Errors
-    /// Anything that prevents a response from beginning. A refusal's body is read as the upstream's dialect defines
-    /// it.
+    /// If anything prevents a response from beginning. A refusal's body is read as the upstream's dialect defines it.
     pub(super) async fn open(
         self: Arc<Self>,
         asked: UpstreamRequest,
@@ -360,10 +359,10 @@ impl Client {
         }
     }
 
-    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever its status is.
+    /// Waits for a permit, sends `asked`, and waits for the headers of the response, whatever the response's status is.
     ///
     /// # Errors
-    /// Anything that prevents a response from beginning.
+    /// If anything prevents a response from beginning.
     pub(super) async fn pass(&self, asked: RawRequest, claimant: Claimant) -> Result<Opened, Failure> {
         let RawRequest { method, path, headers: given, body } = asked;
         let permit = self.queue.enter(claimant).await?;
@@ -386,15 +385,15 @@ impl Client {
         Opened { head, body: UpstreamBody::made(body, Arc::clone(&self.pool)), permit: None }
     }
 
-    /// The body of an error response that is not read elsewhere, up to a limit, and the failure that the response
-    /// means.
+    /// The body of an error response that is not read elsewhere, up to a limit, and the failure that corresponds to the
+    /// response.
     pub(super) async fn error_of(&self, opened: Opened) -> (Bytes, Failure) {
         let Opened { head, body, permit: _permit } = opened;
         let OpenError { failure, said, .. } = self.refused(head, body).await;
         (said.map(|(_, body)| body).unwrap_or_default(), failure)
     }
 
-    /// The target of a request whose path below the base URL is `path`, or else the dialect's path.
+    /// The target of a request with `path` below the base URL; if there is no `path`, the dialect's path is used.
     fn target(&self, path: Option<&str>) -> Result<Arc<Target>, Failure> {
         let Some(path) = path else { return Ok(Arc::clone(&self.target)) };
         let headers = self.target.request.headers().clone();
@@ -403,8 +402,8 @@ impl Client {
         target.map(Arc::new).map_err(no_address)
     }
 
-    /// Sends `asked` with the session of the account, if there is one. If the upstream refuses the session, tries
-    /// once with a new one.
+    /// Sends `asked` with the session of the account, if there is one. If the upstream refuses the session, tries once
+    /// more with a new session.
     async fn authorized(
         &self,
         asked: UpstreamRequest,
@@ -563,7 +562,7 @@ impl Client {
 }
 
 /// The headers of every request: fixed ones, the key, and configured ones. No header of a client's request is
-/// forwarded, except for requests that are passed through ([`Client::pass`]) and beta features
+/// forwarded, except when the request is passed through ([`Client::pass`]) or names beta features
 /// ([`Client::with_betas`]).
 fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
@@ -595,8 +594,8 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     Ok(headers)
 }
 
-/// The proxy that forwards requests to `upstream` and so sees them. `None` for a proxy that only opens a tunnel,
-/// which cannot see them.
+/// The proxy that forwards requests to `upstream` and so sees them. `None` if a proxy only opens a tunnel, since it
+/// cannot see them.
 fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
     upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
 }

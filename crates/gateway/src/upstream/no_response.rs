@@ -15,8 +15,8 @@ pub(super) enum NoResponse {
     Unsent(io::Error),
     /// The connection was closed, or failed. `is_silent`: whether no byte of a response had arrived.
     Closed { error: io::Error, is_silent: bool },
-    /// On a connection that was used before, a response arrived while the request was still being sent. It is assumed
-    /// to belong to an earlier exchange.
+    /// A response arrived on a used connection while the request was still being sent. The response is assumed to
+    /// belong to an earlier exchange.
     Unsolicited,
     /// The head of the response cannot be read, or is too long.
     Head(HeadError),
@@ -79,8 +79,8 @@ impl fmt::Display for NoResponse {
     }
 }
 
-/// Whether the server says that it has not processed the stream: it refused the stream, or closed the connection
-/// before it.
+/// Whether the server says that it has not processed the stream: it refused the stream, or closed the connection before
+/// processing it.
 fn was_refused(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_refused || error.is_go_away())

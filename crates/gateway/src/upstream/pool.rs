@@ -27,9 +27,9 @@ pub(super) const IDLE: Duration = Duration::from_secs(50);
 pub(super) struct Pool {
     connector: Arc<dyn Connect>,
     trust: Arc<Trust>,
-    /// The most recently used comes last.
+    /// Idle connections. The most recently used one is last.
     idle: Mutex<Vec<Idle>>,
-    /// The oldest comes first, and is filled first.
+    /// Shared connections. The oldest one is first, and is filled first.
     shared: Mutex<Vec<Shared>>,
 }
 
@@ -39,7 +39,7 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection for one request.
+/// A connection leased for one request.
 #[derive(Debug)]
 pub(super) enum Lease {
     /// Used only for this request.
@@ -64,7 +64,7 @@ impl Pool {
         Self { connector, trust, idle: Mutex::default(), shared: Mutex::default() }
     }
 
-    /// A pool of the same upstream for another thread.
+    /// A pool for the same upstream on another thread.
     pub(super) fn sibling(&self) -> Self {
         Self::new(Arc::clone(&self.connector), Arc::clone(&self.trust))
     }
@@ -72,7 +72,7 @@ impl Pool {
     /// A pooled connection, or a new one.
     ///
     /// # Errors
-    /// If the upstream cannot be connected to.
+    /// If it is not possible to connect to the upstream.
     pub(super) async fn lease(&self) -> Result<Lease, ConnectError> {
         if let Some(free) = self.shared() {
             return Ok(Lease::Http2(free));
@@ -95,7 +95,7 @@ impl Pool {
     /// A new connection.
     ///
     /// # Errors
-    /// If the upstream cannot be connected to.
+    /// If it is not possible to connect to the upstream.
     pub(super) async fn connect(&self) -> Result<Lease, ConnectError> {
         let stream = self.connector.connect().await?;
         if !stream.is_http2() {
@@ -144,7 +144,8 @@ impl Pool {
     }
 }
 
-/// Locks even if another thread panicked while it held the lock: no change under these locks can be left half done.
+/// Locks even if another thread panicked while it held the lock: no change made under these locks can be left
+/// incomplete.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! [`Small`]: small requests, such as those for model lists.
+//! [`Small`]: sends small requests, such as those for model lists.
 //!
-//! They are rare and do not wait in the upstream's queue. hyper's client sends them, each on its own connection, and
-//! does not follow redirects.
+//! Such requests are rare and do not wait in the upstream's queue. hyper's client sends them, each on its own
+//! connection, and does not follow redirects.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -46,7 +46,7 @@ impl fmt::Display for GetError {
 }
 
 impl Small {
-    /// Uses connections of `connector`. An exchange takes at most `limit`, and a response has at most `max_body`
+    /// Opens connections with `connector`. An exchange takes at most `limit`, and a response has at most `max_body`
     /// bytes.
     pub(super) fn new(connector: Connector, limit: Duration, max_body: usize) -> Self {
         let connector = connector.https();

@@ -23,7 +23,7 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// The underlying socket, if there is one.
     fn socket(&self) -> Option<&TcpStream>;
 
-    /// Whether bytes that were read from the socket before are still buffered.
+    /// Whether bytes that were read from the socket earlier are still buffered.
     fn has_more(&self) -> bool {
         false
     }
@@ -82,14 +82,14 @@ impl From<MaybeHttpsStream<TcpConnection>> for Stream {
 }
 
 impl Stream {
-    /// Whether it carries HTTP/2.
+    /// Whether the connection uses HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         matches!(self, Self::Tls { http2: true, .. })
     }
 
     /// Checks an idle connection.
     ///
-    /// The socket itself is checked. The runtime's knowledge of it is as old as the runtime's last poll of all
+    /// The socket itself is checked. What the runtime knows about it is as old as the runtime's last poll of all
     /// sockets, and bytes that have arrived since would be taken for the response to the next request.
     pub(super) fn check_idle(&mut self, cx: &mut Context<'_>) -> IdleState {
         match self {
@@ -138,7 +138,8 @@ impl AsyncRead for Stream {
         if let Self::Tls { stream, .. } = this
             && let Some(socket) = stream.socket().filter(|_| !stream.has_more())
         {
-            // A read with data is followed by one without, which takes the TLS session longer to find out.
+            // A read that returns data is followed by a read that finds none, and the TLS session takes longer to find
+            // that out.
             ready!(socket.poll_read_ready(cx))?;
         }
         this.duplex().poll_read(cx, buffer)

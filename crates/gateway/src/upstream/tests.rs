@@ -337,7 +337,7 @@ async fn connection_of_a_request_that_timed_out_gets_no_more_requests() {
     }
 }
 
-/// `AnswerBody` notices the silence, and calls `retire`.
+/// `AnswerBody` notices the silence and calls `retire`.
 #[tokio::test(start_paused = true)]
 async fn connection_of_a_silent_stream_gets_no_more_requests() {
     let server = Server::answering(100, Asked::answer);

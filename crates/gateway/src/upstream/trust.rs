@@ -1,4 +1,4 @@
-//! [`Trust`]: whether connections to an upstream may be kept.
+//! [`Trust`]: decides whether connections to an upstream may be kept.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,8 +13,8 @@ pub(super) const WITHOUT_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Whether connections to an upstream may be kept. All threads share it.
 ///
-/// An upstream that sends bytes that no request asked for may do so again just as a request is written, and they would
-/// be read as the response to that request. So its connections are not kept for [`WITHOUT_KEEP_ALIVE`].
+/// An upstream that sends bytes that no request asked for may do so again just as a request is written, and the bytes
+/// would be read as the response to that request. So its connections are not kept for the next [`WITHOUT_KEEP_ALIVE`].
 #[derive(Debug)]
 pub(super) struct Trust {
     /// The upstream's name.

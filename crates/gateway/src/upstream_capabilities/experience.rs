@@ -1,9 +1,9 @@
 //! [`Experience`]: observations about one means of enforcement for one model, by client.
 //!
-//! One client's requests must not decide what is enforced for other clients. So a refusal counts only for the tools
-//! of the request and for that client. For one client, the upstream lacks the means if it was refused for several
-//! sets of tools while no request with it was accepted, or if several responses in a row ignored it. Only two such
-//! clients decide it for all.
+//! One client's requests must not decide what is enforced for other clients. So a refusal counts only for the tools of
+//! the request and for that client. For one client, the upstream lacks the means if it was refused for several sets of
+//! tools while no request with it was accepted, or if several responses in a row ignored it. It counts as lacking for
+//! all clients only after two clients have found this.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ const IGNORED_IN_A_ROW: u32 = 3;
 /// Number of refusals for different tools, without an accepted request, that show that the means itself is refused.
 const REFUSED_TOOLS: usize = 3;
 
-/// Number of clients that must have found this before it counts for all.
+/// Number of clients that must have found the means to be lacking before this counts for all clients.
 const WITNESSES: usize = 2;
 
 /// Maximum number of clients that are remembered, and of refused tools of each.
@@ -50,7 +50,7 @@ struct Client {
     refused: VecDeque<(Digest, Instant)>,
 }
 
-/// The clients that a new finding concerns.
+/// Which clients a new finding concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Nobody,
@@ -74,12 +74,12 @@ impl Experience {
         self.lacking.as_ref().is_some_and(is_recent)
     }
 
-    /// Whether anything refused is remembered, so that a request's tools make a difference.
+    /// Whether any refusal is remembered, so that a request's tools make a difference.
     pub(super) fn has_refusals(&self, owner: Owner) -> bool {
         self.clients.get(&owner).is_some_and(|client| !client.refused.is_empty())
     }
 
-    /// Whether the upstream lacks the means for a request of `owner` with these tools.
+    /// Whether the upstream lacks the means for a request from `owner` with these tools.
     pub(super) fn is_lacking_for(&self, owner: Owner, tools: Option<Digest>) -> bool {
         let is_refused = |client: &Client| {
             client.refused.iter().any(|(refused, when)| Some(*refused) == tools && is_recent(when))
@@ -94,8 +94,8 @@ impl Experience {
         self.accepted = Some(Instant::now());
     }
 
-    /// Records that the upstream has refused the means for these tools of `owner`, and accepted the request without
-    /// it.
+    /// Records that the upstream has refused the means for these tools of `owner`, and has accepted the request without
+    /// the means.
     pub(super) fn refused(&mut self, owner: Owner, tools: Digest) -> News {
         let now = Instant::now();
         let is_known = self.is_lacking_for(owner, Some(tools));
@@ -113,9 +113,9 @@ impl Experience {
         if is_known { News::Nobody } else { news }
     }
 
-    /// Records a completed response to a constrained request of `owner`. Responses to requests that were sent before
-    /// the upstream turned out to lack the means change nothing. With `may_change`, the means is no longer used when
-    /// it turns out to be ignored.
+    /// Records a completed response to a constrained request from `owner`. Responses to requests that were sent before
+    /// the upstream turned out to lack the means change nothing. With `may_change`, the means is no longer used once it
+    /// turns out to be ignored.
     pub(super) fn answered(&mut self, owner: Owner, is_kept: bool, may_change: bool) -> News {
         if self.is_lacking_for(owner, None) {
             return News::Nobody;

@@ -1,4 +1,4 @@
-//! [`ClientSocket`]: a client's TCP connection. Writes to it fail if the client reads nothing for too long.
+//! [`ClientSocket`]: a client's TCP connection. Writes fail if the client reads nothing for too long.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::stall::Stall;
 
-/// A client's TCP connection. TLS also writes to it, so its records have the same limit.
+/// A client's TCP connection. TLS also writes through it, so TLS records have the same time limit.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: TcpStream,
@@ -53,7 +53,7 @@ impl ClientSocket {
         Ok((length > 0).then_some(byte[0]))
     }
 
-    /// Continues a pending write of `bytes`. Ready with an error when the client has read nothing for too long.
+    /// Continues a pending write of `bytes`. Ready with an error if the client has read nothing for too long.
     ///
     /// The kernel calls a socket writable only when a third of its buffer is free, which a slow client may not
     /// achieve in time. So a write is attempted anyway, when the timer starts and when it expires. The kernel counts

@@ -16,7 +16,7 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
 use super::client_socket::ClientSocket;
 
-/// Timeout of a handshake, counted from the start of the connection.
+/// Time limit for a handshake, counted from the start of the connection.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The first byte of a TLS connection: the record type of a handshake (RFC 8446, section 5.1).
@@ -33,7 +33,7 @@ pub(super) enum ClientStream {
 /// The reason why a connection does not begin with TLS.
 #[derive(Debug)]
 pub(super) enum NoTls {
-    /// The client has closed the connection, or the connection cannot be read from.
+    /// The client has closed the connection, or reading from it fails.
     Gone,
     /// The client has sent something other than TLS.
     Plain(ClientSocket),
@@ -45,7 +45,7 @@ impl ClientStream {
     /// Performs the handshake.
     ///
     /// # Errors
-    /// The reason why it failed.
+    /// The reason why the handshake failed.
     pub(super) async fn accept(socket: ClientSocket, config: Arc<ServerConfig>) -> Result<Self, NoTls> {
         let handshake = async {
             match socket.peek().await {
@@ -100,8 +100,8 @@ impl AsyncRead for ClientStream {
         match self.get_mut() {
             Self::Tcp(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(stream) => {
-                // An HTTP/2 connection is read after each write. The TLS session takes longer to find out that there
-                // is nothing.
+                // An HTTP/2 connection is read after each write. The TLS session takes longer to find out that nothing
+                // has arrived.
                 ready!(poll_tls_ready(stream, cx))?;
                 Pin::new(stream.as_mut()).poll_read(cx, buffer)
             }
@@ -109,7 +109,7 @@ impl AsyncRead for ClientStream {
     }
 }
 
-/// Over TLS, a write may be accepted before the socket has taken all of it. Once a flush is ready, the socket has
+/// Over TLS, a write may be accepted before the socket has taken all of the data. Once a flush is ready, the socket has
 /// taken everything.
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

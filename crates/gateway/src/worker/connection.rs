@@ -15,9 +15,6 @@
 //!
 //! # Who decides that a connection persists
 //!
-//! - hyper, based on the request: version, `Connection` in any form, `Content-Length` together with
-//!   `Transfer-Encoding`, a body that was not read to its end, a request that could not be read. For a response that
-//!   hyper does not write, it is asked ([`handover`](super::handover)).
 //! - `Service::begin` asks hyper to close if the body was not read, or the host is wrong, so that the response
 //!   announces it.
 //! - `Streaming` closes after an aborted response, or one whose end the client can only recognise by the end of the
@@ -58,7 +55,7 @@ use super::{
     streaming,
 };
 
-/// Time for which a client may continue to send after the last response of a connection.
+/// Time for which a client may continue to send after the last response on a connection.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// The start of HTTP/2's connection preface, long enough to distinguish it from an HTTP/1 request.
@@ -67,7 +64,7 @@ const HTTP2_PREFACE: &[u8] = b"PRI ";
 /// Number of bytes that are read before the protocol is known: enough for most requests with their bodies.
 const FIRST_READ: usize = 4 << 10;
 
-/// The response that is handed over.
+/// A response that hyper does not write.
 type Answer = Pin<Box<AnswerBody>>;
 
 type Handled = Response<HandledBody<ReplyBody, Answer>>;
@@ -78,15 +75,15 @@ type Handling = Pin<Box<dyn Future<Output = Result<Handled, Infallible>> + Send>
 const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 43\r\n\
     connection: close\r\n\r\nThis port speaks TLS: the URL is https://.\n";
 
-/// The start of a connection.
+/// How a connection starts.
 enum Opening {
     Http1,
     Http2,
-    /// Nothing that can be served.
+    /// Neither protocol: the connection cannot be served.
     Neither,
 }
 
-/// Serves `stream` to its end. When it should `leave`, it ends after the open responses.
+/// Serves `stream` to its end, or, once `leave` is ready, until its open responses have ended.
 pub(super) async fn serve(
     (stream, peer): (TcpStream, SocketAddr),
     service: Arc<CurrentService>,
@@ -123,7 +120,8 @@ pub(super) fn log_end(served: hyper::Result<()>) {
     }
 }
 
-/// Performs the TLS handshake, if TLS is configured, and reads the start of the connection. `None` if it is over.
+/// Performs the TLS handshake, if TLS is configured, and reads the start of the connection. `None` if the connection is
+/// over.
 async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<(Opening, Rewind)> {
     let socket = ClientSocket::new(stream, service.limits().write_timeout);
     let mut stream = match service.tls() {
@@ -217,7 +215,7 @@ async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut L
     }
 }
 
-/// Handles requests. Responses of upstreams are handed over.
+/// Handles requests. Upstreams' responses are handed over.
 fn handler(
     (service, peer): (Arc<CurrentService>, IpAddr),
     handover: Handover<Answer>,

@@ -14,7 +14,7 @@ const WRITES: u8 = 8;
 /// [`WRITES`] writes in less than this time, 20,000 per second, are a flood: more than any reader can follow.
 const FLOOD: Duration = Duration::from_micros(400);
 
-/// Pause of a flood.
+/// Length of a pause during a flood.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Measures the rate of writes and pauses a flood.

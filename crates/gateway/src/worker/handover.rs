@@ -1,4 +1,4 @@
-//! [`Handover`]: takes a client's connection over from hyper, so that our own code writes a response.
+//! [`Handover`]: takes a client's connection over from hyper, so that toolwire's own code writes a response.
 //!
 //! hyper knows everything that decides whether a connection persists (RFC 9112, sections 6.1, 9.3 and 9.6), but does
 //! not show it to a handler: with both `Content-Length` and `Transfer-Encoding`, for example, the request arrives
@@ -81,7 +81,7 @@ enum Next<T> {
     TakeOver(T, ResponseEncoder),
 }
 
-/// The body of a response that hyper writes. Its request counts as being handled until this is dropped.
+/// The body of a response that hyper writes. Its request counts as in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct HandledBody<B, T> {
     body: B,
@@ -226,7 +226,8 @@ impl<T> Handover<T> {
         !state.is_handling && !state.is_unflushed
     }
 
-    /// The next step after hyper was polled. Earlier responses that the client is slow to read are written first.
+    /// The next step after hyper was polled. Earlier responses are written completely first, even if the client reads
+    /// them slowly.
     fn next(&self) -> Next<T> {
         let mut state = self.state();
         if state.is_unflushed {
@@ -263,8 +264,7 @@ impl<S, T> LentStream<S, T> {
         self.client
     }
 
-    /// Collects `slices` if they are the head that hyper was asked for, so that they are not sent to the client.
-    /// Returns whether they are.
+    /// If hyper was asked for a head, collects `slices` instead of sending them to the client. Returns whether it did.
     fn catches(&self, slices: &[IoSlice<'_>]) -> bool {
         let mut state = self.handover.state();
         let Stage::Head(_, head) = &mut state.stage else {

@@ -1,10 +1,10 @@
 //! HTTP/2 connections. hyper serves them; this module adds the timeouts that hyper does not have.
 //!
 //! hyper runs each stream as its own task. The task waits for the handler, for the next bytes of the response, or for
-//! the client to read the last ones. The first two pass through our code, which records them ([`Waits`]); a task that
-//! waits and has recorded nothing waits for the client. If that takes `limits.write_timeout`, the stream is reset;
-//! earlier if requests wait for an upstream meanwhile. A client that reads nothing of any stream is noticed at the
-//! socket ([`ClientSocket`](super::client_socket::ClientSocket)).
+//! the client to read the previous ones. The first two waits pass through this module, which records them ([`Waits`]);
+//! a task that waits although no wait is recorded is waiting for the client. If that lasts for `limits.write_timeout`,
+//! the stream is reset, or earlier if requests wait for an upstream meanwhile. A client that reads nothing of any
+//! stream is noticed at the socket ([`ClientSocket`](super::client_socket::ClientSocket)).
 
 use std::{
     cell::Cell,
@@ -86,7 +86,7 @@ pub(super) async fn serve(
 enum Waits {
     /// The client, as far as is known.
     Client,
-    /// The handler or the answer.
+    /// The handler or the response.
     Service,
     /// Nothing: the stream is being aborted.
     Nothing,
@@ -139,7 +139,7 @@ impl Drop for Http2Body {
     }
 }
 
-/// When to stop waiting for the tasks of streams.
+/// The condition for no longer waiting for the tasks of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// Until no task is left.
@@ -147,7 +147,7 @@ enum Until {
     Forever,
 }
 
-/// The tasks of a connection's streams. They are aborted with it.
+/// The tasks of a connection's streams. They are aborted when the connection is dropped.
 #[derive(Debug)]
 struct Streams {
     service: Arc<CurrentService>,
@@ -175,7 +175,7 @@ impl Streams {
         tasks.is_empty()
     }
 
-    /// Waits until no stream has been open for `limit`, and at most twice as long. hyper has no such timeout, not
+    /// Waits until no stream has been open for `limit`, and for at most twice as long. hyper has no such timeout, not
     /// even for a client that does not finish its preface.
     async fn unused_for(&self, limit: Duration) {
         let mut seen = None;
@@ -235,7 +235,7 @@ struct Stream<F> {
     /// `None` once the task has ended.
     future: Option<Pin<Box<F>>>,
     stall: Stall,
-    /// Like `stall`, while requests wait for an upstream.
+    /// Like `stall`, but used while requests wait for an upstream.
     patience: Stall,
     service: Arc<CurrentService>,
     /// Whether the client reads nothing of the whole connection.

@@ -31,8 +31,8 @@ use tokio::{
 use self::shortage::Shortage;
 use super::current_service::CurrentService;
 
-/// Grace period in which aborted streams may still send their error event, and finished ones reach the client. Part of the
-/// drain timeout.
+/// Grace period in which aborted streams may still send their error event, and finished streams reach the client. Part
+/// of the drain timeout.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Maximum number of waiting connections of a listener that are accepted when the server stops. More may be opened
@@ -50,13 +50,13 @@ pub(super) struct Worker {
     at_end: AtEnd,
 }
 
-/// What happens to connections that are waiting to be accepted when the server stops.
+/// What happens at the end to connections that are still waiting to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtEnd {
     /// Waiting connections are accepted, so that their requests are refused with a status: otherwise, closing the
     /// sockets would reset them.
     Accept,
-    /// Waiting connections are left to the next process, which has the same sockets.
+    /// Waiting connections are left to the next process, which shares the sockets.
     Leave,
 }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::client_stream::ClientStream;
 
-/// Maximum number of bytes of further requests that are read while a response is sent. Further bytes stay in the
+/// Maximum number of bytes of further requests that are read while a response is sent. Any more bytes stay in the
 /// socket; in that case, only a failed write shows that the client has disconnected.
 const AHEAD: usize = 16 << 10;
 

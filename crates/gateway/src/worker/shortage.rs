@@ -27,20 +27,20 @@ use tokio::{
 
 use super::{super::drain::SignalFuture, bounds::GOODBYE};
 
-/// Pause after a failed `accept`, and after connections were asked to leave: longer than they take to leave.
+/// Pause after a failed `accept`, and after connections were asked to close: longer than they need to close.
 pub(super) const PAUSE: Duration = GOODBYE.saturating_add(Duration::from_millis(50));
 
 /// Interval at which the log may report that connections cannot be accepted.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Fraction of the descriptors that is reserved for upstreams and files: one in this number.
+/// Fraction of the descriptors that is reserved for upstreams and files: 1/`RESERVE`.
 const RESERVE: u64 = 8;
 
-/// Notices that descriptors run out, and asks connections of its thread to leave.
+/// Notices when descriptors run out, and asks connections of its thread to close.
 #[derive(Debug)]
 pub(super) struct Shortage {
-    /// The first descriptor of the reserve. The system assigns the lowest free one, so all below it are taken by
-    /// then.
+    /// The first descriptor of the reserve. The system always assigns the lowest free descriptor, so when this one is
+    /// assigned, all lower ones are in use.
     reserve: Option<u64>,
     /// The number of the next connection.
     next: u64,
@@ -50,10 +50,10 @@ pub(super) struct Shortage {
     failures: u64,
 }
 
-/// The connections that should leave.
+/// Which connections should close.
 #[derive(Debug, Default)]
 struct Leaving {
-    /// Connections with a lower number should leave.
+    /// Connections with a lower number should close.
     below: AtomicU64,
     changed: Arc<Notify>,
 }
@@ -69,7 +69,7 @@ impl Shortage {
         Self { reserve, next: 0, leaving: Arc::default(), logged: None, failures: 0 }
     }
 
-    /// Counts a connection that is about to be served. `drain`: ready when the server stops.
+    /// Counts a connection that is about to be served. `drain`: becomes ready when the server stops.
     pub(super) fn accepted(&mut self, drain: SignalFuture) -> Leave {
         let number = self.next;
         self.next += 1;
@@ -97,8 +97,8 @@ impl Shortage {
         self.log(Some(error));
     }
 
-    /// Asks the older half of the connections that have not been asked yet to leave. Returns `false` if there is
-    /// none.
+    /// Asks the older half of the connections that have not been asked yet to close. Returns `false` if there are no
+    /// such connections.
     fn make_room(&mut self) -> bool {
         let below = self.leaving.below.load(Ordering::Relaxed);
         let half = (self.next - below) / 2;
@@ -135,7 +135,7 @@ fn is_of_descriptors(error: &io::Error) -> bool {
     errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE].contains(&errno))
 }
 
-/// Ready when a connection should end as soon as no response is open: the server stops, or descriptors run out.
+/// Ready when a connection should close as soon as no response is open: the server stops, or descriptors run out.
 #[derive(Debug)]
 #[pin_project]
 pub(super) struct Leave {
@@ -172,7 +172,7 @@ mod tests {
 
     use super::{super::super::drain::Drain, *};
 
-    /// The numbers of the connections that leave.
+    /// The numbers of the connections that should close.
     fn leaving(all: &mut [Pin<Box<Leave>>]) -> Vec<usize> {
         let ready = |leave: &mut Pin<Box<Leave>>| leave.as_mut().now_or_never().is_some();
         all.iter_mut().enumerate().filter_map(|(number, leave)| ready(leave).then_some(number)).collect()

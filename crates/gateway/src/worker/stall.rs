@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::{Sleep, sleep};
 
-/// A timer that runs only while bytes wait to be read, so that a client that reads causes no cost.
+/// A timer that runs only while bytes wait to be read, so that it costs nothing while the client reads.
 #[derive(Debug)]
 pub(super) struct Stall {
     limit: Duration,

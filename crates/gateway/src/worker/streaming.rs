@@ -130,7 +130,7 @@ impl Streaming {
         Pin::new(&mut self.client).poll_flush(cx)
     }
 
-    /// Writes `data` with its framing, as much as the socket accepts immediately.
+    /// Writes as much of `data`, with its framing, as the socket accepts immediately.
     fn send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> io::Result<()> {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();

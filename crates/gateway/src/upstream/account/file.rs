@@ -1,7 +1,8 @@
-//! [`SessionFile`]: the file with a session, which processes may share.
+//! [`SessionFile`]: the file with a session, which several processes may share.
 //!
-//! A refresh token is valid only once, so two processes must not use the same one. A process that refreshes locks a
-//! file next to the session's file, reads the session again, and refreshes only if the session has not changed.
+//! A refresh token is valid only once, so two processes must not use the same token. A process that refreshes the
+//! session locks a file next to the session's file, reads the session again, and refreshes it only if it has not
+//! changed.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -14,7 +15,7 @@ use std::{
 use toolwire_net::private;
 use toolwire_pipeline::dialect::Session;
 
-/// Maximum size of a session's file in bytes. Sessions have less than 1 KiB.
+/// Maximum size of a session's file in bytes. A session takes less than 1 KiB.
 const MAX_FILE: u64 = 64 << 10;
 
 /// Maximum number of links that are followed from the configured path, as in Linux.
@@ -35,8 +36,8 @@ impl SessionFile {
         Self(path.to_owned())
     }
 
-    /// Waits until no other process refreshes the session, and prevents others from refreshing it until the result is
-    /// dropped.
+    /// Waits until no other process is refreshing the session, and prevents other processes from refreshing it until
+    /// the result is dropped.
     ///
     /// # Errors
     /// The reason why it fails, in words.
@@ -110,8 +111,8 @@ impl SessionFile {
         &self.0
     }
 
-    /// The place of the session itself: if the path is a link, its target. The link stays, and a process that uses
-    /// another path to the same file has the same lock and sees the new tokens.
+    /// The path of the session itself: if the configured path is a link, the link's target. The link stays, and a
+    /// process that uses another path to the same file has the same lock and sees the new tokens.
     fn place(&self) -> PathBuf {
         let mut place = self.0.clone();
         for _ in 0..MAX_LINKS {

@@ -19,7 +19,7 @@ use toolwire_pipeline::dialect::{AccountSettings, RefreshError, Session};
 /// Timeout of an exchange with the account's server.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Maximum size of its responses in bytes.
+/// Maximum size in bytes of the server's responses.
 const MAX_ANSWER: usize = 64 << 10;
 
 /// Keeps the session of one account.
@@ -38,7 +38,7 @@ pub(super) struct AccountSession {
     pub(super) is_saved: bool,
 }
 
-/// The session that an attempt must produce.
+/// The kind of session that an attempt must produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// A session newer than the one in use: from another process or a new login, otherwise the one in use with new
@@ -57,7 +57,7 @@ pub(super) struct Trouble {
     pub(super) is_logged_out: bool,
     /// The reason for the operator. It may name files, but contains no secrets.
     pub(super) reason: String,
-    /// Time after which the server wants to be asked again.
+    /// Time after which the server may be asked again.
     pub(super) retry_after: Option<Duration>,
     /// The session whose refresh token the server has refused.
     pub(super) refused: Option<Box<Session>>,
@@ -75,7 +75,7 @@ impl Trouble {
     /// The trouble for the server's response to a refresh of `session`.
     fn answered(error: &RefreshError, session: &Session) -> Self {
         let (RefreshError::LoggedOut(failure) | RefreshError::Failed(failure)) = error;
-        // A server may repeat the token that it refuses, so the token is covered.
+        // A server may repeat the token that it refuses, so the token is redacted.
         let reason =
             session.secrets().fold(failure.message().to_owned(), |text, secret| text.replace(secret, "…"));
         let seconds = failure.retry_after().and_then(|value| value.parse().ok());
@@ -109,8 +109,8 @@ impl Keeper {
         self.file.as_ref()
     }
 
-    /// Reads the session in the file, or the configured one if there is no file yet, or if the configured one is a
-    /// different session: a new login is newer than the file.
+    /// Reads the session from the file, or the configured session if there is no file yet or if the configured session
+    /// is a different one: a new login is newer than the file.
     ///
     /// # Errors
     /// If there is no session, or the file contains none; the message says what to do.

@@ -8,7 +8,7 @@
 //!
 //! At most one attempt to refresh runs at a time. It has its own thread, because it blocks and must not end with the
 //! request that started it: the old refresh token is spent as soon as the server has seen it. Dropping the account
-//! waits for it.
+//! waits for the attempt.
 
 mod file;
 mod keeper;
@@ -38,18 +38,18 @@ use toolwire_pipeline::{
 
 pub use manage::{Managed, Status};
 
-/// Time before its expiry at which a token is renewed. Requests use the old token meanwhile.
+/// Time before a token's expiry at which the token is renewed. Requests use the old token meanwhile.
 const AHEAD: u64 = 600;
 
-/// Minimum time between two refreshes of a session, regardless of the clock and of the upstream. Another process may have
-/// refreshed it meanwhile.
+/// Minimum time between two refreshes of a session, regardless of the clock and of the upstream. Another process may
+/// have refreshed the session meanwhile.
 const REST: Duration = Duration::from_secs(30);
 
-/// Pause after a failed attempt, doubled after each further one, up to a maximum.
+/// Pause after a failed attempt, doubled after each further failure, up to a maximum.
 const BACKOFF: Duration = Duration::from_secs(5);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
-/// Interval at which the session of a new login is looked for.
+/// Interval between checks for the session of a new login.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
 /// The session of one upstream's account.
@@ -78,7 +78,7 @@ struct State {
     renewed: Option<Instant>,
     /// The result of the last attempt, if it failed, and the time at which the next one may begin.
     trouble: Option<(Trouble, Instant)>,
-    /// Failed attempts in a row.
+    /// Number of failed attempts in a row.
     failures: u32,
     /// The session whose refresh token was refused.
     refused: Option<Box<Session>>,
@@ -94,11 +94,11 @@ pub(super) struct Live {
     pub(super) headers: HeaderMap,
 }
 
-/// Age of the current session's access token.
+/// The age of the current session's access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Age {
     Valid,
-    /// It will expire soon.
+    /// The token will expire soon.
     Old,
     Expired,
 }
@@ -160,7 +160,7 @@ impl Account {
         self.shared.after(attempt, None).await
     }
 
-    /// Returns a session that replaces `used`, which the upstream has refused. Waits for it.
+    /// Returns a session that replaces `used`, which the upstream has refused. Waits for the new session.
     ///
     /// # Errors
     /// The reason why there is no session.
@@ -188,12 +188,12 @@ impl Account {
         }
     }
 
-    /// Whether an attempt is running, for which dropping the account would wait.
+    /// Whether an attempt is running. Dropping the account would wait for it.
     pub(super) fn is_renewing(&self) -> bool {
         self.shared.state().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
     }
 
-    /// Starts an attempt, unless one is running. The result changes when the attempt has ended.
+    /// Starts an attempt, unless one is running. The returned value changes when the attempt has ended.
     ///
     /// # Errors
     /// If the last attempt has failed, and it is too early for another one.

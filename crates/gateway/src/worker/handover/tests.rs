@@ -72,7 +72,7 @@ async fn echo_paths(stream: TcpStream) {
     }
 }
 
-/// The bodies of the responses to `requests`, which arrive in pieces that end at `cuts`.
+/// Returns the bodies of the responses to `requests`, which arrive in pieces that end at `cuts`.
 async fn responses(requests: &[u8], cuts: &[usize]) -> Vec<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
