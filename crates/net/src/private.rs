@@ -9,7 +9,7 @@ use std::{
 /// Creates a folder.
 ///
 /// # Errors
-/// If it already exists or cannot be created.
+/// If the folder already exists or cannot be created.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     dir_builder().create(path)
 }
@@ -22,7 +22,7 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
 /// Creates an empty file.
 ///
 /// # Errors
-/// If it already exists or cannot be created.
+/// If the file already exists or cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -40,8 +40,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// for the disk.
 pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, File::sync_all)?;
-    // The new name is on disk once the folder is. On systems where a folder cannot be synced, nothing better can be
-    // done.
+    // The new name is on disk once the folder is synced. On systems where a folder cannot be synced, nothing better can
+    // be done.
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -51,8 +51,7 @@ pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn put(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    // `.new` is added to the whole name: files that differ only in their extension may be replaced at the same
-    // time.
+    // `.new` is appended to the full name: files that differ only in their extension may be replaced at the same time.
     let fresh = path.with_added_extension("new");
     // An earlier attempt may have left this file. It is removed first, so that nothing is written through a link.
     if let Err(error) = fs::remove_file(&fresh)

@@ -1,8 +1,7 @@
-//! [`Redactor`]: covers secrets in recordings, logs and forwarded errors.
+//! [`Redactor`]: masks secrets in recordings, logs and forwarded errors.
 //!
-//! Two kinds of secrets are known: the configured ones, by value, and anything that has the form of a key. A secret
-//! is covered by as many `x` as it has bytes, so that lengths stay correct, and with them the timing of recorded
-//! pieces.
+//! Two kinds of secrets are known: the configured ones, by value, and anything that has the form of a key. A secret is
+//! replaced with as many `x` as it has bytes, so that lengths and the timing of recorded pieces stay correct.
 
 mod pieces;
 mod spread;
@@ -21,9 +20,9 @@ use serde_json::Value;
 pub use self::pieces::Pieces;
 use crate::failure::Redact;
 
-/// Patterns of secrets; the first group is covered. A key may follow an escape in a JSON string (`\nsk-…`), whose
-/// last character looks like a letter before the key. Members may be inside a string, so backslashes may precede
-/// their quotes.
+/// Patterns of secrets; the first group is masked. A key may follow an escape in a JSON string (`\nsk-…`), whose last
+/// character looks like a letter before the key. Members may be inside a string, so backslashes may precede their
+/// quotes.
 const PATTERNS: [&str; 5] = [
     r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
     concat!(
@@ -42,22 +41,22 @@ const PATTERNS: [&str; 5] = [
     ),
 ];
 
-/// Length in bytes of the shortest configured secret that is covered. Shorter ones (`none`, `EMPTY`, `key`)
-/// are placeholders and ordinary words.
+/// Length in bytes of the shortest configured secret that is masked. Shorter ones (`none`, `EMPTY`, `key`) are
+/// placeholders and ordinary words.
 const SHORTEST: usize = 6;
 
-/// Maximum number of bytes of a line that are held until the line ends. In a longer line, everything except the
-/// last [`WINDOW`] bytes is settled.
+/// Maximum number of bytes of a line that are held until the line ends. Of a longer line, everything except the last
+/// [`WINDOW`] bytes is settled.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// Bytes at the end of a long line that may be the start of a secret.
+/// Number of bytes at the end of a long line that may be the start of a secret.
 const WINDOW: usize = 16 << 10;
 
-/// Finds and covers secrets. Its `Debug` output does not show them.
+/// Finds and masks secrets. Its `Debug` output does not show them.
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// Number of patterns for configured secrets; they come first.
+    /// Number of patterns for configured secrets; these patterns come first.
     configured: usize,
     /// The configured secrets themselves.
     secrets: Arc<[Box<str>]>,
@@ -74,7 +73,7 @@ struct LearnedSecret {
     pattern: Regex,
 }
 
-/// Maximum number of learned secrets that are covered at the same time. Older ones are no longer valid.
+/// Maximum number of learned secrets that are masked at the same time. Older ones are no longer valid.
 const MAX_LEARNED: usize = 64;
 
 impl Redactor {
@@ -94,18 +93,18 @@ impl Redactor {
         Self { patterns, configured, secrets, longest, learned: Arc::default() }
     }
 
-    /// A redactor for the configured secrets only, for texts that must otherwise stay unchanged, even if they
+    /// Returns a redactor for the configured secrets only, for texts that must otherwise stay unchanged even if they
     /// contain something that looks like a key.
     pub fn of_configured(&self) -> Self {
         Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
     }
 
-    /// A redactor for other configured secrets, which shares the learned secrets with this one.
+    /// Returns a redactor for other configured secrets, which shares the learned secrets with this one.
     pub fn with_configured<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { learned: Arc::clone(&self.learned), ..Self::new(secrets) }
     }
 
-    /// Covers `secret` from now on, as if it were configured.
+    /// Masks `secret` from now on, as if it were configured.
     pub fn learn(&self, secret: &str) {
         let is_known =
             |learned: &VecDeque<LearnedSecret>| learned.iter().any(|known| *known.secret == *secret);
@@ -124,8 +123,8 @@ impl Redactor {
         self.learned.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of bytes at the end of `text`, which will continue, that may be the start of an unescaped
-    /// configured secret.
+    /// Returns the number of bytes at the end of `text`, which is not complete yet, that may be the start of an
+    /// unescaped configured secret.
     pub fn begun_in(&self, text: &str) -> usize {
         let learned = self.learned();
         let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
@@ -144,7 +143,7 @@ impl Redactor {
         self.longest
     }
 
-    /// `text` with its secrets covered; borrowed if there are no secrets.
+    /// Returns `text` with its secrets masked; borrowed if there are no secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let found = self.find(text.as_bytes());
         if found.is_empty() {
@@ -152,16 +151,16 @@ impl Redactor {
         }
         let mut covered = text.as_bytes().to_vec();
         found.into_iter().for_each(|range| cover_range(&mut covered, range));
-        // Whole characters are covered, each by as many `x` as it has bytes.
+        // Whole characters are masked, each with as many `x` as it has bytes.
         String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
     }
 
-    /// Covers the secrets in `bytes`.
+    /// Masks the secrets in `bytes`.
     pub fn cover(&self, bytes: &mut [u8]) {
         self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
     }
 
-    /// Covers the secrets in the texts of `value`; the rest of `value` is unchanged.
+    /// Masks the secrets in the texts of `value`; the rest of `value` is unchanged.
     pub fn cover_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -175,9 +174,9 @@ impl Redactor {
         }
     }
 
-    /// Returns how many of `bytes`, which will continue, can be covered now because no secret that begins in them
-    /// continues after them: everything up to the last line ending, since no secret contains one, and in a very
-    /// long line everything except its end.
+    /// Returns how many of `bytes`, which are not complete yet, can be masked now because no secret that begins in them
+    /// continues after them: everything up to the last line ending, since no secret contains one, and in a very long
+    /// line everything except its end.
     pub fn settled(&self, bytes: &[u8]) -> usize {
         let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
         if bytes.len() - lines <= LONGEST_LINE {
@@ -216,7 +215,7 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// A text with its `\u` escapes replaced by the characters that they stand for. Any character of a secret may be
+/// A text in which each `\u` escape is replaced with the character that it stands for. Any character of a secret may be
 /// written as an escape, in JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
 struct Unescaped {
     bytes: Vec<u8>,
@@ -241,7 +240,7 @@ impl Unescaped {
                 unescaped.escapes.push((start..unescaped.bytes.len(), at..at + length));
                 at += length;
             } else {
-                // Skips all backslashes at once, so that each is examined once.
+                // Skips all backslashes at once, so that each is examined only once.
                 let backslashes = escape.iter().take_while(|byte| **byte == b'\\').count();
                 unescaped.bytes.extend_from_slice(escape.get(..backslashes).unwrap_or_default());
                 at += backslashes;
@@ -291,8 +290,8 @@ fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     Some((u16::from_str_radix(digits, 16).ok()?, backslashes + 5))
 }
 
-/// A pattern for a secret in every form that it takes in JSON, in JSON inside a JSON string, and in a URL, except
-/// with `\u` escapes.
+/// Returns a pattern for a secret in every form that it may have in JSON, in JSON inside a JSON string, and in a URL,
+/// except with `\u` escapes.
 fn pattern_of(secret: &str) -> String {
     let byte = |byte: u8| {
         let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
@@ -307,8 +306,8 @@ fn pattern_of(secret: &str) -> String {
     format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
 }
 
-/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins with
-/// `n`), moves the start of the match after it: covering the escape would make the JSON invalid.
+/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins with `n`),
+/// moves the start of the match after that letter: masking the escape would make the JSON invalid.
 fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
     let before = bytes.get(..range.start).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();

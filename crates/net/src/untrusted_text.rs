@@ -9,8 +9,8 @@ use std::{
     fmt::{self, Write},
 };
 
-/// Maximum number of bytes of one value in a log line. The rest is cut off and replaced by a mark that says how
-/// much is missing.
+/// Maximum number of bytes of one value in a log line. The rest is replaced with a mark that says how many bytes are
+/// missing.
 pub const MAX_VALUE: usize = 256;
 
 /// Whether a terminal or a line reader could treat `char` as anything but a visible character: control
@@ -57,7 +57,7 @@ pub fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
     Ok(())
 }
 
-/// At most the first `max` bytes of `text`, cut between characters. If there is more, a mark says how much is
+/// Returns at most the first `max` bytes of `text`, cut between characters. If there are more, a mark says how many are
 /// missing.
 pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
@@ -76,7 +76,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
+/// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
 pub fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
     // Writing into a string cannot fail; a value whose `Debug` fails is shown up to that point.

@@ -40,7 +40,7 @@ pub struct OwnExchange<'r> {
 /// A response that did not come from asking an upstream.
 #[derive(Debug)]
 pub struct MadeResponse {
-    /// The configuration of the response. Its first upstream is the only one.
+    /// The configuration for the exchange, with a single upstream.
     pub config: Arc<Config>,
     /// The body.
     pub body: Bytes,

@@ -1,4 +1,4 @@
-//! [`HttpProxy`]: a proxy between toolwire and a server, and [`Proxies`]: the choice of a proxy for each server.
+//! [`HttpProxy`]: a proxy between toolwire and a server. [`Proxies`]: chooses the proxy for each server.
 
 use std::{fmt, net::IpAddr};
 
@@ -10,7 +10,7 @@ use super::port_of;
 /// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The variables that name proxies, and hosts that are reached without one.
+/// The variables that name proxies, and the hosts to which connections use no proxy.
 const VARIABLES: [&str; 8] = [
     "https_proxy",
     "HTTPS_PROXY",
@@ -70,12 +70,12 @@ impl HttpProxy {
         self.authorization.as_ref()?.to_str().ok()?.strip_prefix("Basic ")
     }
 
-    /// Returns the proxy that the environment names for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, else `ALL_PROXY`,
-    /// unless `NO_PROXY` lists the host. The names may be in lower case, which takes precedence as in curl, or in
-    /// upper case. This machine is never reached through a proxy.
+    /// Returns the proxy that the environment names for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, otherwise `ALL_PROXY`,
+    /// unless `NO_PROXY` lists the host. The names may also be in lower case, which takes precedence, as in curl. This
+    /// machine is never reached through a proxy.
     ///
     /// # Errors
-    /// The unusable variable, and the reason.
+    /// The variable that cannot be used, and the reason.
     pub fn of_environment(
         base: &Uri,
         environment: Environment<'_>,
@@ -96,10 +96,10 @@ impl HttpProxy {
     }
 }
 
-/// The choice of a proxy for requests whose servers are not known in advance.
+/// Chooses the proxy for requests whose servers are not known in advance.
 #[derive(Debug, Clone)]
 pub enum Proxies {
-    /// Always this proxy, or no proxy.
+    /// The same proxy for all servers, or no proxy.
     One(Option<HttpProxy>),
     /// The proxy that these environment variables name.
     Environment(Vec<(&'static str, String)>),
@@ -117,7 +117,7 @@ impl Proxies {
         self.find(url).unwrap_or_default()
     }
 
-    /// The unusable variables, and the reasons.
+    /// The variables that cannot be used, and the reasons.
     pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
         let urls = ["https://any.example", "http://any.example"].map(Uri::from_static);
         urls.iter().filter_map(|url| self.find(url).err()).collect()
@@ -158,8 +158,8 @@ pub fn is_loopback(url: &Uri) -> bool {
 }
 
 /// Whether `NO_PROXY`, a comma-separated list, excludes `url`. Its entries are `*`, domains (which include their
-/// subdomains), addresses and networks, each with an optional port. hyper-util matches them, but does not support
-/// ports.
+/// subdomains), addresses and networks, each with an optional port. hyper-util matches the entries, but does not
+/// support ports.
 fn excludes(list: &str, url: &Uri) -> bool {
     let port = port_of(url);
     let entries = list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty());

@@ -1,7 +1,7 @@
 //! [`TcpConnector`]: opens TCP connections to a server, directly or through a proxy.
 //!
-//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything works as without a proxy.
-//! For `http`, the connection goes to the proxy, and requests name the server (RFC 9112, section 3.2.2).
+//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything works as without a proxy. For
+//! `http`, the connection goes to the proxy, and each request names the server (RFC 9112, section 3.2.2).
 
 use std::{
     error::Error,
@@ -26,14 +26,14 @@ use super::{HttpProxy, open_tunnel};
 pub enum TcpConnector {
     /// Directly to the server.
     Direct(HttpConnector),
-    /// To the server, through a tunnel of this proxy.
+    /// To the server, through a tunnel that this proxy opens.
     Tunnel(HttpConnector, HttpProxy),
     /// To the proxy at this address.
     Forward(HttpConnector, Uri),
 }
 
 impl TcpConnector {
-    /// Creates a connector to the server of `address` that opens connections with `tcp`.
+    /// Creates a connector to the server at `address`, which opens connections with `tcp`.
     pub fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
         match proxy {
             None => Self::Direct(tcp),
@@ -82,7 +82,7 @@ impl Service<Uri> for TcpConnector {
     }
 }
 
-/// The port of the server of `url`.
+/// The port of the server in `url`.
 pub fn port_of(url: &Uri) -> u16 {
     url.port_u16().unwrap_or(if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Maximum size in bytes of the head of a proxy's response.
 const MAX_HEAD: usize = 16 << 10;
 
-/// Maximum number of fields of such a head.
+/// Maximum number of header fields in the proxy's response.
 const MAX_FIELDS: usize = 100;
 
 /// The reason why a tunnel cannot be opened.
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the result for this response of the proxy, and the request that was sent.
+    /// Returns the result for the proxy's response `answer`, and the request that was sent.
     async fn opened(answer: &[u8], authorization: Option<&HeaderValue>) -> (String, String) {
         let (client, mut proxy) = duplex(64 << 10);
         proxy.write_all(answer).await.unwrap();

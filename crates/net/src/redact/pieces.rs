@@ -1,4 +1,4 @@
-//! [`Pieces`]: the pieces of a body with secrets covered, each passed on as soon as it cannot contain part of an
+//! [`Pieces`]: masks secrets in the pieces of a body. Each piece is passed on as soon as it cannot contain part of an
 //! undecided secret.
 //!
 //! A piece waits until the line in which it ends is complete, since a secret may be split over two pieces but not
@@ -9,15 +9,15 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use super::{LONGEST_LINE, Redactor, spread::Spread};
 
-/// Covers the secrets in the pieces of one body.
+/// Masks the secrets in the pieces of one body.
 #[derive(Debug)]
 pub struct Pieces {
     redactor: Redactor,
     /// Bytes that have not been passed on yet.
     held: Vec<u8>,
-    /// Number of the held bytes that have been covered.
+    /// Number of the held bytes that have been masked.
     covered: usize,
-    /// Number of bytes that were passed on before.
+    /// Number of bytes that have already been passed on.
     passed: usize,
     spread: Spread,
     /// Arrival times and lengths of the pieces.
@@ -25,7 +25,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// For a new body.
+    /// Starts a new body.
     pub fn new(redactor: Redactor) -> Self {
         Self {
             redactor,
@@ -37,7 +37,7 @@ impl Pieces {
         }
     }
 
-    /// Takes a piece that arrived at `after`, and calls `pass` with the pieces that are decided now.
+    /// Takes a piece that arrived at `after`, and calls `pass` with the pieces that are now decided.
     ///
     /// # Errors
     /// Errors of `pass`.
@@ -50,7 +50,7 @@ impl Pieces {
         self.held.extend_from_slice(bytes);
         self.waiting.push_back((after, bytes.len()));
         let open = self.held.get(self.covered..).unwrap_or_default();
-        // The open bytes before this piece contain no line ending.
+        // The undecided bytes before this piece contain no line ending.
         if open.len() > LONGEST_LINE || memchr::memchr2(b'\n', b'\r', bytes).is_some() {
             #[cfg(test)]
             tests::LOOKED.set(tests::LOOKED.get() + open.len());
@@ -92,7 +92,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Covers secrets in the next `len` held bytes, and earlier bytes that turn out to be part of such a secret.
+    /// Masks secrets in the next `len` held bytes, and earlier bytes that turn out to be part of such a secret.
     fn cover(&mut self, len: usize) {
         let mut at = self.passed + self.covered;
         let Some(open) = self.held.get_mut(self.covered..self.covered + len) else { return };
@@ -106,7 +106,7 @@ impl Pieces {
         self.covered += len;
     }
 
-    /// Covers these ranges of the body.
+    /// Masks these ranges of the body.
     fn mask(&mut self, found: Vec<Range<usize>>) {
         for place in found {
             let place = place.start.saturating_sub(self.passed)..place.end.saturating_sub(self.passed);
@@ -128,7 +128,7 @@ mod tests {
         pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// A response that is not streamed is a single line, and may arrive byte by byte.
+    /// Tests a response that is not streamed: it is a single line, and may arrive byte by byte.
     #[test]
     fn line_that_does_not_end_is_looked_at_a_bounded_number_of_times() {
         let (mut pieces, mut passed) = (Pieces::new(Redactor::new([])), Vec::new());

@@ -6,14 +6,13 @@ use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 /// The URL of a server: `redis://host:6379/0`; of sentinels that know which server is the primary:
-/// `redis+sentinel://host:26379,host:26379/name/0`; or of servers of a cluster:
-/// `redis+cluster://host:6379,host:6379`. `rediss…` uses TLS. It may contain a user and a password, so it is never
-/// shown completely.
+/// `redis+sentinel://host:26379,host:26379/name/0`; or of servers of a cluster: `redis+cluster://host:6379,host:6379`.
+/// `rediss…` uses TLS. The URL may contain a user and a password, so it is never shown completely.
 #[derive(Clone)]
 pub struct StoreAddress {
     /// The URL as it was written.
     written: SecretString,
-    /// That of the server. With sentinels or a cluster, its host is one of them.
+    /// The URL of the server. If there are sentinels or a cluster, its host is the first of them.
     url: SecretString,
     sentinels: Option<Sentinels>,
     cluster: Option<Vec<Node>>,
@@ -24,9 +23,9 @@ pub struct StoreAddress {
 /// Programs that watch servers and say which server is the primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentinels {
-    /// Their URLs.
+    /// The URLs of the sentinels.
     pub urls: Vec<String>,
-    /// How they call the servers.
+    /// The name under which the sentinels know the servers.
     pub name: String,
 }
 
@@ -150,17 +149,17 @@ impl StoreAddress {
         Ok(Self { written: whole.clone(), url: whole, sentinels: None, cluster: None, shown, password })
     }
 
-    /// The whole URL of the server. It must not be shown. With sentinels, its host and port are not the server's.
+    /// The whole URL of the server, which must not be shown. With sentinels, its host and port are not the server's.
     pub fn url(&self) -> &str {
         self.url.expose_secret()
     }
 
-    /// Who says which server it is.
+    /// The sentinels, which know which server is the primary. `None` if the URL names no sentinels.
     pub fn sentinels(&self) -> Option<&Sentinels> {
         self.sentinels.as_ref()
     }
 
-    /// Servers of a cluster, which know the others.
+    /// Servers of a cluster, which know the cluster's other servers. `None` if the URL does not name a cluster.
     pub fn cluster(&self) -> Option<&[Node]> {
         self.cluster.as_deref()
     }
@@ -170,7 +169,7 @@ impl StoreAddress {
         self.shown.starts_with("rediss")
     }
 
-    /// The password as it is written in the URL.
+    /// The password, as it is written in the URL.
     pub fn password(&self) -> Option<&str> {
         self.password.as_ref().map(|password| password.expose_secret())
     }

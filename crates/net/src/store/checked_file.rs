@@ -1,8 +1,8 @@
-//! [`CheckedFile`]: the file that redb uses. It notices if a block is no longer what was written to it.
+//! [`CheckedFile`]: the file that redb uses. It detects blocks that no longer contain what was written to them.
 //!
-//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed.
-//! So the checksum of each block is remembered when the block is first read or written, and a read that finds other
-//! content fails as for a damaged file.
+//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed. So
+//! the checksum of each block is remembered when the block is first read or written, and a read that finds different
+//! content fails, as it does for a damaged file.
 
 use std::{
     fs::File,
@@ -41,7 +41,7 @@ impl CheckedFile {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the blocks that these bytes touch.
+    /// Forgets the checksums of the blocks that these bytes touch.
     fn forget(&self, offset: u64, bytes: &[u8]) {
         let end = offset.saturating_add(size(bytes.len())).div_ceil(size(BLOCK));
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -50,7 +50,7 @@ impl CheckedFile {
         sums.get_mut(number(offset)..end).unwrap_or_default().fill(0);
     }
 
-    /// Remembers the complete blocks in these bytes. Returns whether they match the known checksums.
+    /// Remembers the checksums of the complete blocks in these bytes. Returns whether they match the known checksums.
     fn learn(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut sums = self.sums();
         for (number, block) in whole_blocks(offset, bytes) {

@@ -8,8 +8,8 @@
 //!
 //! Numbers and times are eight bytes, big-endian.
 //!
-//! Older files must still be read, so a change of the format begins with a folder of `fixtures/upgrade` that the old program
-//! wrote. If older programs cannot read the new files, raise [`VERSION`].
+//! Older files must still be readable, so a change of the format begins with a folder in `fixtures/upgrade` that the
+//! old program wrote. If older programs cannot read the new files, raise [`VERSION`].
 
 use std::{
     fs, io,
@@ -27,20 +27,20 @@ const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values")
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
 const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 
-/// The version of these tables and of the values in them. A file with a higher version is left alone.
+/// The version of these tables and of the values in them. A file with a higher version is not changed.
 const VERSION: u64 = 1;
 
 /// Bytes that redb may cache. The operating system also caches the file's pages.
 const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
-/// Estimated bytes that a value takes in addition to its own. This also limits the number of values.
+/// Estimated bytes that a value takes in addition to its content. This also limits the number of values.
 const OVERHEAD: u64 = 256;
 
-/// Interval at which an unusable file is tried again.
+/// Minimum time before an unusable file is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// Opening a file may take long, since all of it is read. Returns a pause that limits attempts to about a tenth of
-/// the time.
+/// Returns the pause after an attempt to open a file. Opening may take long, since all of the file is read; the pause
+/// limits attempts to about a tenth of the time.
 pub(super) fn pause_after(attempt: Duration) -> Duration {
     (attempt * 10).clamp(RETRY, RETRY * 60)
 }
@@ -56,7 +56,7 @@ pub(super) struct Disk {
 }
 
 enum State {
-    /// Not opened yet, or given up after an error: redb then refuses everything until the file is opened again.
+    /// Not opened yet, or closed after an error: redb then refuses everything until the file is opened again.
     Closed,
     Open(Box<Open>),
     /// The file cannot be opened. `until`: time of the next attempt.
@@ -111,8 +111,8 @@ impl Disk {
         Ok(found.flatten())
     }
 
-    /// Writes all or none of these values with their times of expiry, and removes the values that have expired at
-    /// `now`.
+    /// Writes all of these values with their times of expiry, or none of them, and removes the values that have expired
+    /// at `now`.
     pub(super) fn put<'v>(
         &mut self,
         values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])> + Clone,
@@ -127,8 +127,8 @@ impl Disk {
         Ok(removed.unwrap_or(false))
     }
 
-    /// Calls `act` with the open file and its size limit. `None` if there is no file. A file that turns out to be
-    /// damaged is set aside, and `act` is called again with the next file.
+    /// Calls `act` with the open file and its size limit. `None` if there is no file. If the file turns out to be
+    /// damaged, it is set aside, and `act` is called again with the next file.
     fn act<T>(
         &mut self,
         open: impl Fn(&mut Self) -> Result<Option<&mut Open>, StoreError>,
@@ -156,7 +156,7 @@ impl Disk {
 
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Closed);
-        // Closing writes what it can. An error here is already known.
+        // Closing the file writes what can be written. Any error here is already known.
         let _ = contained(|| {
             drop(state);
             Ok(())
@@ -195,7 +195,7 @@ impl Disk {
                         State::Open(Box::new(open))
                     }
                     Err(error) => {
-                        // This program will not be able to read it later either.
+                        // This program will not be able to read the file later either.
                         let is_final = matches!(&error, redb::Error::Io(error) if error.kind() == io::ErrorKind::Unsupported);
                         let until = (!is_final).then(|| Instant::now() + pause_after(took));
                         State::Unusable { why: self.unusable(error), until }
@@ -231,8 +231,8 @@ impl Disk {
     }
 }
 
-/// Whether the error shows that the path holds something that this program cannot have made or cannot use. A full
-/// disk, for example, does not show that.
+/// Whether the error shows that there is something at the path that this program cannot have created or cannot use. A
+/// full disk, for example, does not show that.
 fn is_for_others(error: &io::Error) -> bool {
     use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, Unsupported};
     matches!(error.kind(), PermissionDenied | IsADirectory | NotADirectory | Unsupported)
@@ -268,7 +268,7 @@ fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, re
     }
 }
 
-/// Maximum number of files of one store that are set aside.
+/// Maximum number of damaged files of one store that are kept aside.
 const MAX_ASIDE: usize = 1000;
 
 /// Renames a damaged file, so that a new one can be created. Nothing is overwritten.
@@ -284,7 +284,7 @@ fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
     fs::rename(file, &aside)
 }
 
-/// Nobody else may read conversations.
+/// Creates a folder that no other user can read, since it contains conversations.
 fn make_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Key;
 
-/// Estimated bytes that a value takes in addition to its own. This also limits the number of values.
+/// Estimated bytes that a value takes in addition to its content. This also limits the number of values.
 const OVERHEAD: usize = 256;
 
 /// Values by key, and their keys by age.
@@ -48,8 +48,8 @@ impl Memory {
         self.entries.len()
     }
 
-    /// The oldest values from the number `from` on: at most `count`, and no further value once they have
-    /// `max_bytes` bytes.
+    /// The oldest values, starting with the number `from`: at most `count`, and none after they reach `max_bytes`
+    /// bytes.
     pub(super) fn oldest(&self, from: u64, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
         let mut bytes = 0;
         let entries = self
@@ -87,7 +87,7 @@ impl Memory {
         self.take(key).is_some_and(|entry| entry.expires > now)
     }
 
-    /// Removes the value with this number, which is on disk now.
+    /// Removes the value with this number, which is now on disk.
     pub(super) fn written(&mut self, key: &Key, number: u64) {
         if self.entries.get(key).is_some_and(|entry| entry.number == number) {
             self.take(key);

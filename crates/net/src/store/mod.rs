@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a
-//! server. The memory holds the values that are not written yet. While writing fails, it is tried again in the
-//! order of the values, until newer values displace them. Nothing is created on disk before the first value is put.
+//! server. The memory holds the values that are not written yet. If writing fails, it is tried again in the order of
+//! the values, until newer values displace them. Nothing is created on disk before the first value is put.
 //!
 //! `Stores` says where values are kept: in files on this machine, or on a Redis or Valkey server that several
 //! instances share. Each kind of state has its own `Space` there. Only a server has `SharedLimits` and
@@ -50,7 +50,7 @@ use self::{disk::Disk, memory::Memory};
 /// Whether this build can keep state on a Redis or Valkey server.
 pub const HAS_REDIS: bool = cfg!(feature = "redis");
 
-/// Keeps values. Other implementations can keep them on another machine.
+/// Stores values. Other implementations can store them on another machine.
 pub trait Store: fmt::Debug + Send + Sync {
     /// Returns the value under `key`, if it has been put and has not expired at `now`, in seconds of Unix time.
     ///
@@ -81,7 +81,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError>;
 }
 
-/// A key: its owner, whose values nobody else can name, and an id of arbitrary bytes.
+/// A key: its owner, whose values no one else can name, and an id of arbitrary bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     bytes: Box<[u8]>,
@@ -99,7 +99,7 @@ impl Key {
 pub struct Owner(pub [u8; 32]);
 
 impl Owner {
-    /// The owner with this API key.
+    /// The owner of this API key.
     pub fn of_key(key: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, key);
         Self(digest.as_ref().try_into().unwrap_or_default())
@@ -113,7 +113,7 @@ pub struct StoreError {
     trouble: Trouble,
 }
 
-/// Kind of trouble.
+/// The kind of problem with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// The store has failed, but may work the next time.
@@ -149,12 +149,12 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// Place and limits of a store.
+/// The location and limits of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
     /// The folder of the file. `None` if values are kept in memory only.
     pub folder: Option<PathBuf>,
-    /// Maximum total bytes of all values. Beyond it, the oldest are removed.
+    /// Maximum total bytes of all values. If they exceed it, the oldest are removed.
     pub max_bytes: usize,
     /// Time for which a value is kept.
     pub ttl: Duration,
@@ -251,11 +251,11 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
-        // The thread locks the disk from before it takes values from memory until they are written. So a value that
-        // it has taken is already on disk here.
+        // The thread locks the disk before it takes values from memory, and until they are written. So a value that the
+        // thread has taken is already on disk here.
         match lock(&self.shared.disk).remove(&key.bytes, now) {
             Ok(on_disk) => Ok(in_memory || on_disk),
-            // No value of this process is in that file.
+            // That file contains no value of this process.
             Err(error) if in_memory && error.trouble != Trouble::Failed => Ok(true),
             Err(error) => Err(error),
         }
@@ -270,7 +270,7 @@ impl Shared {
     }
 }
 
-/// The state behind each lock is consistent between any two statements, so a panic elsewhere does not spoil it.
+/// The state that a lock protects is consistent between any two statements, so a panic elsewhere does not corrupt it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,13 +4,13 @@ use std::{io, sync::Arc, time::Duration};
 
 use super::{OnChange, OnFailure, SharedLimits, SharedText, Space, Store, StoreAddress};
 
-/// A server that keeps values and limits. Without the feature `redis` there is none.
+/// A server that keeps values and limits. Never exists without the feature `redis`.
 #[derive(Debug)]
 pub enum RedisServer {}
 
 impl RedisServer {
     /// # Errors
-    /// Always: this build has no client of such servers.
+    /// Always: this build has no client for such servers.
     pub(super) fn new(_address: StoreAddress, _on_change: OnChange) -> io::Result<Self> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this build cannot use a server"))
     }

@@ -1,10 +1,10 @@
-//! [`SharedLimits`]: limits of clients that apply to all instances together.
+//! [`SharedLimits`]: clients' limits that apply to all instances together.
 
 use std::{fmt, pin::Pin, time::Duration};
 
 use super::{Owner, StoreError};
 
-/// The future answer of a server.
+/// A server's future answer.
 pub type Asked<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Counts the usage of clients, in one place for all instances. A request asks once before it begins, and settles
@@ -16,15 +16,15 @@ pub trait SharedLimits: fmt::Debug + Send + Sync {
     /// If the counts cannot be reached. It is then unknown whether the request was counted.
     fn admit(&self, demand: Demand) -> Asked<Result<Verdict, StoreError>>;
 
-    /// Returns the lease of a request that was admitted without [`SharedLimits::admit`]. It holds nothing; the
-    /// request and its usage are counted when it is settled.
+    /// Returns the lease of a request that was admitted without [`SharedLimits::admit`]. The lease holds nothing; the
+    /// request and its usage are counted when the lease is settled.
     fn unchecked(&self, owner: Owner, month: String) -> Lease;
 
     /// Counts usage of a client apart from its requests. `tokens_per_minute` is the client's limit.
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>);
 }
 
-/// The amounts that a request asks for, and the limits of its client. `None` means no limit.
+/// The amounts that a request needs, and the limits of its client. `None` means no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     /// The client.
@@ -79,20 +79,20 @@ pub enum Refusal {
     Requests(Duration),
 }
 
-/// The amounts that an admitted request holds. If it is dropped without [`Lease::settle`], nothing counts as used.
-/// It also ends with its instance.
+/// The amounts that an admitted request holds. If it is dropped without [`Lease::settle`], nothing counts as used. The
+/// lease of an instance that has ended expires.
 pub struct Lease(Option<Settle>);
 
-/// Called with the usage, or `None` if nothing was used.
+/// Called with the usage. `None` if nothing was used.
 type Settle = Box<dyn FnOnce(Option<Spent>) + Send + Sync>;
 
 impl Lease {
-    /// A lease at whose end `settle` is called. It must not block.
+    /// Creates a lease that calls `settle` when it ends. `settle` must not block.
     pub fn new(settle: impl FnOnce(Option<Spent>) + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(settle)))
     }
 
-    /// Replaces the held amounts by the actual usage.
+    /// Replaces the held amounts with the actual usage.
     pub fn settle(mut self, spent: Spent) {
         if let Some(settle) = self.0.take() {
             settle(Some(spent));

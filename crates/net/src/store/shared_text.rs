@@ -20,8 +20,8 @@ pub trait SharedText: fmt::Debug + Send + Sync {
     fn replace(&self, before: &Revision, text: String) -> Asked<Result<Option<Revision>, StoreError>>;
 }
 
-/// The revision of a text. The default means that there is no text yet. Other revisions are random, so that a
-/// server that has lost its texts repeats none of them.
+/// The revision of a text. The default means that there is no text yet. Other revisions are random, so that a server
+/// that has lost its texts does not repeat a revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Revision(pub(super) String);
 

@@ -12,7 +12,7 @@ use super::{
 pub enum Space {
     /// Responses that clients may continue.
     Responses,
-    /// Turns that contain calls of hosted tools as well as of the client.
+    /// Turns that contain both hosted calls and calls for the client.
     Deferred,
     /// State that upstreams need back with their turns.
     TurnStates,
@@ -38,19 +38,19 @@ impl Space {
     }
 }
 
-/// Whether a server can be used, or all of them.
+/// Whether a server, or every server, can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It answers.
+    /// The server answers.
     There,
-    /// It does not.
+    /// The server does not answer.
     Away,
 }
 
-/// Told of what happens to the servers, for metrics.
+/// Called when the servers can be used again or no longer can, for metrics.
 pub type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
 
-/// Where state is kept that outlives a request.
+/// The place where state that outlives a request is kept.
 #[derive(Debug, Clone)]
 pub enum Stores {
     /// On this machine: in this folder, or in memory only.
@@ -60,16 +60,16 @@ pub enum Stores {
 }
 
 impl Stores {
-    /// On the server or the cluster at `address`, which need not answer yet.
+    /// Keeps state on the server or the cluster at `address`, which need not answer yet.
     ///
     /// # Errors
-    /// There can be no thread for it, or this build cannot use a server.
+    /// If the thread cannot be created, or this build cannot use a server.
     pub fn on_server(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         Ok(Self::Redis(Arc::new(RedisServer::new(address, on_change)?)))
     }
 
-    /// The store of a kind of state, whose values are kept for `ttl`. On this machine they take at most `max_bytes`; beyond, the oldest
-    /// are removed.
+    /// Opens the store for one kind of state, whose values are kept for `ttl`. On this machine, they take at most
+    /// `max_bytes`: if there are more, the oldest are removed.
     pub fn open(
         &self,
         space: Space,
@@ -90,7 +90,7 @@ impl Stores {
         !matches!(self, Self::Embedded(_))
     }
 
-    /// The limits that apply to clients at all instances together. `None` if the state is not shared.
+    /// The limits that apply to clients across all instances. `None` if the state is not shared.
     pub fn limits(&self) -> Option<Arc<dyn SharedLimits>> {
         match self {
             Self::Embedded(_) => None,
@@ -98,7 +98,7 @@ impl Stores {
         }
     }
 
-    /// The text `name` that all instances share. `None`: there is only this one.
+    /// The text `name` that all instances share. `None` if there is only this instance.
     pub fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
         match self {
             Self::Embedded(_) => None,

@@ -1,4 +1,4 @@
-//! Tests of what a store keeps, for how long, and across restarts.
+//! Tests of which values a store keeps, for how long, and whether they survive restarts.
 
 use std::{
     fs,
@@ -101,7 +101,7 @@ fn damaged_file_is_set_aside() {
     assert_eq!(text(&store(Some(folder.path())), &key(1, "x"), 0).as_deref(), Some("one"));
 }
 
-/// The program that wrote it can still read it.
+/// The program that wrote the file can still read it.
 #[test]
 fn file_of_a_newer_version_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,7 +246,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     }
 }
 
-/// Whatever happens to a file, the store reads it or starts a new one, and works.
+/// Whatever happens to a file, the store reads it or starts a new one, and keeps working.
 #[test]
 fn damaged_files_are_read_or_set_aside() {
     let whole = filled(60);

@@ -13,8 +13,8 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// Length in bytes of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// Maximum length in bytes of a `tracestate` that is passed on. A longer one is dropped completely: at least this
-/// length must be passed on, and more is optional (section 3.3.1.5).
+/// Maximum length in bytes of a `tracestate` that is passed on. A longer one is dropped completely: up to this length
+/// it must be passed on, and beyond that it is optional (section 3.3.1.5).
 const MAX_STATE: usize = 512;
 
 /// Maximum number of members of a `tracestate` (section 3.3.1.1).

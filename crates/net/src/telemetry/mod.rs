@@ -11,7 +11,7 @@
 //! full is dropped and counted. Contents of requests and responses are never part of a span, and texts chosen by
 //! clients and models are limited in length.
 //!
-//! The header fields are those of W3C Trace Context, see `docs/protocols/telemetry.md#trace-context`.
+//! The header fields are defined by W3C Trace Context; see `docs/protocols/telemetry.md#trace-context`.
 
 mod context;
 mod current_span;

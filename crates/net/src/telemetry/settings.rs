@@ -1,4 +1,4 @@
-//! [`TelemetrySettings`]: destination and amount of telemetry.
+//! [`TelemetrySettings`]: the destination and amount of telemetry.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use http::Uri;
 
 use crate::settings::TableText;
 
-/// Destination and amount of telemetry.
+/// The destination and amount of telemetry.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
     /// The base URL of the collector, without a trailing slash.

@@ -9,7 +9,7 @@ use std::{
 use super::{SpanContext, Tracer};
 use crate::untrusted_text::{MAX_VALUE, clip};
 
-/// Maximum number of attributes of a span. Further ones are left out.
+/// Maximum number of attributes of a span. Any more are left out.
 const MAX_ATTRIBUTES: usize = 64;
 
 /// Kind of operation that a span describes.
@@ -68,7 +68,7 @@ pub struct SpanRecord {
     pub context: SpanContext,
     /// The parent span.
     pub parent: Option<[u8; 8]>,
-    /// A span of another trace that caused it.
+    /// A span of another trace that caused this one.
     pub link: Option<SpanContext>,
     pub name: String,
     pub kind: SpanKind,
@@ -80,7 +80,7 @@ pub struct SpanRecord {
     pub is_error: bool,
 }
 
-/// A span in progress. It ends when it is dropped, or earlier. Empty if there is no tracer.
+/// A span in progress. It ends when it is dropped, or earlier with [`Span::end`]. Empty if there is no tracer.
 #[derive(Default)]
 pub struct Span(Option<Box<ActiveSpan>>);
 
@@ -93,7 +93,7 @@ struct ActiveSpan {
     is_ended: bool,
 }
 
-/// A span under which further spans can begin, and where they are sent.
+/// A span under which child spans can begin, and the place to which they are sent.
 #[derive(Clone)]
 pub struct Parent {
     tracer: Arc<Tracer>,
@@ -101,8 +101,8 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Begins a child of this span. `about` returns its name and first attributes; it is not called if nothing is
-    /// recorded.
+    /// Begins a child of this span. `about` returns the child's name and first attributes; it is not called if nothing
+    /// is recorded.
     pub fn begin(
         &self,
         kind: SpanKind,
@@ -160,7 +160,7 @@ impl Span {
         }
     }
 
-    /// Marks the operation as failed for this reason.
+    /// Marks the operation as failed, with this reason.
     pub fn fail(&mut self, reason: &str) {
         self.set("error.type", || reason);
         if let Some(active) = &mut self.0 {
@@ -168,7 +168,7 @@ impl Span {
         }
     }
 
-    /// Ends the span now, if it has not ended before. Child spans may still begin under it.
+    /// Ends the span now, unless it has already ended. Child spans may still begin under it.
     pub fn end(&mut self) {
         let Some(active) = &mut self.0 else { return };
         if !active.record.context.is_sampled || mem::replace(&mut active.is_ended, true) {

@@ -64,8 +64,8 @@ impl Tracer {
         (Arc::new(Self { queue, dropped, trusts_context, threshold }), waiting)
     }
 
-    /// Begins the span of a client's request: in the client's trace if clients' traces are continued, otherwise in
-    /// a new trace that links to the client's. `about` returns its name and first attributes.
+    /// Begins the span of a client's request: in the client's trace if clients' traces are continued, otherwise in a
+    /// new trace that links to the client's trace. `about` returns the span's name and first attributes.
     ///
     /// A continued trace is recorded if the client records it.
     pub fn begin(
@@ -88,7 +88,7 @@ impl Tracer {
         SpanContext { trace, span: Self::span_id(), is_sampled: self.samples(trace), state: None }
     }
 
-    /// Whether a trace that starts here is recorded. Programs that decide by the same part of the id decide alike.
+    /// Whether a trace that starts here is recorded. Programs that use the same part of the id make the same decision.
     fn samples(&self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.threshold

@@ -1,4 +1,4 @@
-//! [`Certificates`]: the chain and key of the listeners, read again when their files change.
+//! [`Certificates`]: the listeners' certificate chain and key, which are read again when their files change.
 
 use std::{
     convert::Infallible,
@@ -18,13 +18,13 @@ use super::{Identity, IdentityFiles, TlsSettings, identity::IdentityError};
 /// Interval at which the files are compared with the certificate in use.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before files that do not match are read once more: one of them may just have been replaced.
+/// Pause before files that do not match are read again: one of them may just have been replaced.
 const SECOND_TRY: Duration = Duration::from_secs(1);
 
 /// Metrics about the listeners' TLS.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
-    /// Expiry of the certificate, in seconds since 1970. Absent if it is unknown.
+    /// Time at which the certificate expires, in seconds since 1970. Absent if unknown.
     pub expiry: Family<[(&'static str, &'static str); 0], Gauge>,
     /// Number of times that new files could not be used.
     pub reload_failures: Counter,
@@ -43,12 +43,12 @@ impl CertificateMetrics {
     }
 }
 
-/// The certificate of the listeners, which follows its files.
+/// The listeners' certificate, which is replaced when its files change.
 #[derive(Debug)]
 pub struct Certificates {
     files: IdentityFiles,
     current: RwLock<Identity>,
-    /// The reason why the files cannot be used now. Logged only once while it stays the same.
+    /// The reason why the files cannot be used now. Logged only once for as long as it stays the same.
     fault: Mutex<Option<String>>,
     metrics: CertificateMetrics,
 }
@@ -70,10 +70,11 @@ impl Certificates {
         Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
     }
 
-    /// Reads the files now. If they cannot be used, the certificate in use stays; this is logged and counted.
+    /// Reads the files now. If they cannot be used, the certificate in use stays, and the failure is logged and
+    /// counted.
     ///
     /// # Errors
-    /// The reason why they cannot be used, in words.
+    /// The reason why the files cannot be used, in words.
     pub async fn reload(&self) -> Result<Reloaded, String> {
         let mut found = self.read().await;
         if found.is_err() {
@@ -182,7 +183,7 @@ mod tests {
         let first = certificates.current();
         assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
 
-        // Only one of the two files is replaced, and read twice: it is logged and counted once.
+        // Only one of the two files is replaced, and they are read twice: the failure is logged and counted once.
         write(folder.path(), &(new.0.clone(), old.1.clone()));
         for _ in 0..2 {
             assert!(certificates.reload().await.unwrap_err().contains("does not belong"));
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(certificates.metrics.reload_failures.get(), 0);
     }
 
-    /// As in a mounted Kubernetes secret: the files are links through a folder that is exchanged.
+    /// Tests the layout of a mounted Kubernetes secret: the files are links through a folder that is replaced.
     #[cfg(unix)]
     #[tokio::test]
     async fn exchanged_folder_is_followed() {

@@ -24,13 +24,13 @@ use super::{chain, provider, read};
 /// The files of a certificate chain and its key. Both may change while toolwire runs.
 #[derive(Debug, Clone)]
 pub struct IdentityFiles {
-    /// The PEM file of the chain, with the own certificate first.
+    /// The PEM file of the chain, whose first certificate is toolwire's own.
     pub cert: PathBuf,
-    /// The key of the own certificate.
+    /// The key of toolwire's own certificate.
     pub key: KeySource,
 }
 
-/// The place of a key.
+/// Where a key is found.
 #[derive(Debug, Clone)]
 pub enum KeySource {
     /// A PEM file.
@@ -44,7 +44,7 @@ pub enum KeySource {
 pub struct Identity {
     /// Chain and key in the form that rustls needs.
     pub(crate) certified: Arc<CertifiedKey>,
-    /// Expiry of the own certificate. `None` if it cannot be determined.
+    /// Time at which the own certificate expires. `None` if it cannot be determined.
     pub(crate) expires: Option<SystemTime>,
     /// Digest of the content of both files.
     digest: [u8; 32],
@@ -61,10 +61,10 @@ pub enum IdentityPart {
 pub(crate) type IdentityError = (IdentityPart, String);
 
 impl IdentityFiles {
-    /// Reads both files. Blocks. `None` if their content is that of `known`.
+    /// Reads both files. Blocks. `None` if their content is the same as for `known`.
     ///
     /// # Errors
-    /// If a file cannot be read, or the two do not match.
+    /// If a file cannot be read, or the certificate and the key do not match.
     pub fn read(&self, known: Option<&Identity>) -> Result<Option<Identity>, IdentityError> {
         let cert = read(&self.cert).map_err(|wrong| (IdentityPart::Cert, wrong))?;
         let key = self.key.read().map_err(|wrong| (IdentityPart::Key, wrong))?;
@@ -101,7 +101,7 @@ impl Identity {
         self.digest
     }
 
-    /// Time at which the own certificate expired, if it has expired.
+    /// Time at which the own certificate expired. `None` if it is not known to have expired.
     pub fn expired(&self) -> Option<SystemTime> {
         self.expires.filter(|expires| *expires <= SystemTime::now())
     }
@@ -148,7 +148,7 @@ fn digest(cert: &[u8], key: &[u8]) -> [u8; 32] {
     context.finish().as_ref().try_into().unwrap_or_default()
 }
 
-/// Expiry of `certificate`.
+/// Time at which `certificate` expires.
 ///
 /// rustls does not expose this date, but names it in the error when it verifies the certificate at a later time.
 /// That check comes before the checks of issuer and use.

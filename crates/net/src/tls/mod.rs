@@ -1,4 +1,4 @@
-//! TLS: certificates and keys from PEM files, and the rustls configurations made of them. No sockets.
+//! TLS: certificates and keys from PEM files, and the rustls configurations made from them. No sockets.
 
 mod certificates;
 mod identity;
@@ -25,8 +25,8 @@ pub use self::{
     upstream::UpstreamTls,
 };
 
-/// Maximum size in bytes of a file with certificates or keys. The largest known bundles of authorities have a third
-/// of it.
+/// Maximum size in bytes of a file with certificates or keys. The largest known bundles of authorities are a third of
+/// this size.
 const MAX_PEM: usize = 1 << 20;
 
 /// The implementation of the cryptographic algorithms, used everywhere.

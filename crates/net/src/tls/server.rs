@@ -54,14 +54,14 @@ impl MinVersion {
 }
 
 impl TlsSettings {
-    /// Returns the configuration for accepting connections. `certificates` provides the chain and key, which may
+    /// Returns the configuration for accepting connections. `certificates` provides the chain and the key, which may
     /// change.
     ///
     /// Tickets for resuming sessions do not depend on the certificate: their keys live as long as the returned
     /// configuration.
     ///
     /// # Errors
-    /// If there are no random numbers, or the authorities cannot be used.
+    /// If the system cannot provide random numbers, or the authorities cannot be used.
     pub fn accepting(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, Error> {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(self.min_version.versions())?;

@@ -1,5 +1,5 @@
-//! [`UpstreamTls`]: TLS to an upstream that has no certificate of a public authority, or that requires a client
-//! certificate.
+//! [`UpstreamTls`]: TLS to an upstream whose certificate was not issued by a public authority, or that requires a
+//! client certificate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,14 +17,14 @@ pub struct UpstreamTls {
     /// The file of the trusted authorities, and its content. `None` means the system's authorities, or Mozilla's if
     /// the system has none.
     pub ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// The client's own certificate and key: their files, and the content of these.
+    /// The client's own certificate and key: the files and their content.
     pub identity: Option<(IdentityFiles, Identity)>,
     /// The configuration for opening connections.
     pub config: ClientConfig,
 }
 
 impl UpstreamTls {
-    /// Takes each part with the content of its files.
+    /// Creates the settings from each part with the content of its files.
     ///
     /// # Errors
     /// If the algorithms do not support a version of TLS, which does not happen.

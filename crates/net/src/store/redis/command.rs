@@ -1,4 +1,4 @@
-//! [`Command`]: a command for the server that has a key, and [`Failure`]: the reason why it has no answer.
+//! [`Command`]: a command for the server that has its key. [`Failure`]: the reason why a command has no answer.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::{super::StoreError, slots::Slot};
 pub(super) struct Command {
     pub(super) slot: Slot,
     pub(super) command: Cmd,
-    /// The script that it runs.
+    /// The script that the command runs.
     pub(super) script: Option<&'static Script>,
 }
 
@@ -57,7 +57,7 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Kind of an error with which a server answers a command.
+/// Kind of an error that a server returns for a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Complaint {
     /// Another server has the slot.
@@ -70,7 +70,7 @@ pub(super) enum Complaint {
     NoScript,
     /// The key holds a value of another type.
     Unfit,
-    /// The server currently accepts none of these commands.
+    /// The server currently accepts no such commands.
     Refused,
 }
 

@@ -54,7 +54,7 @@ const STATE_TTL: u64 = 60 * 60;
 /// Seconds for which the counts of a month are kept.
 const MONTH_TTL: u64 = 400 * 24 * 60 * 60;
 
-/// Maximum number of settlements that wait for the server. Further ones are lost.
+/// Maximum number of settlements that wait for the server. Any more are lost.
 const MAX_WAITING: usize = 1 << 18;
 
 /// Maximum number of settlements that are sent at once.
@@ -89,7 +89,7 @@ struct OpenLease {
     owner: Owner,
     /// Name of the lease among the client's leases. `None` if the server does not know the lease.
     member: Option<Arc<str>>,
-    /// Tokens per minute: the limit, the number that was taken, and the time at which the bucket is full again, in
+    /// Tokens per minute: the limit, the number of tokens taken, and the time at which the bucket is full again, in
     /// microseconds of the server's clock.
     tokens: Option<(u64, u64, u64)>,
 }
@@ -98,7 +98,7 @@ struct OpenLease {
 struct Settlement {
     lease: OpenLease,
     spent: Spent,
-    /// Whether the server may already have applied it.
+    /// Whether the server may already have applied the settlement.
     is_repeated: bool,
     /// Value of `is_repeated` before the last attempt.
     was_repeated: bool,
@@ -157,7 +157,7 @@ impl SharedLimits for RedisServer {
 
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>) {
         let tokens = tokens_per_minute.map(|limit| (limit.max(1), 0, 0));
-        // A name that belongs to no lease, so that no request is counted.
+        // The name of no lease, so that no request is counted.
         let member = Some("-".into());
         self.inner.settlements.add(OpenLease { owner, member, tokens }, spent);
     }
@@ -207,8 +207,8 @@ fn lease(inner: &Arc<Inner>, lease: OpenLease, month: String) -> Lease {
     Lease::new(move |spent| inner.settlements.add(lease, spent.unwrap_or(nothing)))
 }
 
-/// Sends settlements and renews leases, until it is dropped. These run one after the other, so that no lease is
-/// renewed after it was settled.
+/// Sends settlements and renews leases, until the future is dropped. The two run one after the other, so that no lease
+/// is renewed after it was settled.
 pub(super) async fn settle(inner: &Inner) {
     let (mut renewal, mut there) = (interval(RENEWAL), inner.outage.ends());
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -224,7 +224,7 @@ pub(super) async fn settle(inner: &Inner) {
     }
 }
 
-/// Whether there are settlements that their server has not accepted.
+/// Whether there are settlements that have not been accepted by their server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
@@ -251,8 +251,8 @@ pub(super) async fn settle_rest(inner: &Inner) -> Left {
     }
 }
 
-/// The next settlements from the number `from` on whose server can be used, and the number at which the next batch
-/// starts.
+/// The next settlements, starting with the number `from`, whose server can be used, and the number at which the next
+/// batch starts.
 fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
     let (mut next, mut batch) = (from, Vec::new());
     for (number, settlement) in inner.settlements.waiting().range_mut(from..).take(BATCH) {
@@ -268,7 +268,7 @@ fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
 fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option<Failure>) {
     match failure {
         None => _ = waiting.remove(&number),
-        // The settlement was not applied, so this attempt does not count as a repetition.
+        // The settlement was not applied, so this attempt does not make the next one a repetition.
         Some(Failure::Refused(_)) => {
             waiting.entry(number).and_modify(|settlement| settlement.is_repeated = settlement.was_repeated);
         }
@@ -280,7 +280,7 @@ fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option
     }
 }
 
-/// Returns the script for a settlement. From then on, the settlement counts as a repetition.
+/// Returns the script for a settlement. After this, the settlement counts as a repetition.
 fn script_of(settlement: &mut Settlement) -> Command {
     let Settlement { lease, spent, is_repeated, was_repeated } = settlement;
     let mut script = of_client(&SETTLE, lease.owner);
@@ -320,7 +320,7 @@ fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> S
     script
 }
 
-/// Prepares a script for a client, with the keys of its state and its leases.
+/// Prepares a script for a client, with the keys of the client's state and leases.
 fn of_client(script: &'static Script, owner: Owner) -> ScriptInvocation<'static> {
     let mut script = script.prepare_invoke();
     script.key(key(owner, "state")).key(key(owner, "leases"));
@@ -337,8 +337,7 @@ fn slot(owner: Owner) -> Slot {
     Slot::of(key(owner, "").as_bytes())
 }
 
-/// A key of a client. Its braces contain the part that a cluster hashes, which is the same for all keys of a
-/// client.
+/// A key of a client. A cluster hashes only the part in braces, which is the same for all keys of a client.
 fn key(owner: Owner, what: &str) -> String {
     format!("toolwire:limits:{{{}}}:{what}", hex(&owner.0))
 }

@@ -1,5 +1,5 @@
-//! [`Link`]: one connection to a server, which is opened again when it breaks. If there are sentinels, they are
-//! then asked for the server.
+//! [`Link`]: one connection to a server, which is opened again when it breaks. If there are sentinels, they are then
+//! asked which server to use.
 
 use std::{
     io,
@@ -17,10 +17,10 @@ use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::super::{Node, Sentinels, StoreAddress};
 
-/// Timeout for opening a connection.
+/// Time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout for finding the primary server with sentinels.
+/// Time limit for finding the primary server with sentinels.
 const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to a server. Many commands can be in flight at the same time; their order is kept.
@@ -32,11 +32,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Creates a connection to the server of this address. It is opened with its first command, on the runtime on
-    /// which this is called. `limit`: timeout of an answer.
+    /// Creates a connection to the server at this address. The connection is opened with its first command, on the
+    /// runtime on which this is called. `limit`: time limit for an answer.
     ///
     /// # Errors
-    /// If the address is not that of a server.
+    /// If the address is not the address of a server.
     pub(super) fn new(address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let sentinels = address.sentinels().map(|sentinels| watchers(sentinels, address));
         let sentinels = sentinels.transpose().map_err(refused)?;
@@ -76,7 +76,7 @@ impl Link {
     /// Asks the sentinels, if there are any, which server is the primary now.
     ///
     /// # Errors
-    /// If they do not know.
+    /// If the sentinels do not know.
     pub(super) async fn find(&self) -> RedisResult<()> {
         if let Some(sentinels) = &self.sentinels {
             let mut sentinels = sentinels.lock().await;
@@ -93,7 +93,7 @@ impl Link {
     }
 }
 
-/// The error for an address that is not that of a server. It must not repeat the URL.
+/// The error for an address that is not the address of a server. The error must not repeat the URL.
 fn refused(error: RedisError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
 }

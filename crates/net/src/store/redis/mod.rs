@@ -6,12 +6,12 @@
 //! admit, settle ─▶ queue of settlements ─▶          └─▶ link for limits ─┘
 //! ```
 //!
-//! Each server has two connections, so that large values do not delay limits. They are used on their own thread.
-//! After any failure the server counts as away: nothing waits for it until a test write succeeds, which is tried
-//! every half second. Values and settlements that could not be sent wait until then, up to a limit. In a cluster,
+//! Each server has two connections, so that large values do not delay limits. The connections are used on a thread of
+//! their own. After any failure the server counts as away: nothing waits for it until a test write succeeds, which is
+//! tried every half second. Values and settlements that could not be sent wait until then, up to a limit. In a cluster,
 //! this applies to each server separately, and to the keys that it has.
 //!
-//! A command whose connection broke may have run. Writes of values can be repeated; settlements recognise a
+//! A command whose connection broke may have run. Writing a value again is harmless; the settlement scripts recognise a
 //! repetition.
 
 mod command;
@@ -78,7 +78,7 @@ impl RedisServer {
     /// Connects to a server or a cluster, which need not answer yet.
     ///
     /// # Errors
-    /// If there can be no thread.
+    /// If the thread cannot be created.
     pub(super) fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         if address.uses_tls() {
             // redis-rs uses the process's default provider. An error means that one is already installed.
@@ -99,7 +99,7 @@ impl RedisServer {
         Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
     }
 
-    /// The values of a kind of state.
+    /// A store for one kind of state.
     pub(super) fn store(
         self: &Arc<Self>,
         space: Space,
@@ -109,17 +109,17 @@ impl RedisServer {
         Arc::new(Values::new(Arc::clone(self), space, ttl, on_failure))
     }
 
-    /// The limits of clients.
+    /// The limits for clients.
     pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {
         Arc::clone(self) as _
     }
 
-    /// The text of this name.
+    /// The text with this name.
     pub(super) fn text(self: &Arc<Self>, name: &str) -> Arc<dyn SharedText> {
         Arc::new(Text::new(Arc::clone(self), name))
     }
 
-    /// Runs `work` on the server's thread and returns its result. The work also ends if its result is no longer
+    /// Runs `work` on the server's thread and returns its result. The work ends early if its result is no longer
     /// awaited.
     fn asked<T: Send + 'static>(
         &self,
@@ -136,7 +136,7 @@ impl RedisServer {
     }
 }
 
-/// Runs the background tasks until `stop`, and then writes the rest.
+/// Runs the background tasks until `stop`, then writes the values and settlements that remain.
 async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     let work = async {
         tokio::join!(inner.servers.watch(), values::write(&inner), limits::settle(&inner));
@@ -157,7 +157,7 @@ fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     from_redis_value(answer).map_err(|error| StoreError::new(error.to_string()))
 }
 
-/// Bytes as hexadecimal text for keys, which people may read.
+/// Encodes bytes as hexadecimal text for keys, which people may read.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,12 +9,12 @@ use tokio::sync::{Notify, watch};
 
 use super::{OnChange, Reach};
 
-/// State of all servers together: whether one of them is away.
+/// The state of all servers together: whether any of them is away.
 pub(super) struct Outage {
     /// Number of servers that are away.
     away: Mutex<usize>,
     on_change: OnChange,
-    /// Notified when a further server is away.
+    /// Notified when another server is away.
     pub(super) begun: Notify,
     /// Number of times that a server came back.
     ended: watch::Sender<u64>,
@@ -25,12 +25,12 @@ impl Outage {
         Self { away: Mutex::default(), on_change, begun: Notify::new(), ended: watch::Sender::new(0) }
     }
 
-    /// Whether a server is away.
+    /// Whether any server is away.
     pub(super) fn lasts(&self) -> bool {
         *self.away.lock().unwrap_or_else(PoisonError::into_inner) > 0
     }
 
-    /// Changes whenever a server has come back.
+    /// Returns a receiver that changes whenever a server has come back.
     pub(super) fn ends(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()
     }
@@ -54,7 +54,7 @@ impl Outage {
     }
 }
 
-/// Whether one server can be used. All tasks share it.
+/// Whether one server can be used. All tasks share this.
 pub(super) struct ReachState {
     /// Name of the server in the log.
     server: String,
@@ -74,10 +74,10 @@ impl ReachState {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) == Reach::Away
     }
 
-    /// Records a failure, which is `error`.
+    /// Records the failure `error`.
     pub(super) fn failed(&self, error: &dyn fmt::Display) {
         let server = &self.server;
-        // The log shows the reason before the first request is refused because of it.
+        // The log shows the reason before any request is refused because of it.
         let why = || tracing::error!(server, %error, "the store cannot be used; it is tried again until it answers");
         self.becomes(Reach::Away, why);
         self.lost.notify_one();

@@ -1,5 +1,5 @@
-//! [`Server`]: one server with its connections. While it is away, nothing waits for it until a test write succeeds,
-//! which is tried every half second.
+//! [`Server`]: one server with its connections. While the server is away, nothing waits for it until a test write
+//! succeeds, which is tried every half second.
 
 use std::{
     io,
@@ -19,10 +19,10 @@ use super::{
     slots,
 };
 
-/// Timeout of an answer about limits, since a request waits for it.
+/// Time limit for an answer about limits, since a request waits for it.
 pub(super) const LIMITS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Timeout of an answer with values.
+/// Time limit for an answer with values.
 const VALUES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval at which a server that is away is tried again.
@@ -31,11 +31,11 @@ pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Prefix of the keys that are written to test whether a server accepts writes.
 const PROBE: &str = "toolwire:probe:";
 
-/// Number of keys that are written to a server that should have all keys. There are enough of them that a single
-/// server of a cluster, which has only some of the keys, cannot accept all of them.
+/// Number of keys that are written to a server that should have all keys. There are so many that a single server of a
+/// cluster, which has only some of the keys, cannot accept all of them.
 const PROBES: usize = 16;
 
-/// Seconds for which the test keys exist.
+/// Number of seconds for which the test keys exist.
 const PROBE_TTL: u64 = 10;
 
 /// One of the two connections, which are separate so that large values do not delay limits.
@@ -74,7 +74,7 @@ impl Server {
     /// Creates the server that has all keys. The runtime of `handle` connects to it, and probes it while it is away.
     ///
     /// # Errors
-    /// If the address is not that of a server.
+    /// If the address is not the address of a server.
     pub(super) fn new(address: &StoreAddress, outage: &Arc<Outage>, handle: &Handle) -> io::Result<Self> {
         let link = |limit| Link::new(address, limit);
         Self::with(None, address.to_string(), link, outage, handle)
@@ -106,7 +106,7 @@ impl Server {
         let (values, limits) = (link(VALUES_TIMEOUT)?, link(LIMITS_TIMEOUT)?);
         let reach = ReachState::new(name, Arc::clone(outage));
         let connections = Arc::new(Connections { node, values, limits, reach });
-        // A server that is away at the start is reported immediately, not with the first request.
+        // If a server is away at the start, this is reported immediately, not with the first request.
         connections.reach.lost.notify_one();
         let probing = handle.spawn(probe(Arc::clone(&connections))).abort_handle();
         Ok(Self { connections, probing })
@@ -123,7 +123,7 @@ impl Server {
         }
     }
 
-    /// Whether it has this slot.
+    /// Whether the server has this slot.
     pub(super) fn has(&self, slot: slots::Slot) -> bool {
         self.connections.node.as_ref().is_none_or(|place| slot.is_in(&place.slots()))
     }
@@ -194,7 +194,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Test writes to keys that the server has.
+    /// Returns test writes to keys that the server has.
     fn writes(&self) -> Pipeline {
         let keys = match &self.node {
             None => (0..PROBES).map(|number| format!("{PROBE}{number}")).collect(),

@@ -1,9 +1,9 @@
 //! [`Servers`]: selects the server for each command: the only server, or a server of a cluster.
 //!
 //! If a server of a cluster is away, only requests for its keys are affected. The assignment of slots to servers is
-//! fetched when a server says that a slot has moved, and repeatedly while a server is away, since another server
-//! may replace it. A command that a server has refused is sent to the server that it names; a command that may have
-//! run is not repeated.
+//! fetched when a server says that a slot has moved, and repeatedly while a server is away, since another server may
+//! replace it. If a server refuses a command and names another server, the command is sent there; a command that may
+//! have run is not repeated.
 
 use std::{
     io,
@@ -25,8 +25,8 @@ use super::{
     slots::{Slot, SlotRanges},
 };
 
-/// Maximum number of times that a command is sent: again to the server that now has its keys, or together with its
-/// script.
+/// Maximum number of times that a command is sent. It is sent again if another server now has its keys, or if its
+/// script must be sent along.
 const ROUNDS: usize = 4;
 
 /// One server, or the servers of a cluster.
@@ -39,12 +39,12 @@ pub(super) struct Servers {
 /// State of a cluster in addition to its servers.
 struct Cluster {
     address: StoreAddress,
-    /// Servers that are asked about the other servers.
+    /// The servers that are asked about the other servers.
     seeds: Vec<(Node, Link)>,
     /// Whether every slot is assigned to a server.
     reach: ReachState,
     handle: Handle,
-    /// Held while the slots are being fetched. `found` counts how often they were.
+    /// Held while the slots are being fetched. `found` counts the fetches.
     finding: AsyncMutex<()>,
     found: AtomicU64,
 }
@@ -58,7 +58,7 @@ struct Open {
     command: Command,
     /// The server to which the slot is being moved, which already has the keys.
     asks: Option<Arc<Server>>,
-    /// Whether the script is sent first.
+    /// Whether the script must be sent first.
     loads: bool,
 }
 
@@ -69,7 +69,7 @@ struct Part {
 }
 
 impl Servers {
-    /// Creates the servers of this address. The runtime of `handle` connects to them.
+    /// Creates the servers at this address. The runtime of `handle` connects to them.
     ///
     /// # Errors
     /// If the address is not valid.
@@ -112,7 +112,7 @@ impl Servers {
     /// Returns the answer to a command.
     ///
     /// # Errors
-    /// See [`Failure`].
+    /// The reasons described at [`Failure`].
     pub(super) async fn ask(&self, line: Line, command: Command) -> Answer {
         let mut answers = self.ask_all(line, vec![command]).await;
         answers.pop().unwrap_or_else(|| Err(Failure::Refused("there is no answer".into())))
@@ -183,7 +183,7 @@ impl Servers {
                 (Complaint::NoScript, _) => open.loads = true,
                 (Complaint::Moved, Some(_)) => (open.asks, moved) = (None, Some(Arc::clone(&server))),
                 (Complaint::Ask(node), Some(cluster)) => open.asks = self.at(&node, &server, cluster),
-                // Answered as refused, so that the command is tried later: moving the keys may take long.
+                // Treated as refused, so that the command is tried later: moving the keys may take long.
                 (Complaint::TryAgain, Some(_)) => continue,
                 (Complaint::Unfit, _) => {
                     answer(answers, open.place, Err(Failure::Unfit(error.to_string())));
@@ -200,13 +200,13 @@ impl Servers {
         moved
     }
 
-    /// The server of this address, as the server `by` has written it.
+    /// The server at the address `written`, which the server `by` has named.
     fn at(&self, written: &str, by: &Server, cluster: &Cluster) -> Option<Arc<Server>> {
         let node = Node::read(written, &by.node()?.host)?;
         self.server(&mut self.known(), &node, cluster)
     }
 
-    /// The server of this address, which may be new.
+    /// The server at this address. It is created if it is not known yet.
     fn server(&self, known: &mut Vec<Arc<Server>>, node: &Node, cluster: &Cluster) -> Option<Arc<Server>> {
         if let Some(server) = known.iter().find(|server| server.node() == Some(node)) {
             return Some(Arc::clone(server));
@@ -222,8 +222,8 @@ impl Servers {
         self.cluster.as_ref().map_or(0, |cluster| cluster.found.load(Ordering::Acquire))
     }
 
-    /// Fetches the assignment of slots to servers, from `first` before other servers, unless it has been fetched
-    /// since `known`.
+    /// Fetches the assignment of slots to servers, unless it has been fetched since `known`. Asks `first` before other
+    /// servers.
     async fn find(&self, known: u64, first: Option<&Arc<Server>>) {
         let Some(cluster) = &self.cluster else { return };
         let _one_at_a_time = cluster.finding.lock().await;
@@ -273,7 +273,7 @@ impl Servers {
                 servers.push(server);
             }
         }
-        // Servers that are not in the answer have no slots any more.
+        // Servers that are not in the answer no longer have any slots.
         *known = servers;
         drop(known);
         cluster.found.fetch_add(1, Ordering::AcqRel);
@@ -291,8 +291,8 @@ impl Servers {
         first.ok_or("no server is known")?.probe().await
     }
 
-    /// Keeps fetching the assignment of slots while a server is away or a slot is not assigned, until it is
-    /// dropped.
+    /// Fetches the assignment of slots repeatedly while a server is away or a slot is not assigned. Runs until the
+    /// future is dropped.
     pub(super) async fn watch(&self) {
         if self.cluster.is_none() {
             return;

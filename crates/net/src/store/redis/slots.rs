@@ -6,19 +6,18 @@ use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use super::super::Node;
 
-/// Number of slots of a cluster.
+/// Number of slots in a cluster.
 const SLOTS: u16 = 1 << 14;
 
-/// Maximum number of keys that are tried to find one in given slots. If only one slot is given, one in 16,384 keys
-/// is in it.
+/// Maximum number of keys that are tried to find one in the given slots. A single slot contains one in 16,384 keys.
 const TRIES: u32 = 1 << 18;
 
-/// The place of a key in a cluster.
+/// The slot of a key in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// The slot of a key. If its first braces enclose something, only that is hashed.
+    /// Computes the slot of a key. If the key's first pair of braces encloses any text, only that text is hashed.
     pub(super) fn of(key: &[u8]) -> Self {
         let tag = || {
             let (_, rest) = split(key, b'{')?;
@@ -74,8 +73,7 @@ fn or_own(host: &str, own_host: &str) -> String {
 pub(super) struct SlotRanges(pub(super) Vec<(Node, Vec<RangeInclusive<u16>>)>);
 
 impl SlotRanges {
-    /// Parses the answer of the server `own_host` to `CLUSTER SLOTS`. Ranges whose server it does not know are left
-    /// out.
+    /// Parses the answer of the server `own_host` to `CLUSTER SLOTS`. Ranges whose server is unknown are left out.
     pub(super) fn read(answer: &Value, own_host: &str) -> Self {
         let ranges = Vec::<Vec<Value>>::from_redis_value_ref(answer).unwrap_or_default();
         let mut read = Self::default();

@@ -1,4 +1,4 @@
-//! Tests with a real server, and without a reachable one. Skipped if no server is installed.
+//! Tests with a real server, and with an unreachable one. Skipped if no server is installed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -30,7 +30,7 @@ fn client(url: &str) -> Arc<RedisServer> {
     Arc::new(RedisServer::new(StoreAddress::parse(url).unwrap(), Box::new(|_| ())).unwrap())
 }
 
-/// The stored responses from the view of one instance.
+/// The stored responses as one instance sees them.
 fn responses(url: &str) -> Arc<dyn Store> {
     Stores::Redis(client(url)).open(Space::Responses, (1 << 20, HOUR), Box::new(|_| ()))
 }
@@ -39,7 +39,7 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Waits until `is_so`.
+/// Waits until `is_so` returns true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

@@ -1,4 +1,4 @@
-//! [`Text`]: a text on the server, under `toolwire:{name}`. It does not expire.
+//! [`Text`]: a text on the server, with the key `toolwire:{name}`. It does not expire.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use super::{
 static NEWEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("newest.lua")));
 static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("replace.lua")));
 
-/// See the module.
+/// A text on the server.
 pub(super) struct Text {
     server: Arc<RedisServer>,
     key: String,

@@ -30,11 +30,11 @@ const MAX_PENDING: usize = 64 << 20;
 /// Maximum bytes of one value. The server and all its clients are busy with a value while it is transferred.
 const MAX_VALUE: usize = 32 << 20;
 
-/// Maximum number of values that are written at once, and the number of bytes after which no more are added.
+/// Maximum number of values in one write. No value is added once the write has `BATCH_BYTES` bytes.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// The values of all kinds that wait to be written.
+/// The values of all kinds of state that wait to be written.
 pub(super) struct Pending {
     memory: Mutex<Memory>,
     added: Notify,
@@ -58,7 +58,7 @@ impl Pending {
     }
 }
 
-/// See the module.
+/// The values of one kind of state.
 pub(super) struct Values {
     server: Arc<RedisServer>,
     space: Space,
@@ -67,7 +67,7 @@ pub(super) struct Values {
 }
 
 impl Space {
-    /// How its keys begin on a server.
+    /// The prefix of the space's keys on a server.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Responses => "toolwire:response:",
@@ -106,14 +106,14 @@ impl Values {
         take.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
     }
 
-    /// The values under these keys that wait to be written.
+    /// Those of the values under these keys that still wait to be written.
     fn waiting(&self, keys: &[Key], now: u64) -> Vec<Option<Bytes>> {
         let memory = self.server.inner.pending.memory();
         keys.iter().map(|key| memory.get(key, now)).collect()
     }
 }
 
-/// Reads at most one byte more than a value may have, so that a huge value of another program is not read
+/// Reads at most one byte more than a value may have, so that a huge value written by another program is not read
 /// completely.
 fn bounded_get(key: &Key) -> Command {
     Command::new("GETRANGE", &key.bytes, |command| _ = command.arg(0).arg(MAX_VALUE))
@@ -184,8 +184,8 @@ impl Store for Values {
     }
 }
 
-/// Writes values as they are put, until it is dropped. Values that their server does not accept are tried again a
-/// little later.
+/// Writes values as they are put, until the future is dropped. Values that their server does not accept are tried again
+/// a little later.
 pub(super) async fn write(inner: &Inner) {
     loop {
         let added = inner.pending.added.notified();

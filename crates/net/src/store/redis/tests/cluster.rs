@@ -5,14 +5,14 @@ use super::{
     *,
 };
 
-/// Enough clients that each of a few servers has some of their keys.
+/// Number of clients: enough that each of a few servers has the keys of some.
 const CLIENTS: u8 = 24;
 
 fn owners() -> impl Iterator<Item = Owner> {
     (0..CLIENTS).map(|number| Owner([number; 32]))
 }
 
-/// The owners whose keys are at the server with this number, out of three.
+/// The owners whose keys are on the server with this number, out of three.
 fn owners_at(server: usize) -> Vec<Owner> {
     let slots = [0..=5460, 5461..=10921, 10922..=16383];
     owners().filter(|owner| slot_of(*owner).is_in(&slots[server..=server])).collect()
@@ -88,7 +88,7 @@ fn slot_that_moves_is_found_while_it_does_and_afterwards() {
     let slot = old.said(&format!("CLUSTER KEYSLOT {tag}")).trim_start_matches(':').trim().to_owned();
     expect_ok(new, &format!("CLUSTER SETSLOT {slot} IMPORTING {old_id}")).unwrap();
     expect_ok(old, &format!("CLUSTER SETSLOT {slot} MIGRATING {new_id}")).unwrap();
-    // New keys are already at the new server, the other keys still at the old one.
+    // New keys are already on the new server, the other keys still on the old one.
     store.put(Key::new(owner, "meanwhile"), Bytes::from_static(b"2"), now());
     until("the new server is asked", || is_there(&read, &Key::new(owner, "meanwhile"), b"2"));
     assert!(is_there(&read, &Key::new(owner, "before"), b"1"));
@@ -135,7 +135,7 @@ fn server_of_a_cluster_that_is_away_keeps_only_its_clients_waiting() {
         lease.settle(spent(1, 2));
         store.put(Key::new(owner, "y"), Bytes::from_static(b"2"), now());
     }
-    // Values at the other servers are still read and written, and usage there is still counted.
+    // Values on the other servers are still read and written, and usage there is still counted.
     let other_instance = client(&cluster.url());
     let reader =
         Stores::Redis(Arc::clone(&other_instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
