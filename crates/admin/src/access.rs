@@ -1,12 +1,12 @@
-//! [`Access`]: who may use the admin API.
+//! [`Access`]: decides who may use the admin API.
 //!
 //! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that was started with a key, for browsers.
 //! - Without keys: anybody on this machine. A web page of another origin could make a browser on this machine send
 //!   requests, so the host must be one of this machine's names, which pages of other origins do not have.
 //!
-//! A browser adds the session's cookie to every request, whatever page causes it. So a request of a session that
-//! changes state must also show that it comes from toolwire's own page: by a token that only this page can read, by its
-//! content type, and by the headers in which the browser names the page's origin.
+//! A browser adds the session's cookie to every request, whatever page causes it. So a request that belongs to a
+//! session and changes state must also show that it comes from toolwire's own page: by a token that only this page can
+//! read, by its content type, and by the headers in which the browser names the page's origin.
 
 use std::{
     net::IpAddr,
@@ -35,7 +35,7 @@ use toolwire_gateway::{
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
-/// Headers in which a proxy names the client that it forwards for.
+/// Headers in which a proxy names the client for which it forwards a request.
 const FORWARDED: [&str; 16] = [
     "forwarded",
     "via",
@@ -80,7 +80,7 @@ struct AccessState {
     wrong_keys: WrongKeys,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Debug)]
 pub(super) enum Visitor {
     /// A program with a key.
@@ -111,7 +111,7 @@ impl Access {
         let known = format!("{} {:?}", listen.join(" "), config.state_dir);
         let instance = hex(&digest_of(known.as_bytes())).chars().take(8).collect();
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
-        // Without random numbers there is no token, and without a key nothing can be changed.
+        // If there are no random numbers, there is no token, and nothing can be changed without a key.
         let anonymous_csrf = random().unwrap_or_default();
         let (code, throttle) = (Mutex::default(), Mutex::new(AttemptThrottle::new(MAX_SIGN_INS)));
         let wrong_keys = WrongKeys::new("the admin API");
@@ -121,7 +121,7 @@ impl Access {
         }
     }
 
-    /// A copy with new settings. A session survives if its key still exists.
+    /// Returns a copy with new settings. A session survives if its key still exists.
     pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
         self.sessions().set_idle(settings.session_ttl);
         Self { settings, state: Arc::clone(&self.state) }
@@ -136,7 +136,7 @@ impl Access {
         self.settings.api_keys.is_empty()
     }
 
-    /// If no keys are configured, checks that the request comes from this machine and is addressed to it.
+    /// If no keys are configured, checks that the request comes from this machine and is addressed to one of its names.
     ///
     /// # Errors
     /// 403
@@ -153,8 +153,8 @@ impl Access {
         if self.names().contain(host) {
             return Ok(());
         }
-        // A proxy on this machine forwards requests of other machines, and may have put its own name for toolwire into
-        // `Host`.
+        // A proxy on this machine forwards requests from other machines, and may have put its own name for toolwire
+        // into `Host`.
         if is_passed_on(head) {
             let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys. HTTP/1.0 and headers such as X-Forwarded-For come from proxies";
             return Err(AdminError::forbidden("not_local", message));
@@ -167,10 +167,10 @@ impl Access {
         Err(AdminError::forbidden("wrong_host", message))
     }
 
-    /// Returns the sender of a request. `may_be_nobody` accepts a sender without key and session.
+    /// Returns the sender of a request. With `may_be_nobody`, a sender without a key or a session is accepted.
     ///
     /// # Errors
-    /// 401 without key and session; 403 if the request may come from another page; 429 after too many wrong keys.
+    /// 401 without a key or a session; 403 if the request may come from another page; 429 after too many wrong keys.
     pub(super) fn visitor(
         &self,
         (head, peer): (&request::Parts, IpAddr),
@@ -210,7 +210,7 @@ impl Access {
         }
     }
 
-    /// Checks a request to sign in. It has no session yet, but must not come from another page either.
+    /// Checks a request to sign in. Such a request has no session yet, but it must not come from another page either.
     ///
     /// # Errors
     /// 403, 415 or 429.
@@ -274,7 +274,7 @@ impl Access {
         Ok(response)
     }
 
-    /// The key in a request to sign in, or the key for which its one-time code stands.
+    /// The key in a request to sign in, or the key that its one-time code stands for.
     fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
         match (object.get("key"), object.get("code")) {
             (Some(Value::String(shown)), None) => {
@@ -338,8 +338,8 @@ impl Access {
         })
     }
 
-    /// Returns the cookie for the two paths that need it, so that it is never sent to `/v1/` or to other services of
-    /// the host.
+    /// Returns the cookie for each of the two paths that need it, so that the cookie is never sent to `/v1/` or to
+    /// other services on the host.
     fn cookies(&self, session: &Session, token: &str, more: &str) -> [String; 2] {
         let secure = if session.is_secure { "; Secure" } else { "" };
         let (name, base) = (self.cookie_name(), &session.base);

@@ -15,7 +15,7 @@ const MAX_STREAMS: u64 = 200;
 /// Maximum number of tokens of one stream's response.
 const MAX_TOKENS: u64 = 2000;
 
-/// The bench of the program, if it has one, and the last run.
+/// The program's bench, if it has one, and the last run.
 #[derive(Debug, Default)]
 pub(super) struct BenchPlace {
     bench: OnceLock<Arc<dyn Bench>>,
@@ -97,7 +97,7 @@ fn shown(run: Option<&dyn BenchRun>) -> Value {
     }
 }
 
-/// The named upstream and the model to request there: the named model, or the first that is configured.
+/// The named upstream, and the model to request from it: the named one, or the first configured model.
 fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>, String), AdminError> {
     let text = |key: &'static str| match object.get(key) {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! [`OneTimeCode`]: signs a browser in once, without the key.
+//! [`OneTimeCode`]: a code with which a browser can sign in once, without the key.
 //!
 //! Only the code's digest is kept here. There is one code at a time.
 
@@ -17,14 +17,14 @@ const LIFETIME: Duration = Duration::from_secs(120);
 pub(super) struct OneTimeCode(Option<(Digest, Instant)>);
 
 impl OneTimeCode {
-    /// Issues a new code, which replaces the previous one. `None` if the system has no random numbers.
+    /// Issues a new code, which replaces the previous one. `None` if the system cannot provide random numbers.
     pub(super) fn issue(&mut self, now: Instant) -> Option<String> {
         let code = random()?;
         self.0 = Some((digest_of(code.as_bytes()), now + LIFETIME));
         Some(code)
     }
 
-    /// Returns whether `shown` is the code, which can then not be used again.
+    /// Returns whether `shown` is the code. If so, the code cannot be used again.
     pub(super) fn redeem(&mut self, shown: &str, now: Instant) -> bool {
         let Some((digest, expires)) = &self.0 else { return false };
         let is_it = bool::from(digest.ct_eq(&digest_of(shown.as_bytes()))) && now < *expires;

@@ -14,11 +14,11 @@ pub(crate) struct AdminError {
     status: StatusCode,
     code: Cow<'static, str>,
     message: String,
-    /// The field of the request that is wrong.
+    /// The path of the field that is wrong in the request.
     path: Option<String>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
-    /// A further member of the error.
+    /// An additional member of the error.
     more: Option<Box<(&'static str, Value)>>,
 }
 
@@ -79,12 +79,12 @@ impl AdminError {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// Adds a further member.
+    /// Adds another member.
     pub(super) fn with(self, key: &'static str, value: Value) -> Self {
         Self { more: Some(Box::new((key, value))), ..self }
     }
 
-    /// Whether the request is refused because its key is missing or wrong, or after too many wrong keys.
+    /// Whether the request is refused because its key is missing or wrong, or because there were too many wrong keys.
     pub(crate) fn is_of_key(&self) -> bool {
         [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
     }
@@ -130,7 +130,7 @@ impl AdminError {
 }
 
 impl AdminError {
-    /// A model request that fails before it has a response.
+    /// The error for a model request that fails before it has a response.
     pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());

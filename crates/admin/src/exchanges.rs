@@ -13,7 +13,7 @@ use super::{
 use toolwire_config::percent::percent_decoded;
 use toolwire_gateway::stamp::unix_time;
 
-/// Number of exchanges in one response, unless the request sets it.
+/// Number of exchanges in one response, unless the request specifies it.
 const LIMIT: usize = 100;
 
 /// Maximum number of exchanges in one response.
@@ -32,7 +32,7 @@ struct Wanted {
 pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<AdminResponse, AdminError> {
     let wanted = wanted(query.unwrap_or_default())?;
     let log = Arc::clone(log);
-    // Thousands of rows take longer than other streams on this thread should wait.
+    // Searching thousands of rows takes longer than other streams on this thread should wait.
     let searching = tokio::task::spawn_blocking(move || rows(&log, &wanted));
     let list = searching.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the list could not be made")
@@ -53,7 +53,7 @@ pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminErr
     Ok(AdminResponse::json(find(log, id)?.json()))
 }
 
-/// Follows the rows of an exchange as they appear. `None` if it is over, or its contents are not kept.
+/// Follows the rows of an exchange as they appear. `None` if the exchange is over, or its contents are not kept.
 pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
     log.find(id)?.follow()
 }
@@ -107,7 +107,7 @@ pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse
 /// Finds the exchange with this id.
 ///
 /// # Errors
-/// 404 if it is no longer kept, or never was.
+/// 404 if the exchange is no longer kept, or never was.
 fn find(log: &ExchangeLog, id: &str) -> Result<Arc<ExchangeRecord>, AdminError> {
     log.find(id).ok_or_else(|| {
         let message = format!("this exchange is not kept any more: the last {} are kept", log.max());

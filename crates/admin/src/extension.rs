@@ -1,4 +1,4 @@
-//! [`AdminApi`]: the admin API of a server across all its configurations.
+//! [`AdminApi`]: a server's admin API across all its configurations.
 
 use std::{
     io,
@@ -28,11 +28,11 @@ pub struct AdminApi {
     lasting: Arc<Lasting>,
 }
 
-/// State that continues from one configuration to the next, even if one between them has no admin API.
+/// State that is kept from one configuration to the next, even if one in between has no admin API.
 #[derive(Debug, Default)]
 pub(super) struct Lasting {
     pub(super) bench: BenchPlace,
-    /// The last exchanges. Set when the event bus is known.
+    /// The last exchanges. Set once the event bus exists.
     exchanges: OnceLock<Arc<ExchangeLog>>,
     /// The API of the newest configuration.
     newest: Mutex<Weak<Admin>>,

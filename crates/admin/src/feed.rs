@@ -1,13 +1,13 @@
-//! [`Feed`]: the stage's events for readers of `/admin/events`.
+//! [`Feed`]: passes the execution stage's events to the readers of `/admin/events`.
 //!
 //! ```text
 //! the stage's bus ─▶ collecting (a task, while somebody reads) ─▶ the last events ─▶ Reader, one for each connection
 //! current figures, every second ─▲
 //! ```
 //!
-//! All readers share the last events. A reader knows only the number of its next event, so a slow reader costs nothing:
-//! when its next event is no longer kept, it gets a `reset` and continues with new ones. The same events serve readers
-//! that reconnect with `Last-Event-ID`.
+//! All readers share the last events. A reader stores only the number of its next event, so a slow reader costs
+//! nothing: when its next event is no longer kept, it gets a `reset` and continues with new events. The kept events
+//! also serve readers that reconnect with `Last-Event-ID`.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,7 +37,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of bytes that a reader gets at once.
 const MAX_PIECE: usize = 64 << 10;
 
-/// Time for which events are still collected after the last reader has left, since it may reconnect.
+/// Time for which events are still collected after the last reader has disconnected, since it may reconnect.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// The event feed. All threads share it.
@@ -58,12 +58,13 @@ struct FeedLog {
     /// The number of the last event on the bus. `None` if earlier events were not collected.
     on_bus: Option<u64>,
     readers: usize,
-    /// Readers created so far; also the next reader's id.
+    /// Number of readers created so far; also the next reader's id.
     begun: u64,
     /// Number of times that all readers were closed.
     endings: u64,
     is_collecting: bool,
-    /// Readers that wait for an event, by number, so that none of a thousand readers must be searched for.
+    /// The readers that wait for an event, by number, so that one reader can be found among a thousand without a
+    /// search.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -75,8 +76,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Opens a reader of the events after `last`, the `Last-Event-ID` of an earlier connection; without `last`, of new
-    /// events.
+    /// Opens a reader for the events after `last`, the `Last-Event-ID` of an earlier connection. Without `last`, the
+    /// reader gets new events only.
     pub(super) fn open(
         self: &Arc<Self>,
         bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
@@ -187,7 +188,7 @@ impl FeedLog {
     }
 }
 
-/// Keeps the events of the bus until there has been no reader for a while.
+/// Collects the events on the bus until there has been no reader for a while.
 async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) {
     let mut last_read = Instant::now();
     let mut tick = interval(PERIOD);
@@ -218,9 +219,9 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
 pub(super) struct Reader {
     feed: Arc<Feed>,
     number: u64,
-    /// The number of its next event.
+    /// The number of the reader's next event.
     next: u64,
-    /// Why the reader has missed events, until it has been notified.
+    /// The reason why the reader has missed events, until the reader has been notified.
     reset: Option<&'static str>,
     /// `FeedLog::endings` when the reader was opened.
     endings: u64,
@@ -268,7 +269,7 @@ impl Drop for Reader {
     }
 }
 
-/// See [`Feed::ending`].
+/// An event source that ends when the readers of the feed are closed; see [`Feed::ending`].
 #[derive(Debug)]
 pub(super) struct Ending<S> {
     feed: Arc<Feed>,

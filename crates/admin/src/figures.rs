@@ -21,7 +21,7 @@ use toolwire_gateway::{
 };
 use toolwire_net::untrusted_text::printable_json;
 
-/// Interval at which readers get the responses in progress.
+/// Interval at which readers receive the responses in progress.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// The figures of a window, and the current figures.
@@ -72,7 +72,7 @@ pub(super) fn streams(metrics: &Metrics) -> Value {
     })
 }
 
-/// Whether the client wants events instead of one JSON object.
+/// Whether the client wants a stream of events instead of one JSON object.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| {
@@ -81,7 +81,7 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The responses in progress, once in each [`PERIOD`].
+/// A stream of the responses in progress, sent once per [`PERIOD`].
 pub(super) struct StreamsFeed {
     metrics: Arc<Metrics>,
     tick: Interval,

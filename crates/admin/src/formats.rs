@@ -1,4 +1,4 @@
-//! The text formats: lists them, analyses a text, and shows how a model is taught to write one.
+//! The text formats: lists them, analyses a text, and shows how a model is taught to write in a format.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,16 +24,16 @@ use toolwire_pipeline::{
     },
 };
 
-/// Maximum size in bytes of a text to analyse.
+/// Maximum size in bytes of a text that is analysed.
 const MAX_TEXT: usize = 256 << 10;
 
-/// Maximum number of tools of a request.
+/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
 
-/// Maximum number of bytes shown of the response that a client of one dialect gets.
+/// Maximum number of bytes that are shown of the response that a client of one dialect gets.
 const MAX_CLIENT: usize = 512 << 10;
 
-/// Ids and times are the same in every analysis, so that two analyses can be compared.
+/// The ids and times are the same in every analysis, so that two analyses can be compared.
 const STAMP: Stamp = Stamp { seed: 1, created: 0 };
 
 /// All formats.
@@ -53,7 +53,7 @@ pub(super) fn list(known: &KnownFormats) -> Value {
 /// Analyses a text: see the module `analysis`.
 pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<AdminResponse, AdminError> {
     let known = Arc::clone(known);
-    // A long text takes longer than other streams on this thread should wait.
+    // Analysing a long text takes longer than other streams on this thread should wait.
     let analyzing = tokio::task::spawn_blocking(move || analyzed(&known, &body));
     let analyzed = analyzing.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the text could not be analysed")
@@ -141,7 +141,7 @@ fn got_by(
     (rules, known): (&Rules, &KnownFormats),
 ) -> Result<String, AdminError> {
     let internal = |message| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message);
-    // Differs from the client's dialect, so that nothing is passed on unchanged.
+    // This differs from the client's dialect, so that nothing is passed on unchanged.
     let upstream = UpstreamDialect::try_from(Dialect::Chat).map_err(internal)?;
     let reader = upstream.side().reader(&ReaderRules {
         max_frame: rules.limits.max_frame,
@@ -220,7 +220,7 @@ fn format_of(
     }
 }
 
-/// A conversation with the tools of the request: each is a name, a function as OpenAI's APIs declare it, or an
+/// A conversation with the tools in the request: each tool is a name, a function as OpenAI's APIs declare it, or an
 /// equivalent declaration.
 fn conversation(object: &Map<String, Value>) -> Result<Conversation, AdminError> {
     let wrong = |message: &str| AdminError::invalid(message, Some("tools"));

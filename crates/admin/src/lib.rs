@@ -106,7 +106,7 @@ struct Admin {
     reloads: Reloads,
 }
 
-/// The request, as far as its head describes it.
+/// An admitted request, as far as its head describes it.
 #[derive(Debug)]
 struct Admitted {
     path: AdminPath,
@@ -114,32 +114,32 @@ struct Admitted {
 }
 
 impl Admitted {
-    /// Whether its body is read.
+    /// Whether the request's body is read.
     fn has_body(&self, method: &Method) -> bool {
         matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// Whether it starts a chat of the console.
+    /// Whether the request starts a chat of the console.
     fn begins_chat(&self) -> bool {
         self.path == AdminPath::Chat
     }
 
-    /// Whether it asks for the sample exchange.
+    /// Whether the request is for the sample exchange.
     fn is_sample(&self) -> bool {
         self.path == AdminPath::Sample
     }
 
-    /// Whether it attaches to a chat.
+    /// Whether the request attaches to a chat.
     fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
-    /// Whether the response contains texts of tools and servers in which secrets have not been covered yet.
+    /// Whether the response contains text from tools or servers in which secrets have not been masked yet.
     fn repeats_others(&self) -> bool {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }
 
-    /// The sender, as [`Chats`] tells visitors apart.
+    /// The mark by which [`Chats`] tells visitors apart.
     fn mark(&self) -> SessionMark {
         self.visitor.mark()
     }
@@ -179,7 +179,7 @@ impl AdminResponse {
         Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }
     }
 
-    /// Covers the secrets that `redactor` knows in the JSON.
+    /// Masks the secrets that `redactor` knows in the JSON.
     fn covered(mut self, redactor: &Redactor) -> Self {
         self.body.iter_mut().for_each(|body| redactor.cover_json(body));
         self
@@ -194,8 +194,8 @@ impl AdminResponse {
 }
 
 impl Admin {
-    /// The API of a configuration, if it has one. `before` is the API of the configuration that it replaces: its
-    /// sessions and event readers continue.
+    /// Creates the API for a configuration, if the configuration has one. `before` is the API of the configuration that
+    /// it replaces; its sessions and event readers continue.
     ///
     /// # Errors
     /// If the thread for the event feed cannot be created.
@@ -288,13 +288,13 @@ impl Admin {
         &self.chats
     }
 
-    /// The event source with which a connection of the console reads a chat. It ends with the other readers of events,
+    /// The event source through which a connection of the console reads a chat. It ends with the other event readers,
     /// or with its session.
     fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
         self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }
 
-    /// The stream of events that the request opens, if it opens one.
+    /// The stream of events that the request opens, if it opens a stream.
     fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
         let source: Box<dyn FeedSource> = match &admitted.path {
@@ -317,7 +317,7 @@ impl Admin {
         Some(self.while_signed_in(admitted, source))
     }
 
-    /// Limits `source` to the session that the request belongs to, if it belongs to one.
+    /// Limits `source` to the session that the request belongs to, if there is one.
     fn while_signed_in(&self, admitted: &Admitted, source: Box<dyn FeedSource>) -> Box<dyn FeedSource> {
         match admitted.mark() {
             Some(token) => Box::new(SessionFeed::new(&self.door, token, source)),
@@ -400,7 +400,8 @@ impl Admin {
         }
     }
 
-    /// Changes the saved settings, on a thread that may wait for the disk, and reloads the configuration with them.
+    /// Changes the saved settings, on a thread that may wait for the disk, and then reloads the configuration with
+    /// them.
     async fn change_settings(
         &self,
         change: settings::Change,
@@ -463,7 +464,7 @@ fn response(result: Result<AdminResponse, AdminError>, access: Access) -> Respon
     response
 }
 
-/// A stream of events, which ends when the server has `stopped`.
+/// A stream of events, which ends when `stopped` becomes ready.
 fn event_stream(
     events: Box<dyn FeedSource>,
     keep_alive: Duration,

@@ -3,7 +3,8 @@
 /// Prefix of all paths of the admin API.
 pub(crate) const ADMIN: &str = "/admin/";
 
-/// Path of the console's page without its slash. The redirect from it is relative, so that it works behind any prefix.
+/// Path of the console's page without the final slash. The redirect from it is relative, so that it works behind any
+/// prefix.
 pub(crate) const CONSOLE_BARE: &str = "/console";
 
 /// Prefix of all paths of the console.

@@ -7,7 +7,7 @@ use super::{AdminError, AdminResponse, object, ok, required_switch, switch_of};
 use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
 use toolwire_net::store::StoreError;
 
-/// Lists questions, rules, and whether all questions are answered with yes.
+/// Lists the questions, the rules, and whether all questions are answered with yes.
 pub(super) async fn list(execution: Option<&Execution>) -> Value {
     let permissions = execution.map(Execution::permissions);
     if let Some(permissions) = permissions {
@@ -102,7 +102,8 @@ pub(super) async fn allow_all(execution: &Execution) -> Result<AdminResponse, Ad
     Ok(ok())
 }
 
-/// A change is confirmed once it is stored: a revoked rule must not come back after a crash.
+/// The error for a change that could not be stored. A change is confirmed only once it is stored: a revoked rule must
+/// not come back after a crash.
 fn not_kept(error: NotKept) -> AdminError {
     match error {
         NotKept::Unwritten => {

@@ -1,7 +1,7 @@
 //! POST `/admin/sample`: an exchange whose request and upstream response are part of the program. It gives the console
 //! something to show before there is a client, or an upstream that answers.
 //!
-//! Only the upstream is missing: request, pipeline, events and logs are the same as in every exchange.
+//! Only the upstream is missing: the request, pipeline, events and logs are the same as in every exchange.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(super) const REQUEST: &str = r#"{"model": "sample", "stream": true, "stream_
 "tools": [{"type": "function", "function": {"name": "get_weather", "description": "The weather of a city, now",
 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]}"#;
 
-/// The text that the model writes. Markers are split in two, so that text is held back.
+/// The text that the model writes. Markers are split in two, so that some text is held back.
 const PIECES: [&str; 9] = [
     "I will look",
     " it up.",
@@ -43,7 +43,7 @@ const PIECES: [&str; 9] = [
     "call>",
 ];
 
-/// The response that replaces the upstream's.
+/// Returns the response that replaces an upstream's response.
 ///
 /// # Errors
 /// [`Kind::Internal`] if the built-in configuration is wrong.

@@ -1,4 +1,4 @@
-//! Requests to the admin API and for the console's page.
+//! Serves requests to the admin API and for the console's page.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Admin {
         };
         let keep_alive = service.limits().keep_alive;
         if let Some(events) = self.events(&admitted, head) {
-            // A chat in progress may finish, as other responses may.
+            // A chat in progress may finish, like any other response.
             let stopped = match admitted.attaches_chat() {
                 true => service.drain().when_cut(),
                 false => service.drain().when_begun(),
@@ -116,8 +116,8 @@ impl Admin {
         Ok(AdminResponse::json(json!({"exchange": **chat.id()})))
     }
 
-    /// Asks a model, as a client would whose key has the name `console`. `request`: the id of the console's own
-    /// request.
+    /// Asks a model, in the same way as a client whose key has the name `console`. `request`: the id of the console's
+    /// own request.
     async fn begin_chat(
         &self,
         (service, admitted): (&Arc<Service>, &Admitted),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::{access::Access, sessions::Digest};
 use toolwire_gateway::feed_body::FeedSource;
 
-/// An event stream of a session. The end of the session is noticed when the stream is next polled, at the latest for
-/// its next keep-alive.
+/// An event stream that belongs to a session. The end of the session is noticed when the stream is next polled, which
+/// is at the latest for its next keep-alive.
 #[derive(Debug)]
 pub(super) struct SessionFeed {
     door: Access,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Maximum duration of a session.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Maximum number of sessions. Beyond it, the least recently used one ends.
+/// Maximum number of sessions. If there are more, the least recently used one ends.
 const MAX_SESSIONS: usize = 256;
 
 pub(super) type Digest = [u8; 32];
@@ -40,7 +40,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Sessions that end after `idle` without a request.
+    /// Creates an empty list. A session ends after `idle` without a request.
     pub(super) fn new(idle: Duration) -> Self {
         Self { sessions: HashMap::new(), idle }
     }
@@ -50,7 +50,7 @@ impl Sessions {
         self.idle = idle;
     }
 
-    /// Starts a session and returns its token. `None` if the system has no random numbers.
+    /// Starts a session and returns its token. `None` if the system cannot provide random numbers.
     pub(super) fn begin(
         &mut self,
         key: Digest,
@@ -69,7 +69,7 @@ impl Sessions {
         Some((token, session))
     }
 
-    /// Returns the session of `token` and marks it as used now. `is_key` says whether a key still exists.
+    /// Returns the session of `token`, and marks it as used now. `is_key`: whether a key still exists.
     pub(super) fn find(
         &mut self,
         token: &str,
@@ -86,7 +86,7 @@ impl Sessions {
         Some((token, session.clone()))
     }
 
-    /// Whether the session whose token has this digest is still valid. Does not mark it as used.
+    /// Whether the session whose token has this digest is still valid. Does not mark the session as used.
     pub(super) fn lasts(&self, token: &Digest, now: Instant) -> bool {
         self.sessions.get(token).is_some_and(|session| session.ends(self.idle) > now)
     }
@@ -96,7 +96,7 @@ impl Sessions {
         self.sessions.remove(token);
     }
 
-    /// The remaining time of a session if it is not used again.
+    /// The remaining time of a session, provided that it is not used again.
     pub(super) fn left(&self, session: &Session, now: Instant) -> Duration {
         session.ends(self.idle).saturating_duration_since(now)
     }

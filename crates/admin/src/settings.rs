@@ -1,7 +1,7 @@
 //! `/admin/settings`: all settings with their values and sources, and the settings that are saved over the admin API.
 //!
-//! The whole configuration is checked together with the new settings, by the same code that reads it on the reload
-//! afterwards.
+//! The whole configuration is checked together with the new settings. The code that checks it is the code that then
+//! reads it for the reload.
 
 use std::{
     path::PathBuf,
@@ -29,7 +29,7 @@ const MAX_MESSAGE: usize = 500;
 /// The settings that are saved over the admin API.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
-    /// `None` if there is no folder to save them in.
+    /// The folder in which the settings are saved. `None` if there is no such folder.
     folder: Option<PathBuf>,
     saved: RwLock<Arc<Saved>>,
     /// Held while a change is made, so that changes happen one after the other.
@@ -53,7 +53,7 @@ impl Saved {
     }
 }
 
-/// A change of the saved settings.
+/// A change to the saved settings.
 #[derive(Debug)]
 pub(super) enum Change {
     /// New values by path, flat or nested; `null` resets a setting.

@@ -1,10 +1,10 @@
-//! Writes files as one archive, in the format `ustar` of POSIX.1-1988, which every `tar` reads.
+//! Writes files as one archive, in the `ustar` format of POSIX.1-1988, which every `tar` can read.
 
 /// Size of a block in bytes: the size of a header, and the unit to which files are padded.
 const BLOCK: usize = 512;
 
-/// Archives `files` by name in the folder `folder`, last changed at `now`, in seconds of Unix time. Names must be
-/// short.
+/// Archives `files` by name in the folder `folder`. Their time of change is `now`, in seconds of Unix time. Names must
+/// be short.
 pub(super) fn archive(folder: &str, files: &[(String, Vec<u8>)], now: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {

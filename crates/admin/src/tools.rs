@@ -1,4 +1,4 @@
-//! `/admin/tools` and `/admin/providers`: lists, switches and tests them.
+//! `/admin/tools` and `/admin/providers`: lists, switches and tests tools and providers.
 
 use std::{sync::Arc, time::Duration};
 

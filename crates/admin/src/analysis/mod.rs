@@ -1,4 +1,4 @@
-//! Analysis of a model's text: the events that it produces, the byte at which each appears, and the meaning of each
+//! Analyses a model's text: the events that it produces, the byte at which each event appears, and the meaning of each
 //! part.
 //!
 //! The text goes through a [`Detector`] character by character. Since the client's response never depends on how the
@@ -30,13 +30,14 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Maximum number of events and of parts. A text that alternates single characters would have one for each.
+/// Maximum number of events, and of parts. A text in which single characters alternate would have one for each
+/// character.
 const MAX_ITEMS: usize = 20_000;
 
 /// The result of analysing a text.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
-    /// In the order in which they appeared.
+    /// The events, in the order in which they appeared.
     pub(crate) events: Vec<TimedEvent>,
     /// The parts of the text, in order and without gaps.
     pub(crate) parts: Vec<Part>,
@@ -51,7 +52,7 @@ pub(crate) struct TimedEvent {
     pub(crate) kind: EventKind,
     /// The text, the name of a call, a piece of its arguments, or the finish reason.
     pub(crate) text: String,
-    /// Number of input bytes that had been read when the event appeared. If `step` is 1, when its first byte appeared.
+    /// Number of input bytes that had been read when the event appeared; if `step` is 1, when its first byte appeared.
     pub(crate) at: usize,
     /// 1 if each further byte of the event appeared with a further byte of the input; 0 if the event appeared in one
     /// piece.
@@ -144,7 +145,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Takes one event. Its text ends at `end` of the input, unless something after the text was left out.
+    /// Takes one event. Its text ends at `end` in the input, unless something after the text was left out.
     fn take(&mut self, event: Event<'static>, at: usize, end: usize) {
         match event {
             Event::Text(text) => self.said(EventKind::Text, &text, (at, end)),
@@ -191,7 +192,7 @@ impl<'t> Walk<'t> {
     fn arguments(&mut self, place: usize, piece: &str, at: usize) {
         let Some(call) = self.calls.get(place).filter(|call| !call.is_rewritten) else { return };
         let from = call.arguments.as_ref().map_or(call.begin, |range| range.end);
-        // Later pieces also follow the first piece in the text.
+        // Later pieces also come after the first piece in the text.
         let found = match call.arguments {
             Some(_) => Some(from..from + piece.len()).filter(|range| self.is_at(piece, range)),
             None => self.find(piece, from, at, at),
@@ -205,7 +206,8 @@ impl<'t> Walk<'t> {
         call.written.push_str(piece);
     }
 
-    /// The range of `piece`: ending at `end` if it is there, otherwise its first occurrence between `from` and `upto`.
+    /// Returns the range of `piece`: the one that ends at `end`, if `piece` is there, otherwise its first occurrence
+    /// between `from` and `upto`.
     fn find(&self, piece: &str, from: usize, upto: usize, end: usize) -> Option<Range<usize>> {
         let start = end.checked_sub(piece.len()).filter(|start| *start >= from);
         let expected = start.map(|start| start..end).filter(|range| self.is_at(piece, range));
@@ -219,7 +221,7 @@ impl<'t> Walk<'t> {
         self.text.as_bytes().get(range.clone()) == Some(piece.as_bytes())
     }
 
-    /// Adds an event. `shown`: number of its bytes that come from the model.
+    /// Adds an event. `shown`: the number of its bytes that come from the model.
     fn put(&mut self, kind: EventKind, text: &str, (at, shown): (usize, usize)) {
         let call = match kind {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
@@ -330,7 +332,7 @@ mod tests {
         }
     }
 
-    /// The bytes of events that have appeared after `cut` bytes.
+    /// The parts of events that have appeared after `cut` bytes.
     fn out_at(analysis: &Analysis, cut: usize) -> String {
         let mut shown = String::new();
         for event in analysis.events.iter().filter(|event| event.at <= cut && event.kind == EventKind::Text) {

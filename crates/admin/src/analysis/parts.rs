@@ -18,18 +18,18 @@ pub(super) struct Located {
     pub(super) range: Range<usize>,
 }
 
-/// An emitted call, with its position as far as its events show it.
+/// An emitted call, with its position as far as its events reveal it.
 #[derive(Debug)]
 pub(super) struct FoundCall {
     pub(super) name: String,
     pub(super) format: &'static str,
     pub(super) is_declared: bool,
-    /// Text before the call ends here.
+    /// Position at which the text before the call ends.
     pub(super) begin: usize,
     /// Number of bytes that had been read when the call was emitted.
     pub(super) start_at: usize,
     pub(super) end_at: Option<usize>,
-    /// Range of the arguments, if the text contains them as they were emitted.
+    /// Range of the arguments, if the text contains them exactly as they were emitted.
     pub(super) arguments: Option<Range<usize>>,
     /// Whether the arguments are written differently in the text.
     pub(super) is_rewritten: bool,
@@ -62,12 +62,12 @@ impl FoundCall {
 #[derive(Debug, Default)]
 pub(crate) struct CallParts {
     pub(crate) name: String,
-    /// The name of its format.
+    /// The name of the call's format.
     pub(crate) format: &'static str,
     pub(crate) is_declared: bool,
     pub(crate) opener: Option<Range<usize>>,
     pub(crate) name_range: Option<Range<usize>>,
-    /// The range of the arguments, if the text contains them as the client gets them.
+    /// The range of the arguments, if the text contains them exactly as the client gets them.
     pub(crate) arguments: Option<Range<usize>>,
     pub(crate) closer: Option<Range<usize>>,
     /// Whether the arguments are a JSON object.
@@ -266,7 +266,7 @@ fn gap(text: &str, range: Range<usize>, calls: &[CallParts]) -> Option<Part> {
 }
 
 impl CallParts {
-    /// The JSON that people see: the call with its number and its known ranges.
+    /// The JSON that people see: the call with its number and the known ranges of its parts.
     pub(crate) fn json(&self, number: usize) -> Value {
         let ranges: Map<String, Value> = [
             ("opener", &self.opener),

@@ -15,11 +15,11 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// A format in which the text contains no call.
+/// A format in which the text does not write a call.
 #[derive(Debug)]
 pub(crate) struct RejectedFormat {
     pub(crate) format: &'static str,
-    /// The range of the text that decided it.
+    /// The range of the text that decided this.
     pub(crate) range: Range<usize>,
     /// An explanation for people.
     pub(crate) why: String,

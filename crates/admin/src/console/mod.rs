@@ -1,8 +1,8 @@
 //! The console: the web page at `/console/`, embedded in the program. docs/console.md describes it.
 //!
 //! The page is a document and the files that it loads. The path of the files contains a hash of all of them, so
-//! browsers may keep them forever and never mix two versions. The document is small and fetched again each time. It
-//! refers to everything by relative URLs, so that it works behind any prefix.
+//! browsers may keep them forever and never mix two versions. The document is small, and is fetched again each time. It
+//! refers to everything by relative URLs, so that the page works behind any prefix.
 
 use std::{
     io::Write,
@@ -32,7 +32,7 @@ const DOCUMENT: &str = include_str!("page/index.html");
 /// Placeholder for the hash in the document.
 const PLACEHOLDER: &str = "{{version}}";
 
-/// The files that the document loads. `bundle/` is made of the modules and style sheets in `page/`, see
+/// The files that the document loads. `bundle/` is built from the modules and style sheets in `page/`; see
 /// clients/README.md.
 const FILES: &[(&str, &[u8])] = &[
     ("boot.js", include_bytes!("bundle/boot.js")),
@@ -41,7 +41,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("main.js", include_bytes!("bundle/main.js")),
 ];
 
-/// The folder of a version's files.
+/// The folder with the files of one version.
 const FOLDER: &str = "v/";
 
 /// The hash of all files, and the document that names it.
@@ -52,7 +52,7 @@ static PAGE: LazyLock<(String, Bytes)> = LazyLock::new(|| {
     (version, document.into())
 });
 
-/// Each file compressed, once it has been requested.
+/// The compressed form of each file, once it has been requested.
 static COMPRESSED: [OnceLock<Option<Bytes>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
 
 /// Returns the file at `path` below `/console/`, compressed with gzip if `accepts_gzip`. `None` if there is no such

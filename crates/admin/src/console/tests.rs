@@ -17,7 +17,7 @@ const BUDGET: usize = 150_000;
 /// Maximum size of the same files compressed with gzip, as they are sent.
 const SENT_BUDGET: usize = 60_000;
 
-/// Ways to make elements or code from strings. Everything on the page must be text or built element by element.
+/// Ways to create elements or code from strings. Everything on the page must be text or built element by element.
 const REFUSED: &[&str] = &[
     "innerHTML",
     "outerHTML",

@@ -1,7 +1,7 @@
-//! [`Capture`]: the upstream's bytes of one exchange, without secrets, and the data needed to read them again.
+//! [`Capture`]: the bytes that the upstream sent in one exchange, without secrets, and the data needed to read them
+//! again.
 //!
-//! The client's response is not kept. It depends only on the upstream's bytes, so it can be made again from them
-//! (`trace`).
+//! The client's response is not kept. It depends only on the upstream's bytes, so `trace` can make it again from them.
 
 use std::{
     convert::Infallible,
@@ -32,7 +32,7 @@ use toolwire_pipeline::{
     rules::{HostedRules, Rules},
 };
 
-/// Maximum number of bytes kept of one exchange, counting [`PIECE`] for each piece. The rest is left out.
+/// Maximum number of bytes kept for one exchange, counting [`PIECE`] for each piece. The rest is left out.
 const MAX_EXCHANGE: usize = 1 << 20;
 
 /// Maximum number of bytes of a client's request that are kept for a fixture.
@@ -41,10 +41,11 @@ const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 /// Approximate size of the rest of an exchange: rules, names and the starts of lists.
 const BASE: usize = 4 << 10;
 
-/// Maximum number of bytes kept of all exchanges. Beyond it, the bytes of the oldest exchanges are dropped.
+/// Maximum number of bytes kept for all exchanges together. If there are more, the bytes of the oldest exchanges are
+/// dropped.
 pub(super) const MAX_ALL: usize = 64 << 20;
 
-/// Memory that a step takes in addition to its bytes: its place in a list that may be half empty, and its own
+/// Memory that a step takes in addition to its bytes: its entry in a list that may be half empty, and its own
 /// allocation.
 const PIECE: usize = 2 * size_of::<Step>() + 32;
 
@@ -62,7 +63,7 @@ pub(crate) struct Capture {
 /// The data needed to read the bytes again.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// The parts of the client's request that are needed.
+    /// The parts of the client's request that are needed for reading.
     pub(super) conversation: Conversation,
     pub(super) rules: Rules,
     pub(super) formats: Arc<KnownFormats>,
@@ -77,10 +78,10 @@ pub(super) struct Replay {
 /// The events of an exchange, in order.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The upstream is asked, `after` that number of milliseconds from the start of the exchange. Includes the content
-    /// that the client got before, and the start of the response that the request contains.
+    /// The upstream is asked, `after` milliseconds from the start of the exchange. Includes the content that the client
+    /// got before this, and the start of the response that the request contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
-    /// The upstream refused the request because of a constraint, and is asked in another way.
+    /// The upstream has refused the request because of a constraint, and is asked in another way.
     Otherwise(Option<Prefill>),
     /// The upstream answers.
     Answered { is_error: bool, framing: Framing },
@@ -90,14 +91,14 @@ pub(super) enum Step {
     End(Option<Failure>),
 }
 
-/// The way in which events of a body are separated.
+/// How the events of a body are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// By empty lines.
+    /// Empty lines separate the events.
     Sse,
-    /// One event on each line.
+    /// Each line is one event.
     Lines,
-    /// Not separated: each piece becomes a row as it arrived.
+    /// The events are not separated: each piece becomes a row as it arrived.
     #[default]
     None,
 }
@@ -114,7 +115,7 @@ struct CapturedSteps {
     waiting: Vec<Waker>,
 }
 
-/// Reason why there is no fixture of an exchange.
+/// The reason why there is no fixture of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoFixture {
     /// The contents are no longer kept.
@@ -142,7 +143,7 @@ pub(super) enum Next {
 }
 
 impl Capture {
-    /// The capture of an exchange that starts, and the watch that fills it.
+    /// Creates the capture of an exchange that starts, and the watch that fills it.
     pub(super) fn begin(
         log: &Arc<ExchangeLog>,
         total: &Arc<AtomicUsize>,
@@ -192,7 +193,7 @@ impl Capture {
         (capture, watch)
     }
 
-    /// Returns the steps from index `from` on, at most `most`.
+    /// Returns at most `most` steps, starting at index `from`.
     pub(super) fn next(&self, from: usize, most: usize, cx: Option<&Context<'_>>) -> Next {
         let mut captured = self.lock();
         if captured.is_dropped {
@@ -282,7 +283,7 @@ impl Capture {
         }
     }
 
-    /// Counts `more` bytes for a later step. Returns `false` if there is no room for them.
+    /// Counts `more` bytes for a step that follows. Returns `false` if there is no room for them.
     fn hold(&self, more: usize) -> bool {
         let mut captured = self.lock();
         captured.is_cut |= captured.size + more > MAX_EXCHANGE;
@@ -379,12 +380,12 @@ pub(crate) struct CaptureWatch {
     capture: Arc<Capture>,
     log: Arc<ExchangeLog>,
     pieces: Pieces,
-    /// Events that the client was sent since the last hop.
+    /// Events that were sent to the client since the last hop.
     shown: Vec<Event<'static>>,
 }
 
 impl CaptureWatch {
-    /// Keeps the pieces that are decided after `piece` has arrived; without a piece, keeps all.
+    /// Keeps the pieces that are decided once `piece` has arrived; if there is no piece, keeps all of them.
     fn keep(&mut self, piece: Option<(&[u8], Duration)>) {
         let Self { capture, pieces, .. } = self;
         let pass = |bytes: &[u8], after: Duration| {
@@ -464,7 +465,7 @@ impl Watch for CaptureWatch {
     }
 }
 
-/// However the exchange ends, its readers end too.
+/// However the exchange ends, reading it ends too.
 impl Drop for CaptureWatch {
     fn drop(&mut self) {
         if !self.capture.is_over() {

@@ -1,4 +1,4 @@
-//! The parts of a client's request that are kept to read its response again, and the memory that they take.
+//! The parts of a client's request that are kept so that its response can be read again, and the memory that they take.
 
 use toolwire_pipeline::{
     conversation::{Conversation, Namespaced, Rest, Tool, ToolChoice},
@@ -42,7 +42,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
         )?;
         left.text(&tool.name)?;
         if conversation.hosted_tools.contains(&tool.name) {
-            // The fixture also contains it.
+            // The fixture also contains the description.
             left.text(&tool.description)?;
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
     Some(limit - left.0)
 }
 
-/// Remaining bytes of a limit.
+/// The number of bytes that remain of a limit.
 struct Left(usize);
 
 impl Left {
@@ -95,7 +95,7 @@ mod tests {
 
     const LIMIT: usize = 512 << 10;
 
-    /// The size that is counted for a Responses request, which repeats most fields in its response.
+    /// The size that is counted for a Responses request. Responses repeats most fields of the request in the response.
     fn counted(body: &Value) -> Option<usize> {
         let decoded = ClientDialect::Responses.side().decode(body.to_string().as_bytes());
         let conversation = decoded.expect("a request");
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
     }
 
-    /// Chat Completions repeats no field, so the choice itself is counted.
+    /// In Chat Completions, the response repeats no field, so only the choice itself is counted.
     #[test]
     fn names_of_a_choice_are_counted() {
         let tools = json!([{"type": "function", "function": {"name": "t"}}]);

@@ -6,8 +6,9 @@
 //! hosted calls (the bus) ───────┘
 //! ```
 //!
-//! A record is updated when the state of its exchange changes: a hop starts or ends, a hosted call, the first content,
-//! the end. The size of a record is bounded, and so is the number of records; the newest replace the oldest.
+//! A record is updated when the state of its exchange changes: when a hop or a hosted call starts or ends, with the
+//! first content, and at the end. The size of a record is bounded, and so is the number of records; the newest records
+//! replace the oldest.
 
 mod capture;
 mod held_request;
@@ -43,11 +44,11 @@ use toolwire_net::redact::Redactor;
 /// The log of the last exchanges. All threads and successive configurations share it.
 #[derive(Debug)]
 pub(super) struct ExchangeLog {
-    /// Maximum number of exchanges that are kept. 0 if there is no admin API, or it shows no exchanges.
+    /// Maximum number of exchanges that are kept. 0 if there is no admin API, or if it shows no exchanges.
     max: AtomicUsize,
     /// Time from which exchanges have been kept, in milliseconds of Unix time.
     since: u64,
-    /// Bytes of captured contents.
+    /// Number of bytes of captured contents.
     captured: Arc<AtomicUsize>,
     index: Mutex<RecordIndex>,
 }
@@ -68,7 +69,7 @@ pub(super) struct Listed {
 }
 
 impl ExchangeLog {
-    /// A log that keeps at most `max` exchanges.
+    /// Creates a log that keeps at most `max` exchanges.
     pub(super) fn new(max: usize) -> Self {
         Self { max: max.into(), since: unix_millis(), captured: Arc::default(), index: Mutex::default() }
     }
@@ -122,7 +123,7 @@ impl ExchangeLog {
         Box::new(watch)
     }
 
-    /// If contents take too much memory, drops those of the oldest exchanges.
+    /// If the contents take too much memory, drops the contents of the oldest exchanges.
     fn make_room(&self) {
         let is_below = |max: usize| self.captured.load(Ordering::Relaxed) <= max;
         if is_below(MAX_ALL) {
@@ -130,7 +131,7 @@ impl ExchangeLog {
         }
         for record in &self.lock().records {
             record.drop_capture();
-            // Makes some extra room, so that the next piece does not need this again.
+            // Makes some extra room, so that the next piece does not require this again.
             if is_below(MAX_ALL / 4 * 3) {
                 break;
             }

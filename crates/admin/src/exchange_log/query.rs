@@ -1,4 +1,4 @@
-//! [`Query`]: the language in which exchanges are filtered: `model:qwen* hops:>1 -state:done "connection lost"`.
+//! [`Query`]: a filter for exchanges, in a language such as `model:qwen* hops:>1 -state:done "connection lost"`.
 //!
 //! A term is a field with a value, or text that may occur anywhere. All terms must match; `-` before a term negates it.
 //! Values of names may contain `*`; values of numbers may begin with `<`, `<=`, `>`, `>=` or `=`. A value or text that
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 1024;
 /// Maximum number of terms of a query.
 const MAX_TERMS: usize = 16;
 
-/// The fields: the name in queries, the name in rows, and whether the field is a number.
+/// The fields: for each, its name in queries, its name in rows, and whether it is a number.
 const FIELDS: [(&str, &str, bool); 16] = [
     ("id", "id", false),
     ("request", "request", false),
@@ -87,7 +87,7 @@ const ORDERS: [(&str, Order); 5] = [
 ];
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
     /// If the query is too long, names an unknown field, or compares a number with a value that is not a number.
@@ -114,7 +114,7 @@ impl Query {
     /// Returns the row of `record` if the query matches it.
     pub(crate) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
         let row = record.row();
-        // Names of tools are collected only for a term that needs them.
+        // The names of tools are collected only for a term that needs them.
         let tools = || record.tools();
         self.terms.iter().all(|term| term.test.holds(&row, &tools) != term.is_negated).then_some(row)
     }

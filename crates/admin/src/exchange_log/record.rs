@@ -1,4 +1,4 @@
-//! [`ExchangeRecord`]: the data kept of one exchange.
+//! [`ExchangeRecord`]: the data that is kept about one exchange.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,7 +29,7 @@ const MAX_NAME: usize = 128;
 /// Maximum length of a failure's message in bytes.
 const MAX_MESSAGE: usize = 512;
 
-/// Maximum number of hops, and of calls of each kind, whose details are kept. Further ones are only counted.
+/// Maximum number of hops, and of calls of each kind, whose details are kept. Any more are only counted.
 const MAX_DETAILS: usize = 128;
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct ExchangeRecord {
     capture: Mutex<Option<Arc<Capture>>>,
 }
 
-/// The part of the record that changes.
+/// The part of the record that changes during the exchange.
 #[derive(Debug, Default)]
 struct Course {
     upstream: String,
@@ -131,7 +131,7 @@ impl ExchangeRecord {
         record
     }
 
-    /// Records that another model is asked instead of one that has failed.
+    /// Records that another model is asked instead of a model that has failed.
     pub(super) fn begin_again(&self, begin: &ExchangeBegin<'_>) {
         {
             let mut course = self.course();
@@ -172,7 +172,7 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records that the client gets the first content, `after` the request to the upstream.
+    /// Records that the client gets the first content. `after`: the time since the request to the upstream.
     pub(crate) fn content_began(&self, after: Duration) {
         self.course().first_content_millis = Some(millis(after));
     }
@@ -203,8 +203,8 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records the result of a hosted call: its error code, its duration, and whether the result is that of an earlier
-    /// call.
+    /// Records the result of a hosted call: its error code, its duration, and whether the result was taken from an
+    /// earlier call.
     pub(super) fn hosted_ended(
         &self,
         call: &CallRecord,
@@ -224,12 +224,12 @@ impl ExchangeRecord {
         }
     }
 
-    /// Keeps these contents instead of those of a model that has failed.
+    /// Keeps these contents, which replace those of a model that has failed.
     pub(super) fn set_capture(&self, capture: Arc<Capture>) {
         *self.capture() = Some(capture);
     }
 
-    /// Drops the contents to make room for those of other exchanges.
+    /// Drops the contents to make room for the contents of other exchanges.
     pub(super) fn drop_capture(&self) {
         if let Some(capture) = self.capture().take() {
             capture.drop_steps();
@@ -358,7 +358,8 @@ impl Course {
         self.input_tokens = tally.input_tokens.or(self.input_tokens);
     }
 
-    /// Tokens per second of the response since the first token, with one decimal. `took`: total milliseconds.
+    /// Tokens per second of the response since the first token, with one decimal. `took`: the total duration in
+    /// milliseconds.
     fn tokens_per_second(&self, took: u64) -> Option<f64> {
         let tokens = self.output_tokens.unwrap_or(self.pieces);
         let flowed =
@@ -403,7 +404,7 @@ impl HostedCall {
     }
 }
 
-/// Adds the members of the object `more`.
+/// Adds the members of `more` to `object`.
 fn extend(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {
         object.extend(more);

@@ -1,7 +1,7 @@
 //! [`Trace`]: the rows of an exchange: what the upstream sent, and what the client got because of it.
 //!
-//! The upstream's bytes are read again, event by event, with the same rules and ids as when they arrived. A row has one
-//! event of the upstream and what the client got because of it, so the two cannot drift apart.
+//! The upstream's bytes are read again, event by event, with the same rules and ids as when they arrived. A row
+//! contains one event from the upstream and what the client got because of it, so the two cannot drift apart.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Maximum number of bytes of a hop's text in which calls are searched for.
+/// Maximum number of bytes of a hop's text that are searched for calls.
 const MAX_ANALYSED: usize = 256 << 10;
 
 /// The same limit while the exchange is followed, since the search blocks the thread.
@@ -49,7 +49,7 @@ pub(crate) struct Trace {
     /// The number of the next row.
     n: u64,
     last_millis: u64,
-    /// The row since which something is held back.
+    /// The number of the row from which on something is held back.
     held_since: Option<u64>,
     /// Whether there were too many rows.
     is_full: bool,
@@ -112,7 +112,7 @@ impl Trace {
         }
     }
 
-    /// Returns all rows so far. `None` if they are no longer kept.
+    /// Returns all rows so far. `None` if the contents are no longer kept.
     pub(crate) fn all(mut self) -> Option<Traced> {
         let mut traced = Traced::default();
         loop {
@@ -183,7 +183,7 @@ impl Trace {
         self.partial = partial;
     }
 
-    /// Reads one event of the upstream.
+    /// Reads one event from the upstream.
     fn event(&mut self, raw: &[u8], rows: &mut Vec<Value>) {
         let mut out = BytesMut::new();
         let before = self.text.0.len();
@@ -282,7 +282,7 @@ fn text_reader(replay: &Replay) -> Reader {
     reader
 }
 
-/// Returns where the first event of `bytes` ends.
+/// Returns the position at which the first event in `bytes` ends.
 fn end_of_event(framing: Framing, bytes: &[u8]) -> Option<usize> {
     match framing {
         Framing::Sse => {

@@ -1,4 +1,4 @@
-//! [`Chat`]: the content of one chat so far, for the page's connections that read it.
+//! [`Chat`]: the content of one chat so far. The page's connections read it.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use toolwire_execution::{ExchangeId, audit::unix_millis};
 use toolwire_gateway::feed_body::FeedSource;
 use toolwire_net::{redact::Redactor, untrusted_text::printable_json};
 
-/// Maximum number of bytes kept of one chat. Beyond it, the start of the chat is dropped.
+/// Maximum number of bytes kept for one chat. If there are more, the start of the chat is dropped.
 const MAX_KEPT: usize = 1 << 20;
 
 /// Maximum number of bytes of text in one part.
@@ -27,12 +27,12 @@ const PART: usize = 64;
 /// Maximum number of bytes that a reader gets at once, unless one event is longer.
 const MAX_PIECE: usize = 64 << 10;
 
-/// One chat. Its task writes it, and the page's connections read it.
+/// A chat. Its task writes it, and the page's connections read it.
 #[derive(Debug)]
 pub(crate) struct Chat {
     id: Arc<str>,
     mark: SessionMark,
-    /// No configured secret may reach a browser, even if an upstream repeats it.
+    /// Masks configured secrets: none may reach a browser, even if an upstream repeats it.
     redactor: Redactor,
     content: Mutex<ChatContent>,
     /// Wakes the task when readers come and go, and when the chat is stopped.
@@ -72,7 +72,7 @@ pub(super) enum Saying {
     Input(String, String),
 }
 
-/// The content of a response that is not a stream, in addition to the text.
+/// The content of a response that is sent as one object, in addition to the text.
 #[derive(Debug, Default)]
 struct Summary {
     complete: Option<Value>,
@@ -82,7 +82,7 @@ struct Summary {
 }
 
 impl Saying {
-    /// The name and data of an event with more of the text.
+    /// The name and data of an event that contains more of the text.
     fn event(&self, text: &str) -> (&'static str, Value) {
         match self {
             Self::Content => ("message_update", json!({"content": text})),
@@ -102,9 +102,10 @@ impl Part {
 }
 
 impl Chat {
-    /// The chat of the exchange `id`, started by the visitor with `mark`. `redactor` knows the configured secrets.
+    /// Creates the chat of the exchange `id`, which the visitor with `mark` has started. `redactor` knows the
+    /// configured secrets.
     pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
-        // Text that a person wrote must not be changed.
+        // Text that a person wrote must not be changed if it only looks like a secret.
         let redactor = redactor.of_configured();
         Self { id, mark, redactor, content: Mutex::default(), moved: Notify::new() }
     }
@@ -114,7 +115,7 @@ impl Chat {
         &self.id
     }
 
-    /// The visitor who started it.
+    /// The visitor who started the chat.
     pub(super) fn mark(&self) -> SessionMark {
         self.mark
     }
@@ -139,14 +140,14 @@ impl Chat {
         self.event("message_start", &data);
     }
 
-    /// A reader of the whole chat from its start.
+    /// Returns a reader of the whole chat from its start.
     pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
         self.lock().readers += 1;
         self.moved.notify_one();
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
-    /// Stops the chat: no more of it is wanted.
+    /// Stops the chat: its response is no longer wanted.
     pub(super) fn stop(&self) {
         self.lock().is_stopped = true;
         self.moved.notify_one();
@@ -304,9 +305,9 @@ impl ChatContent {
 #[derive(Debug)]
 pub(crate) struct ChatReader {
     chat: Arc<Chat>,
-    /// The index of its next part.
+    /// The index of the reader's next part.
     at: usize,
-    /// Number of bytes of that part that it has read.
+    /// Number of bytes of that part that the reader has already read.
     within: usize,
 }
 
@@ -349,7 +350,7 @@ impl FeedSource for ChatReader {
             match part {
                 Part::Event(name, data) => put(&mut out, name, data),
                 Part::Text(saying, text) => {
-                    // The text only grows by whole characters.
+                    // The text only grows by whole characters, so this position is between two.
                     let new = text.get(self.within..).unwrap_or_default();
                     if !new.is_empty() {
                         let (name, data) = saying.event(new);

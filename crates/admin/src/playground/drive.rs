@@ -1,5 +1,5 @@
-//! [`Driven`]: the task of a chat. It reads the response as a client of its dialect does, and passes the content to the
-//! chat.
+//! [`Driven`]: the task of a chat. It reads the response like a client of the chosen dialect, and passes the content to
+//! the chat.
 
 use std::{
     collections::HashMap,
@@ -36,7 +36,7 @@ const MAX_FRAME: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Driven {
     answer: Pin<Box<AnswerBody>>,
-    /// Hosted calls are not part of the response. `None` if there are no hosted tools.
+    /// The source of hosted calls, which are not part of the response. `None` if there are no hosted tools.
     bus: Option<Subscription>,
     exchange: ExchangeId,
     reader: Reader,
@@ -50,7 +50,7 @@ enum Step {
     Read { has_more: bool },
 }
 
-/// State of the response in addition to what was passed on.
+/// State of the response in addition to what has been passed on.
 #[derive(Debug)]
 struct Telling {
     begun: Instant,
@@ -69,7 +69,7 @@ struct Call {
 }
 
 impl Driven {
-    /// Reads the response `answer` to `request`.
+    /// Creates the task that reads the response `answer` to `request`.
     pub(crate) fn new(
         request: &ChatRequest,
         exchange: ExchangeId,
@@ -85,7 +85,7 @@ impl Driven {
         Self { answer, bus, exchange, reader, telling: Telling::begin() }
     }
 
-    /// Passes the content of the response to `chat`, until it has had no reader for a while.
+    /// Passes the content of the response to `chat`, until the chat has had no reader for a while.
     pub(super) async fn run(self, chat: &Chat) {
         let mut abandoned = pin!(chat.abandoned());
         tokio::select! {
@@ -138,7 +138,7 @@ impl Driven {
         let read = if bytes.is_empty() { Ok(()) } else { self.reader.push(&bytes, &mut told) };
         bytes.clear();
         self.answer.as_mut().put_back(bytes);
-        // With its original message instead of the dialect's form of it.
+        // A failure is returned with its original message, not in the dialect's form.
         self.answer.failure().cloned().map_or(read, Err)
     }
 
@@ -189,7 +189,7 @@ impl Driven {
     }
 }
 
-/// The next event of the bus. A missed event is one of many thousands, and the exchange's record contains it.
+/// Returns the next event on the bus. A missed event is one of many thousands, and the exchange's record contains it.
 async fn next(bus: &mut Option<Subscription>) -> Arc<Record> {
     use tokio::sync::broadcast::error::RecvError;
     loop {

@@ -1,4 +1,4 @@
-//! The console's chats: model requests of toolwire's own page, at `/console/api/chat`.
+//! The console's chats: the model requests that toolwire's own page sends, at `/console/api/chat`.
 //!
 //! ```text
 //! POST ─▶ ChatRequest ─▶ an ordinary request in the chosen dialect ─▶ AnswerBody
@@ -32,7 +32,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// Maximum number of chats that run or are kept.
 const MAX_CHATS: usize = 128;
 
-/// The client name of the console.
+/// The client name under which the console sends requests.
 pub(super) const CLIENT: &str = "console";
 
 /// All chats, by the ids of their exchanges. All threads share them.
@@ -60,7 +60,7 @@ impl Chats {
         Err(AdminError::too_many(&message, 5))
     }
 
-    /// Keeps a chat, and runs its task on this thread's runtime, which owns the connection to the upstream.
+    /// Keeps a chat, and runs its task on the runtime of this thread, which owns the connection to the upstream.
     pub(super) fn begin(self: &Arc<Self>, chat: &Arc<Chat>, driven: Driven) {
         self.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
         let (all, chat) = (Arc::clone(self), Arc::clone(chat));

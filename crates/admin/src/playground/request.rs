@@ -1,4 +1,4 @@
-//! [`ChatRequest`]: the page's request, which becomes a client's request.
+//! [`ChatRequest`]: the page's request, which is converted to a client's request.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -16,12 +16,12 @@ const MAX_MESSAGES: usize = 1000;
 /// Maximum length of a model's name in bytes.
 const MAX_MODEL: usize = 256;
 
-/// A chat so far, and the model that continues it.
+/// A chat so far, and the model that should continue it.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) client: ClientDialect,
-    /// The same dialect from the side of a client, which writes requests and reads responses.
+    /// The same dialect from the client's side, which writes requests and reads responses.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
 }
