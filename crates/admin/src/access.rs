@@ -5,8 +5,8 @@
 //!   requests, so the host must be one of this machine's names, which pages of other origins do not have.
 //!
 //! A browser adds the session's cookie to every request, whatever page causes it. So a request that belongs to a
-//! session and changes state must also show that it comes from toolwire's own page: by a token that only this page can
-//! read, by its content type, and by the headers in which the browser names the page's origin.
+//! session and changes state must also show that it comes from toolwire's own page. It does so with a token that only
+//! this page can read, its content type, and the headers that name the page's origin.
 
 use std::{
     net::IpAddr,
@@ -35,7 +35,7 @@ use toolwire_gateway::{
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
-/// Headers in which a proxy names the client for which it forwards a request.
+/// Headers that a proxy uses to name the client for which it forwards a request.
 const FORWARDED: [&str; 16] = [
     "forwarded",
     "via",

@@ -29,7 +29,7 @@ const MAX_MESSAGE: usize = 500;
 /// The settings that are saved over the admin API.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
-    /// The folder in which the settings are saved. `None` if there is no such folder.
+    /// The folder for the saved settings. `None` if there is no such folder.
     folder: Option<PathBuf>,
     saved: RwLock<Arc<Saved>>,
     /// Held while a change is made, so that changes happen one after the other.
@@ -213,7 +213,7 @@ fn etag(overlay: &Overlay) -> String {
     format!("\"{}\"", digest.get(..32).unwrap_or(&digest))
 }
 
-/// The configuration with `overlay`, in which `paths` are new.
+/// Checks the configuration with `overlay`, of which `paths` are new.
 fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Config, AdminError> {
     let facts = config.facts();
     let Loaded { config, .. } = config.with_overlay(overlay.clone()).map_err(|Problems(problems)| {

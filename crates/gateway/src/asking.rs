@@ -46,8 +46,8 @@ pub(super) struct ConfiguredModels {
     witness: Witness,
 }
 
-/// The dialect in which answers are written before they are parsed. It includes the pages that searches found, with
-/// their titles.
+/// The dialect in which answers are written before they are parsed. Its answers can include the pages that searches
+/// found, with their titles.
 const DIALECT: ClientDialect = ClientDialect::Messages;
 
 /// Maximum size of an upstream's response in bytes.

@@ -20,7 +20,7 @@ pub trait BenchRun: fmt::Debug + Send {
     /// The progress, from 0 to 1.
     fn progress(&self) -> f64;
 
-    /// The report, or the reason why there is none. `None` while the run is in progress.
+    /// The report, or the reason for its absence. `None` while the run is in progress.
     fn result(&self) -> Option<Result<Value, String>>;
 }
 

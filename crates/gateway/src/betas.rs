@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// The header.
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 
-/// Maximum number of features of a client that are passed on, and maximum length of a feature's name in bytes. Claude
+/// Maximum number of a client's features that are passed on, and maximum length of a feature's name in bytes. Claude
 /// Code names about twenty.
 const MAX_BETAS: usize = 64;
 const MAX_BETA: usize = 128;

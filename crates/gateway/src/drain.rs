@@ -31,7 +31,7 @@ pub struct Drain {
     cut: Signal,
 }
 
-/// The failure of a request that arrives or is still incomplete when the server stops.
+/// The failure for a request that arrives, or is still incomplete, when the server stops.
 pub fn refusal() -> Failure {
     Failure::new(Kind::Draining, "toolwire is shutting down").with_retry_after("1")
 }

@@ -491,7 +491,7 @@ pub(super) fn encode(
     Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
 }
 
-/// The request in the form in which it is sent: encrypted, if the upstream's settings require it.
+/// The request as it is sent: encrypted, if the upstream's settings require that.
 ///
 /// # Errors
 /// If it cannot be encrypted.

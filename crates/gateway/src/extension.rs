@@ -44,7 +44,7 @@ pub trait ConfiguredExtension: fmt::Debug + Send + Sync {
     /// If it cannot start. This one then stays in use.
     fn renewed(&self, parts: ServiceParts<'_>) -> io::Result<Option<Arc<dyn ConfiguredExtension>>>;
 
-    /// Called when the configuration was replaced by one with these `changes`.
+    /// Called when a configuration with these `changes` has replaced this one.
     fn replaced(&self, changes: &Changes);
 
     /// The route for a URL's path, if the path belongs to the extension.

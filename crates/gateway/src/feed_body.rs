@@ -15,7 +15,7 @@ use crate::observe::{Access, Outcome};
 
 /// The source of a stream's events.
 pub trait FeedSource: fmt::Debug + Send {
-    /// The next events, in the form in which they are sent. `None` ends the stream.
+    /// The next events, as they are sent. `None` ends the stream.
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 

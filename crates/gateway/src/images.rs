@@ -35,7 +35,7 @@ pub(super) fn is_shown(headers: &HeaderMap) -> bool {
     is_shown && !headers.contains_key(header::ORIGIN)
 }
 
-/// The response with the image `name`, which is in the form in which the client wrote it in the path.
+/// The response with the image `name`, as the client wrote the name in the path.
 pub(super) async fn respond(
     files: Option<&Arc<ImageFiles>>,
     name: String,

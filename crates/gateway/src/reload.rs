@@ -214,8 +214,8 @@ async fn retire_account(account: ReplacedAccount) {
     }
 }
 
-/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if there is no
-/// stage any more.
+/// Keeps a stage until no request uses it. Then its programs are stopped, and the audit file is closed if no stage is
+/// left.
 async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
     while Started::is_used(&stage) {
         sleep(RETIRING).await;

@@ -154,7 +154,7 @@ pub struct Service {
     stores: Stores,
     responses: Responses,
     states: Arc<TurnStates>,
-    /// State for models that may answer in place of another model.
+    /// State for the models that may answer instead of another model.
     failover: Arc<Failover>,
     /// The stage that runs hosted tools, if it exists.
     execution: Option<Arc<Started>>,

@@ -23,7 +23,7 @@ const MAX_REFERENCES: usize = 256;
 pub(super) struct Responses {
     /// `None` if nothing is stored.
     store: Option<Arc<dyn Store>>,
-    /// Maximum bytes of a request with its history.
+    /// Maximum size in bytes of a request with its history.
     max_body: usize,
 }
 

@@ -185,12 +185,12 @@ impl LearnedMeans {
         Self { memory: Mutex::default(), metrics }
     }
 
-    /// Forgets everything learned about an upstream that has been replaced by another one.
+    /// Forgets everything learned about an upstream that another one has replaced.
     pub(super) fn forget(&self, upstream: &str) {
         self.memory().0.remove(upstream);
     }
 
-    /// Those of `means` that the upstream of `entry` does not lack for this request.
+    /// The `means` that the upstream of `entry` is not known to lack for this request.
     fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;

@@ -30,14 +30,15 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Maximum number of events, and of parts. A text in which single characters alternate would have one for each
+/// Maximum number of events, and of parts. A text that alternates between two kinds of single characters would have one
+/// for each character.
 /// character.
 const MAX_ITEMS: usize = 20_000;
 
 /// The result of analysing a text.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
-    /// The events, in the order in which they appeared.
+    /// The events, in order of appearance.
     pub(crate) events: Vec<TimedEvent>,
     /// The parts of the text, in order and without gaps.
     pub(crate) parts: Vec<Part>,

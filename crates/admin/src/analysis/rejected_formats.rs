@@ -25,7 +25,7 @@ pub(crate) struct RejectedFormat {
     pub(crate) why: String,
 }
 
-/// Returns the call formats in which the text is not written. `analysis` is the analysis of the text.
+/// Returns the call formats that the text does not use. `analysis` is the analysis of the text.
 pub(crate) fn rejected(
     text: &str,
     conversation: &Conversation,

@@ -29,7 +29,7 @@ use toolwire_config::Failover;
 /// Time after which another request may try an ejected target, if the first trial has not ended.
 const TRIAL: Duration = Duration::from_secs(60);
 
-/// Maximum number of clients of a target whose failures are remembered.
+/// Maximum number of clients whose failures are remembered for each target.
 const MAX_CLIENTS: usize = 64;
 
 /// The health of all targets. All threads share it.

@@ -60,7 +60,7 @@ pub(super) struct Attempts<T> {
     asked: Instant,
     /// Entries that have failed in the current round.
     failed: Vec<String>,
-    /// Number of further rounds in which all entries are asked again.
+    /// Number of rounds that may still follow. Each round asks all entries again.
     retries: usize,
     /// The pause before the next round.
     pause: Duration,

@@ -1,4 +1,4 @@
-//! Determines the order in which the models behind a name are asked.
+//! Determines the order in which the entries for a model name are asked.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use toolwire_pipeline::conversation::{Conversation, Part, Role};
 pub(super) struct Way {
     /// The name of the entry.
     pub(super) target: String,
-    /// The model that the entry stands for: 0 for the requested model, then the fallbacks in order.
+    /// The model that the entry belongs to: 0 for the requested model, then the fallbacks in order.
     pub(super) model: usize,
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Time in nanoseconds in which an empty bucket becomes full.
+/// Time in nanoseconds that an empty bucket takes to become full.
 const PERIOD: u64 = 60_000_000_000;
 
 /// A bucket that holds `limit` and refills evenly within a minute. Times are nanoseconds since `start`, on a monotonic
@@ -106,7 +106,7 @@ impl Bucket {
         Level::of(self.limit, Duration::from_nanos(missing))
     }
 
-    /// Time in nanoseconds in which `amount` is refilled.
+    /// Time in nanoseconds that refilling `amount` takes.
     fn cost(&self, amount: u64) -> u64 {
         let cost = u128::from(amount) * u128::from(PERIOD) / u128::from(self.limit);
         u64::try_from(cost).unwrap_or(u64::MAX)

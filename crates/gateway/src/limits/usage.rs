@@ -46,12 +46,12 @@ impl Counts {
 /// Counts by the name of the configuration entry.
 pub type CountsByModel = BTreeMap<String, Counts>;
 
-/// All counts of a month, in the form in which they are saved.
+/// All counts of a month, as they are saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MonthCounts {
     #[serde(flatten)]
     pub(super) all: Counts,
-    /// Counts of requests that have reached a model.
+    /// Counts for requests that have reached a model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: CountsByModel,
 }

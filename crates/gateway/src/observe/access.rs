@@ -1,7 +1,7 @@
 //! [`Access`]: the record of one request, logged and counted when it is dropped.
 //!
-//! It is part of the response's body, because that lives as long as the request: a complete response, a failed one,
-//! and a client that disconnected all end when the body is dropped.
+//! The record is part of the response's body, because the body lives as long as the request: a complete response, a
+//! failed one, and a client that disconnected all end when the body is dropped.
 
 use std::{
     fmt,

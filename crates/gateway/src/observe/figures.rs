@@ -74,7 +74,7 @@ pub struct Figures(Mutex<RequestHistory>);
 struct RequestHistory {
     /// Indexed by [`By`].
     groups: [Group; 3],
-    /// All requests by the second in which they ended, in order.
+    /// Sums for each second in which a request ended, in order.
     seconds: VecDeque<(u64, Sums)>,
 }
 
@@ -257,7 +257,7 @@ struct Sums {
     cancelled: u64,
     input_tokens: u64,
     output_tokens: u64,
-    /// For streams whose tokens are known: the tokens, and the time from the first content to the end.
+    /// For streams whose number of tokens is known: the tokens, and the time from the first content to the end.
     streamed: (u64, Duration),
     first_content: Latencies,
     duration: Latencies,

@@ -129,7 +129,7 @@ impl HopRecord {
         Self { span, attempt, first_chunk: None, chunks: 0, is_ended: false }
     }
 
-    /// The log span, in which the tools that the hop calls run.
+    /// The log span. The tools that the hop calls run in it.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }

@@ -46,7 +46,7 @@ impl LiveState {
     }
 }
 
-/// All responses in progress, in the order in which they began.
+/// All responses in progress, ordered by their start.
 #[derive(Debug, Default)]
 pub struct LiveStreams(Mutex<Open>);
 

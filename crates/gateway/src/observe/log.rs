@@ -227,7 +227,7 @@ mod tests {
         assert!(library.starts_with("{\"level\":\"INFO\",\"text\":\"plain, and 'so'\","), "{library}");
     }
 
-    /// Logs `hostile` in every way in which a value can get into a line, as three lines.
+    /// Logs `hostile` in each of the ways that a value can get into a line, as three lines.
     fn log_everywhere(hostile: &str) {
         let error = io::Error::other(hostile.to_owned());
         let error: &(dyn Error + 'static) = &error;

@@ -277,8 +277,8 @@ impl Metrics {
         }
     }
 
-    /// Counts fields of a request that the dialect of `upstream` cannot express. Fields that the API does not define
-    /// are counted as `other`.
+    /// Counts the fields in a request that the dialect of `upstream` cannot express. Fields that the API does not
+    /// define are counted as `other`.
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);

@@ -1,4 +1,4 @@
-//! The exporter in a build without the feature `otel`: there is none.
+//! The exporter in a build without the feature `otel`: it cannot be started.
 
 use std::{io, sync::Arc};
 

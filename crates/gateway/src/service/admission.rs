@@ -72,7 +72,7 @@ impl Service {
         Ok(client)
     }
 
-    /// The failure of a request with a wrong key. After too many wrong keys, the failure is a different one and is
+    /// The failure for a request with a wrong key. After too many wrong keys, the failure is a different one and is
     /// delayed. `may_be_bearer`: whether `Authorization` may contain the key.
     pub(super) async fn refuse_key(
         &self,

@@ -170,7 +170,7 @@ pub(super) struct OpenError {
     pub(super) failure: Failure,
     /// The upstream's response, if there was one.
     pub(super) said: Option<(Parts, Bytes)>,
-    /// The permit of a request that was refused.
+    /// The permit, if the request was refused.
     pub(super) permit: Option<Permit>,
 }
 

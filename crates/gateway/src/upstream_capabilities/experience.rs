@@ -23,7 +23,7 @@ const REFUSED_TOOLS: usize = 3;
 /// Number of clients that must have found the means to be lacking before this counts for all clients.
 const WITNESSES: usize = 2;
 
-/// Maximum number of clients that are remembered, and of refused tools of each.
+/// Maximum number of clients that are remembered, and of refused tools for each client.
 const MAX_CLIENTS: usize = 64;
 const MAX_REFUSED: usize = 32;
 

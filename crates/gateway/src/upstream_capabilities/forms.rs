@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::{MAX_MODELS, REMEMBERED};
 use toolwire_pipeline::dialect::{Observed, ReasoningField};
 
-/// Learned forms, by the names of upstreams and their own names for models. All clients share them: each form means
-/// the same to the model, so no client can harm another one by what toolwire learns from its requests.
+/// Learned forms, by the names of upstreams and the upstreams' names for models. All clients share the forms: each form
+/// means the same to the model, so what toolwire learns from one client's requests cannot harm another client.
 #[derive(Debug, Default)]
 pub(crate) struct LearnedForms {
     models: Mutex<HashMap<String, HashMap<String, Form>>>,
@@ -74,7 +74,7 @@ impl LearnedForms {
         }
     }
 
-    /// Forgets everything learned about an upstream that has been replaced by another one.
+    /// Forgets everything learned about an upstream that another one has replaced.
     pub(crate) fn forget(&self, upstream: &str) {
         self.models().remove(upstream);
     }

@@ -84,7 +84,7 @@ pub(super) async fn serve(
 /// The side that the task of a stream is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waits {
-    /// The client, as far as is known.
+    /// The client, as far as this module knows.
     Client,
     /// The handler or the response.
     Service,

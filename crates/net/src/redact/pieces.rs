@@ -1,9 +1,8 @@
 //! [`Pieces`]: masks secrets in the pieces of a body. Each piece is passed on as soon as it cannot contain part of an
 //! undecided secret.
 //!
-//! A piece waits until the line in which it ends is complete, since a secret may be split over two pieces but not
-//! over two lines. It also waits until the last word of a streamed text has ended, since a model writes a secret
-//! token by token.
+//! A piece waits until the line at its end is complete, since a secret may be split over two pieces but not over two
+//! lines. It also waits until the last word of a streamed text has ended, since a model writes a secret token by token.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 

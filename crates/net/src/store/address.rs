@@ -69,7 +69,7 @@ fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
     (nodes.len() <= MAX_NODES).then_some(nodes)
 }
 
-/// The nodes in the form in which they are shown.
+/// The nodes as they are shown.
 fn listed(nodes: &[Node]) -> String {
     nodes.iter().map(Node::to_string).collect::<Vec<_>>().join(",")
 }

@@ -62,7 +62,7 @@ impl From<bool> for Value {
     }
 }
 
-/// A span in the form in which it is exported.
+/// A span as it is exported.
 #[derive(Debug, Clone)]
 pub struct SpanRecord {
     pub context: SpanContext,

@@ -196,7 +196,7 @@ impl Account {
     /// Starts an attempt, unless one is running. The returned value changes when the attempt has ended.
     ///
     /// # Errors
-    /// If the last attempt has failed, and it is too early for another one.
+    /// If the last attempt has failed, and it is too early for the next one.
     fn begin(&self, state: &mut State) -> Result<watch::Receiver<u64>, Failure> {
         let ended = self.shared.ended.subscribe();
         if state.is_running {

@@ -106,7 +106,7 @@ impl Values {
         take.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
     }
 
-    /// Those of the values under these keys that still wait to be written.
+    /// The values under these keys that still wait to be written.
     fn waiting(&self, keys: &[Key], now: u64) -> Vec<Option<Bytes>> {
         let memory = self.server.inner.pending.memory();
         keys.iter().map(|key| memory.get(key, now)).collect()
