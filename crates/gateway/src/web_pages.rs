@@ -3,6 +3,8 @@
 //! A browser sends requests to every listener on its machine, for any page that is open in it. Two checks detect
 //! requests from pages of other sites:
 //!
+//! - The host must be one of the server's own names. A page whose name temporarily resolves to this machine (DNS
+//!   rebinding) has the same origin as the requests that it sends, but they carry its own name.
 //! - The page's origin must be the server's, or one that the configuration allows.
 //!
 //! Programs that are not browsers send neither `Origin` nor `Sec-Fetch-Site`.

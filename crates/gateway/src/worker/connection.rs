@@ -15,14 +15,17 @@
 //!
 //! # Who decides that a connection persists
 //!
+//! - hyper, based on the request: version, `Connection` in any form, `Content-Length` together with
+//!   `Transfer-Encoding`, a body that was not read to its end, a request that could not be read. For a response that
+//!   hyper does not write, it is asked ([`handover`](super::handover)).
 //! - `Service::begin` asks hyper to close if the body was not read, or the host is wrong, so that the response
 //!   announces it.
 //! - `Streaming` closes after an aborted response, or one whose end the client can only recognise by the end of the
 //!   connection.
-//! - The drain: no connection persists. A [`Shortage`](super::shortage::Shortage) of file descriptors: older
-//!   connections do not.
+//! - During the drain, no connection persists. If file descriptors run out
+//!   ([`Shortage`](super::shortage::Shortage)), older connections do not persist.
 //!
-//! Each of them can only close: none keeps a connection open that another one closes.
+//! Each of these can only close a connection: none keeps a connection open that another one closes.
 
 use std::{
     convert::Infallible,
