@@ -52,7 +52,7 @@ use super::{
 use flow::ExchangeState;
 pub(super) use flow::{Parts, Stage, StartedExchange};
 
-/// Maximum number of reads between two checks of the deadlines, and in one frame. After them, the client gets its
+/// Maximum number of reads between two checks of the deadlines, and in one frame. After that many, the client gets its
 /// turn.
 const MAX_READS: usize = 64;
 
@@ -87,8 +87,8 @@ impl AnswerBody {
         Self { deadlines, cut, timeouts, grant: Grant::default(), flow }
     }
 
-    /// Reads until the response's status is certain: `Ok` is 200, and the body begins with what has been read. After an
-    /// error, call [`AnswerBody::refuse`].
+    /// Reads until the response's status is certain: `Ok` means status 200, and the body begins with what has been
+    /// read. After an error, call [`AnswerBody::refuse`].
     pub fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
             if let Some(failure) = self.flow.failure() {

@@ -119,12 +119,12 @@ struct Shared {
 #[derive(Debug)]
 struct Entries {
     config: Arc<Config>,
-    /// Entries of the file.
+    /// Entries that were read from the file.
     saved: Vec<ClientKey>,
 }
 
 impl Keys {
-    /// Creates the keys of `config` and of the file in its `state_dir`. `now` is in seconds of Unix time.
+    /// Creates the keys from `config` and from the file in its `state_dir`. `now` is in seconds of Unix time.
     ///
     /// # Errors
     /// If the thread that checks the file cannot be created.
@@ -144,7 +144,7 @@ impl Keys {
         Ok(Self { shared, wrong: WrongKeys::new("clients"), _watch: watch })
     }
 
-    /// Uses the keys of this configuration and of the file from now on.
+    /// Replaces the keys with those in `config` and in the file.
     pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
         let entries = self.shared.entries();
@@ -203,8 +203,8 @@ impl Keys {
         self.wrong.forget(peer);
     }
 
-    /// toolwire itself as the client `name`, at `now` in seconds of Unix time. If a key has this name, its limits
-    /// apply.
+    /// toolwire itself as a caller with the client name `name`, at `now` in seconds of Unix time. If a key has this
+    /// name, the key's limits apply.
     pub(super) fn own(&self, name: &str, now: u64) -> Caller {
         let entries = self.shared.entries();
         let Entries { config, saved } = &*entries;

@@ -103,8 +103,8 @@ pub(super) fn pipeline(
     Pipeline::new(conversation, &rules, &model.formats, reader(&rules, dialect), writer, answering)
 }
 
-/// Reads the response that [`Command::open`] writes. No frame of it reaches a client unchanged: frames are only
-/// passed on in their own dialect.
+/// Reads the response that [`Command::open`] writes. The reader assumes a client of another dialect, so that no frame
+/// is passed on unchanged.
 fn reader(rules: &Rules, dialect: ClientDialect) -> Reader {
     let chat = UpstreamDialect::Chat(Default::default());
     let client = match dialect.dialect() {

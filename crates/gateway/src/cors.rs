@@ -27,7 +27,7 @@ const ALLOWED: [&str; 5] = ["authorization", "content-type", "x-api-key", "api-k
 /// Maximum number of headers that are read from a preflight.
 const MAX_ASKED: usize = 64;
 
-/// Chromium sends this before a public page may reach a private address.
+/// Header that Chromium sends before a public page may reach a private address.
 const ASKS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOWS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 

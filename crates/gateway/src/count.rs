@@ -40,7 +40,7 @@ pub(super) fn tokens(sent: &Conversation) -> usize {
     measured(sent, |text| estimated_tokens(text), estimated_tokens)
 }
 
-/// Estimates the tokens only by the lengths of the texts, which takes little time: texts are not decoded for it.
+/// Estimates the tokens from the lengths of the texts alone. This takes little time, since the texts are not decoded.
 pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
     let tokens = |bytes: usize| bytes.div_ceil(BYTES_PER_TOKEN);
     measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))

@@ -274,7 +274,7 @@ fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Opti
     states.of(owner, &model.upstream.name, model.wants_back())
 }
 
-/// The declared server tools that do not run: the upstream neither receives them nor has its own.
+/// The declared server tools that do not run: the upstream neither receives them nor has such tools of its own.
 fn left_out_tools(model: &Model, conversation: &Conversation) -> Vec<String> {
     let is_sent = sends_server_tools(model, conversation);
     let runs = |tool: &str| model.settings.server_tools.iter().any(|own| tool.starts_with(own.as_str()));

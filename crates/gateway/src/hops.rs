@@ -97,14 +97,14 @@ pub(super) enum Continuation {
 /// A hop that continues a response.
 #[derive(Debug)]
 pub(super) struct NextHop {
-    /// Turns that its request contains in addition to the previous request.
+    /// Turns that the hop's request contains in addition to the previous request.
     pub(super) turns: Vec<Turn>,
-    /// Events that the client gets before its response.
+    /// Events that the client gets before the hop's response.
     pub(super) shown: Vec<Event<'static>>,
 }
 
 impl NextHop {
-    /// Approximate bytes of the texts that are added to its request.
+    /// Approximate size in bytes of the texts that are added to the hop's request.
     pub(super) fn size(&self) -> usize {
         let size = |part: &Part| match part {
             Part::Text(text) => text.size(),

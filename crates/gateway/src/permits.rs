@@ -65,7 +65,7 @@ struct Line {
     taken: usize,
     /// Number of slots that each client holds.
     holders: HashMap<Claimant, usize>,
-    /// In order of arrival.
+    /// The waiting requests, in order of arrival.
     waiting: VecDeque<Waiter>,
     /// The number of the next request that waits.
     next: u64,
@@ -230,7 +230,7 @@ fn busy(message: String) -> Failure {
     Failure::new(Kind::RateLimit, message).with_retry_after(RETRY_AFTER).unasked()
 }
 
-/// Counted as waiting until dropped.
+/// Counts a request as waiting until this is dropped.
 struct Waiting<'a> {
     queue: &'a Queue,
     number: u64,

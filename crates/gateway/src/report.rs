@@ -237,7 +237,7 @@ impl ExchangeReport {
         self.end(event, (finish, &tally), timing);
     }
 
-    /// The start of the whole text.
+    /// The start of the response's text, up to the size that is kept.
     fn content_of(&self, pipeline: &Pipeline) -> Option<String> {
         let text = pipeline.emitted_text().filter(|_| self.is_captured)?;
         self.audit.content(&text.kept)
@@ -340,7 +340,7 @@ impl ExchangeReport {
     }
 }
 
-/// For a response whose body was never created, or whose task panicked.
+/// Ends the report of a response whose body was never created, or whose task panicked.
 impl Drop for ExchangeReport {
     fn drop(&mut self) {
         if self.is_over {

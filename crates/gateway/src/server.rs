@@ -122,7 +122,7 @@ impl Server {
     /// # Errors
     /// If a thread cannot be started.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        // Also holds if this future is dropped: the programs of hosted tools must not outlive the server.
+        // The stage also stops if this future is dropped: the programs of hosted tools must not outlive the server.
         let stage = StopOnDrop(Arc::clone(&self.current));
         let drain = Arc::clone(self.current.drain());
         let threads = self.others.into_iter().zip(2..).map(|(worker, number)| Thread::start(number, worker));

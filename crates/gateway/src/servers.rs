@@ -29,7 +29,7 @@ const MAX_ANSWER: usize = 1 << 20;
 /// The upstreams whose software is not configured. All threads share them.
 #[derive(Debug)]
 pub(super) struct Servers {
-    /// By upstream name.
+    /// These upstreams by name.
     unknown: HashMap<String, Arc<Unknown>>,
 }
 

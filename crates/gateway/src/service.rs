@@ -145,7 +145,7 @@ fn put_rates(allowance: Option<&Allowance>, headers: &mut HeaderMap) {
 #[derive(Debug)]
 pub struct Service {
     config: Arc<Config>,
-    /// By upstream name.
+    /// The clients by upstream name.
     clients: HashMap<String, Arc<Client>>,
     keys: Arc<Keys>,
     models: Arc<Models>,
@@ -682,7 +682,7 @@ impl Service {
             passed = client.pass(request, caller.claimant()) => passed,
             () = &mut cut => Err(drain::refusal()),
         };
-        // The upstream has received the request.
+        // The upstream has received the request, so the memory is no longer needed.
         drop(memory);
         let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
         let (headers, opened) = match passed {

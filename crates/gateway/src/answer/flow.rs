@@ -125,9 +125,9 @@ pub(super) struct ExchangeState {
     /// Bytes that are written, but not yet taken by the client's connection.
     pub(super) out: BytesMut,
     pub(super) stream: bool,
-    /// Number of reads, and of slices of what was read, since the deadlines were checked.
+    /// Number of reads, and of slices of read data, since the deadlines were last checked.
     pub(super) reads: usize,
-    /// Number of bytes processed since other tasks had the thread.
+    /// Number of bytes processed since other tasks last had the thread.
     pub(super) worked: usize,
     /// Whether the last read contained only comments or white space.
     pub(super) is_filler: bool,
@@ -191,13 +191,13 @@ type Made = (UpstreamRequest, Reader);
 pub(crate) enum Cause {
     /// Another hop follows.
     Hop(NextHop),
-    /// The upstream has refused the hop's request with a failure of this kind. The new request takes over its slot
-    /// there.
+    /// The upstream has refused the hop's request with a failure of this kind. The new request takes over the refused
+    /// one's slot at the upstream.
     Refusal(Kind, Option<Permit>),
 }
 
 impl ExchangeState {
-    /// An exchange that has just begun.
+    /// Creates the state of an exchange that has just begun.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { stream, mut access, allowance, memory, exchange, attempts } = parts;
         if let Some(attempt) = exchange.attempt {
@@ -242,7 +242,7 @@ impl ExchangeState {
         !matches!(self.stage, Stage::AwaitingBodyEnd(_) | Stage::Over)
     }
 
-    /// Whether everything that has arrived of the upstream's body has been read.
+    /// Whether all data of the upstream's body that has arrived so far has been read.
     pub(super) fn is_drained(&self) -> bool {
         !self.pipeline.is_behind()
             && matches!(&self.stage, Stage::Streaming(body) | Stage::Ending(body) if body.is_drained())
@@ -473,7 +473,7 @@ impl ExchangeState {
         };
     }
 
-    /// Waits for the end of the body, whose proper end makes the response, or this hop, complete.
+    /// Waits for the proper end of the body, which makes the response, or this hop, complete.
     fn await_end(&mut self) {
         self.stage = match mem::replace(&mut self.stage, Stage::Over) {
             Stage::Streaming(body) => Stage::Ending(body),
@@ -706,7 +706,7 @@ impl ExchangeState {
         }
     }
 
-    /// The client of the upstream that is asked.
+    /// The client for the upstream that is currently asked.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }

@@ -38,7 +38,7 @@ const REQUEST: &[u8] = br#"{"model":"m","stream":true,"messages":[{"role":"user"
     "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
     "properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
 
-/// A hop whose call lacks its argument, so that another hop must follow.
+/// A hop whose call lacks its argument, so another hop must follow.
 const INCOMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"weather\",\
     \"arguments\":\"{}\"}}\n\ndata: [DONE]\n\n";
 
@@ -107,7 +107,7 @@ async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     answer_to(0, client, &Arc::default()).await
 }
 
-/// The response to a request of this many bytes. `made` collects the threads on which later requests are built.
+/// The response to a request with this many bytes. `made` collects the threads on which later requests are built.
 async fn answer_to(
     size: usize,
     client: &Arc<Client>,

@@ -29,7 +29,7 @@ use crate::observe::{Metrics, Outcome};
 use toolwire_config::{Alternatives, Config, Failover as Settings, Model};
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// The start of a request to a target that was chosen.
+/// The pending start of a request to the chosen target.
 pub(super) type Beginning<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
 /// Starts the request with the entry of this name.

@@ -72,8 +72,8 @@ impl Ledger {
         Self { accounts: Mutex::default(), counts, unread: Mutex::default() }
     }
 
-    /// The account of `name`, which is limited by `grant` from now on. Its usage is kept. Reads the disk when it sees
-    /// a name for the first time.
+    /// Returns the account of `name`, which `grant` limits from now on. The account's usage is kept. Reads from disk
+    /// when a name is seen for the first time.
     pub(super) fn account(&self, name: &str, grant: &Grant, now: u64) -> Arc<Account> {
         let mut accounts = self.accounts();
         let account = match accounts.get(name) {
@@ -99,7 +99,7 @@ impl Ledger {
         list
     }
 
-    /// Saves changed counts. They are on disk later, or when the ledger is dropped.
+    /// Saves changed counts. They are written to disk later, at the latest when the ledger is dropped.
     pub(super) fn save(&self, now: u64) {
         let CountsOf::Instance(saved) = &self.counts else { return };
         let accounts = self.list();
@@ -216,7 +216,7 @@ impl Account {
         }
     }
 
-    /// The part of a limit that this instance may use according to its own counts.
+    /// The share of a limit that this instance may use when only its own counts are available.
     fn share(&self, limit: u64) -> u64 {
         self.distributed.as_ref().map_or(limit, |distributed| distributed.share(limit))
     }

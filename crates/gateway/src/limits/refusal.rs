@@ -150,7 +150,7 @@ fn put(headers: &mut HeaderMap, name: &str, value: &str) {
     }
 }
 
-/// A duration as OpenAI writes it: `12ms`, `1.5s`, `6m0s`.
+/// Formats a duration as OpenAI does: `12ms`, `1.5s`, `6m0s`.
 fn duration(duration: Duration) -> String {
     let millis = rounded_up(duration, 1_000_000);
     let (minutes, rest) = (millis / 60_000, millis % 60_000);
@@ -163,7 +163,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// A duration in units of this number of nanoseconds.
+/// Converts a duration to units of this many nanoseconds, rounded up.
 fn rounded_up(duration: Duration, nanoseconds: u128) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(nanoseconds)).unwrap_or(u64::MAX)
 }

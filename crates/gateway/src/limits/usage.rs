@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use toolwire_config::calendar::Month;
 
-/// Estimated length in tokens of the first response of a client.
+/// Estimated length in tokens of a client's first response.
 const FIRST_OUTPUT: u64 = 512;
 
 /// Approximate number of responses over which the mean length is computed.

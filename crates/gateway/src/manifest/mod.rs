@@ -148,12 +148,12 @@ impl Default for Upstream {
     }
 }
 
-/// `[[hops]]`: a further request to the upstream, and the head of its response. The body of the first of them is in
-/// `upstream-2.sse`, and so on.
+/// `[[hops]]`: a further request to the upstream, and the head of its response. The body of the first further response
+/// is in `upstream-2.sse`, and so on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Hop {
-    /// Text that a string in the request contains, and that the previous request does not.
+    /// Text that occurs in a string of this request, but not in the previous request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asks: String,
     /// HTTP status.

@@ -102,7 +102,7 @@ pub(super) struct GenAiMetrics {
     tokens: Family<Labels, Histogram>,
 }
 
-/// The labels of the conventions, in the spelling of Prometheus.
+/// The conventions' labels, in Prometheus's spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Labels {
     provider: String,

@@ -49,7 +49,7 @@ pub fn init(style: Style, coloured: bool, filter: Option<&str>) -> Result<(), Pa
     let chosen = filter.unwrap_or("info");
     let mut filter = EnvFilter::try_new(chosen)?;
     if !chosen.contains("rmcp") {
-        // rmcp logs everything that MCP servers send.
+        // rmcp is silenced, since it logs everything that MCP servers send.
         filter = filter.add_directive("rmcp=off".parse()?);
     }
     // A line that cannot be written is lost: reporting it would panic when stderr is a terminal that has gone.

@@ -29,7 +29,7 @@ use crate::observe::{Access, Outcome};
 use toolwire_config::Timeouts;
 use toolwire_pipeline::failure::{self, Failure, Kind};
 
-/// The upstream has received the request, so its tokens count, even if the response failed.
+/// Counts the request's tokens, even if the response failed: the upstream has received the request.
 impl Drop for PassedBody {
     fn drop(&mut self) {
         if let Some(allowance) = self.allowance.take() {

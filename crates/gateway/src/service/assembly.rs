@@ -389,7 +389,7 @@ fn stage(
     let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
     let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
     let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
-    // The tools run on their own thread.
+    // The tools run on their own thread, which needs its own clients.
     let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
     let newest = ConfiguredModels::new(config, capabilities, own, witness.clone());
     let models = match asked {

@@ -424,7 +424,7 @@ impl Service {
                     let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
                     let (reader, writer) =
                         (exchange::reader(model, dialect), dialect.side().writer(&answering));
-                    // The conversation may be dropped with the decider.
+                    // The closure owns the conversation, so that dropping a large one does not block this thread.
                     let make =
                         move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
                     large::apart(make).await?

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::otlp::{Data, HistogramPoint, KeyValue, Metric, NumberPoint, nanos};
 use crate::observe::gen_ai;
 
-/// The metrics of `text`: counts since `began`, with their values at `now`. Unknown lines are left out.
+/// The metrics in `text`: counts since `began`, with their values at `now`. Unknown lines are left out.
 pub(super) fn metrics(text: &str, (began, now): (SystemTime, SystemTime)) -> Vec<Metric> {
     let mut reading = Reading { times: (nanos(began), nanos(now)), name: "", metrics: Vec::new() };
     for line in text.lines() {

@@ -12,7 +12,7 @@ const SCOPE: &str = "toolwire";
 /// Counts and sums run from the start of the process.
 const CUMULATIVE: i32 = 2;
 
-/// Spans that did not fail have no status.
+/// The status of failed spans. Other spans have no status.
 const STATUS_ERROR: i32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -226,7 +226,7 @@ pub(super) struct HistogramPoint {
 }
 
 impl Data {
-    /// Data without points, by the type's name in the text format.
+    /// Creates data without points. `kind`: the type's name in the text format. `None` if it is unknown.
     pub(super) fn of(kind: &str) -> Option<Self> {
         Some(match kind {
             "counter" => Self::Sum(Sum { points: Vec::new(), temporality: CUMULATIVE, is_monotonic: true }),

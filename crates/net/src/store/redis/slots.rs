@@ -49,7 +49,7 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// Returns a key that begins with `prefix` and is in one of these slots.
 pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<String> {
     if ranges.is_empty() {
-        // No key would be found after all tries.
+        // Without any slots, no number of tries would find a key.
         return None;
     }
     let mut keys = (0..TRIES).map(|number| format!("{prefix}{number}"));
