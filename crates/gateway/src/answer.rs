@@ -112,7 +112,7 @@ impl AnswerBody {
         flow.failure_is_written();
     }
 
-    /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it began.
+    /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it started.
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
@@ -134,7 +134,7 @@ impl AnswerBody {
         self.flow.failure()
     }
 
-    /// Whether hosted tools have run, which would run again if the client repeated its request.
+    /// Whether hosted tools have run. They would run again if the client repeated its request.
     pub(super) fn has_run_tools(&self) -> bool {
         self.flow.has_run_tools
     }
@@ -204,7 +204,7 @@ impl AnswerBody {
         Poll::Ready(())
     }
 
-    /// Handles events that do not come from the upstream: a deadline, which is returned, or the server's shutdown.
+    /// Checks for events that do not come from the upstream: a deadline, which is returned, or the server's shutdown.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;

@@ -54,7 +54,7 @@ const DIALECT: ClientDialect = ClientDialect::Messages;
 const MAX_RESPONSE: usize = 16 << 20;
 
 impl ConfiguredModels {
-    /// The models of `config`, which are asked through `clients`.
+    /// Creates the models of `config`, which are asked through `clients`.
     pub(super) fn new(
         config: &Arc<Config>,
         capabilities: &Arc<UpstreamCapabilities>,

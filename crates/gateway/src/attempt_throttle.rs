@@ -24,8 +24,8 @@ const MAX_ADDRESSES: usize = 4096;
 /// old ones, stays below this.
 const MAX_KEYS: usize = 10;
 
-/// Delay of the response to a further wrong key. Valid keys are not delayed, so other clients at the address do not
-/// notice.
+/// Delay of the response to a wrong key after too many. Valid keys are not delayed, so other clients at the address do
+/// not notice.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
 /// The attempts of the last minute, by address.
@@ -118,7 +118,7 @@ impl WrongKeys {
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), throttle }
     }
 
-    /// Counts a wrong key. The log names the address at its first wrong key, and when there are too many.
+    /// Counts a wrong key. The log names the address when it sends its first wrong key, and when it has sent too many.
     ///
     /// # Errors
     /// The number of seconds to wait, if there were too many wrong keys from this address.

@@ -43,7 +43,7 @@ pub(super) struct Caller {
     pub(super) owner: Owner,
     /// `None` if the key has no name.
     pub(super) account: Option<Arc<Account>>,
-    /// Address from which the request comes, if there is a request.
+    /// Address that the request comes from, if there is a request.
     pub(super) peer: Option<IpAddr>,
 }
 
@@ -111,7 +111,7 @@ struct Shared {
     ledger: Ledger,
     file: Option<Mutex<KeyFile>>,
     entries: Mutex<Entries>,
-    /// `None` if no key is needed. A change of the file never makes it `None`.
+    /// The valid keys. `None` if no key is needed. A change to the file never makes it `None`.
     ring: RwLock<Option<Arc<KeyRing>>>,
 }
 
@@ -149,7 +149,7 @@ impl Keys {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
         let entries = self.shared.entries();
         if entries.config.api_keys.is_empty() && entries.config.keys.is_empty() && entries.saved.is_empty() {
-            // The configuration has no keys, and only loopback addresses are listened on.
+            // The configuration has no keys, and toolwire listens only on loopback addresses.
             *self.shared.ring() = None;
         }
     }
@@ -313,15 +313,16 @@ impl KeyRing {
     }
 }
 
-/// Owner of the stored responses that a client with `session` may read. It covers the whole session including its
-/// token, since only the token proves that the session belongs to the client.
+/// Owner of the stored responses that a client with `session` may read. The owner is derived from the whole session
+/// including its token, since only the token proves that the session belongs to the client.
 fn owner_of_session(session: &HeaderMap) -> Owner {
     let values = [UID_HEADER, header::AUTHORIZATION.as_str()].map(|name| session.get(name));
     let values = values.map(|value| value.map(HeaderValue::as_bytes).unwrap_or_default());
     Owner::of_key(&values.join(&0))
 }
 
-/// Returns the key of a request, which may be in one header or in several. `Authorization` may be one of them.
+/// Returns the key in a request, which may be in one header or in several. `may_be_bearer`: whether `Authorization` may
+/// contain the key.
 ///
 /// # Errors
 /// [`Kind::Request`] if it contains two different keys.
@@ -340,7 +341,7 @@ fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, 
     Ok(first)
 }
 
-/// The token after `Bearer `, which is case-insensitive.
+/// The token after `Bearer `, which may be in any case.
 fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

@@ -1,7 +1,7 @@
 //! [`Betas`]: the beta features that a client of Messages names in `anthropic-beta`.
 //!
-//! The fields of such a request reach an upstream of the same dialect unchanged, so the features that permit them are
-//! passed on with them.
+//! The fields of such a request reach an upstream of the same dialect unchanged, so the features that permit these
+//! fields are passed on too.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! [`Budget`]: limits the memory of request bodies that no upstream has answered yet, across all threads.
+//! [`Budget`]: limits the memory that request bodies take until an upstream answers, across all threads.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ impl Budget {
         Self { limit, taken: Arc::default() }
     }
 
-    /// The same budget with another limit: amounts already taken count in both.
+    /// Returns the same budget with another limit: amounts already taken count in both.
     pub(super) fn with_limit(&self, limit: usize) -> Self {
         Self { limit, taken: Arc::clone(&self.taken) }
     }

@@ -32,9 +32,9 @@ pub(super) struct Catalogue {
 #[derive(Debug, Default)]
 struct CachedModels {
     entries: Arc<Vec<Entry>>,
-    /// Time from which the upstream may be asked again. `None` if it was never asked.
+    /// Time at which the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
-    /// Whether the last response was not a list, which has been logged.
+    /// Whether the last response was not a list. This has then been logged.
     is_failing: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> 
     }
 }
 
-/// Adds the `id` that the entry has in OpenAI's lists. In Gemini's own list, `name` is `models/NAME`
+/// Adds the `id` that the entry would have in OpenAI's lists. In Gemini's own list, `name` is `models/NAME`
 /// (docs/protocols/gemini.md#models); in Ollama's own list, it is the model's name (docs/protocols/ollama.md#models).
 fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
     let name = entry.get("name").and_then(Value::as_str);

@@ -28,7 +28,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// Finds the command in the newest message, if it contains one and the tool for it exists.
+    /// Finds the command in the newest message, if the message contains one and the tool for it exists.
     pub(super) fn find(
         execution: &Arc<Execution>,
         conversation: &Conversation,
@@ -58,7 +58,7 @@ impl Command {
             let text = self.answer(seed).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            // No model was asked, but clients that want token counts wait for them.
+            // No model was asked, but clients that request token counts wait for them.
             let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             let usage = json!({"choices": [], "usage": usage});
             let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");

@@ -9,7 +9,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use toolwire_config::Origins;
 use toolwire_http1::list_items;
 
-/// How long a browser may cache the response to a preflight request, in seconds. Chromium caches it for at most two hours.
+/// Time in seconds for which a browser may cache the response to a preflight request. Chromium caches it for at most
+/// two hours.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// Response headers that a page may read in addition to the safelisted ones.
@@ -91,7 +92,7 @@ pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, aske
         allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
     }
     let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
-    // This does not fail: header names separated by commas are a valid value.
+    // This cannot fail: header names separated by commas are a valid value.
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }

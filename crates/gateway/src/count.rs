@@ -18,8 +18,8 @@ const PER_MEDIA: usize = 1_000;
 /// Bytes per token, for estimates from sizes alone.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// The input and output tokens of a response: as the upstream counts them, or estimated if it does not count them or
-/// was not read to the end. `input` is the estimate for the request.
+/// The input and output tokens of a response: as the upstream counts them, or estimated if the upstream does not count
+/// them or the response was not read to the end. `input` is the estimate for the request.
 pub(super) fn spent(pipeline: &Pipeline, tally: &Tally, input: u64) -> (u64, u64) {
     let estimate = estimated_output(pipeline);
     let output = match (tally.output_tokens, tally.finish) {
@@ -46,7 +46,8 @@ pub(super) fn tokens_by_size(sent: &Conversation) -> usize {
     measured(sent, |text| tokens(text.size()), |text| tokens(text.len()))
 }
 
-/// `texts` and `tokens` return the tokens of a message's text and of any other text.
+/// Adds up the tokens of the conversation. `texts` and `tokens` return the tokens of a message's text and of any other
+/// text.
 fn measured(
     sent: &Conversation,
     texts: impl Fn(&Text) -> usize + Copy,

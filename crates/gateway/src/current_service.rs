@@ -1,4 +1,4 @@
-//! [`CurrentService`]: the service that handles new requests of a thread.
+//! [`CurrentService`]: the service that handles a thread's new requests.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

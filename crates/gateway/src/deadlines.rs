@@ -63,7 +63,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Deadlines that start now. Without `keep_alive`, as for responses that are not streamed,
+    /// Creates deadlines that start now. Without `keep_alive`, as for responses that are not streamed,
     /// [`Deadline::KeepAlive`] never passes.
     pub(super) fn new(keep_alive: Option<Duration>, idle: Duration, total: Option<Duration>) -> Self {
         let now = Instant::now();
@@ -159,7 +159,7 @@ impl Deadlines {
         }
     }
 
-    /// Ready when the limit of the whole response is exceeded; ignores all other deadlines.
+    /// Ready when the limit for the whole response is exceeded; ignores all other deadlines.
     pub(super) fn poll_total(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.total else { return Poll::Pending };
         let mut sleep = self.project().sleep;

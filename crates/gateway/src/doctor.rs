@@ -1,4 +1,4 @@
-//! Requests each upstream's list of models, and explains any problem in one line.
+//! Requests each upstream's list of models, and explains in one line any problem that it finds.
 //!
 //! Nothing is generated. If an upstream has no list of models, its base URL is requested: any response shows at least
 //! that a server is there.
@@ -301,7 +301,7 @@ async fn fault_behind_tcp(upstream: &Upstream, why: &str) -> Fault {
     Fault { part: Part::Server, message: why.to_owned() }
 }
 
-/// Whether a server speaks TLS at the port of a plain base URL, with any certificate.
+/// Whether the server speaks TLS, with any certificate, at the port of a base URL without TLS.
 async fn speaks_tls(upstream: &Upstream) -> bool {
     let mut other = upstream.clone();
     let mut parts = upstream.base_url.clone().into_parts();

@@ -47,7 +47,7 @@ pub(super) struct Exchange {
     pub(super) dialect: ClientDialect,
     /// Names of the tools for which `max_instructions` left no room.
     pub(super) left_out: Vec<String>,
-    /// The client's request, before instructions were put into it.
+    /// The client's request, before instructions are added to it.
     pub(super) conversation: Arc<Conversation>,
     /// The request to the upstream.
     pub(super) request: UpstreamRequest,
@@ -90,8 +90,8 @@ pub(super) struct RequestContext<'r> {
     pub(super) exchange: &'r ExchangeId,
 }
 
-/// Decodes a request for a model's response. The choice among its tools is checked later, when hosted tools have been
-/// declared too.
+/// Decodes a request for a model's response. The choice among its tools is checked later, when hosted tools have also
+/// been declared.
 ///
 /// # Errors
 /// [`Kind::Request`]
@@ -104,7 +104,7 @@ pub(super) fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conversatio
     Ok(conversation)
 }
 
-/// Fields that multiply the upstream's work for one request. A request for a few thousand choices can bring down a
+/// Fields that multiply the upstream's work for one request. A request for a few thousand choices can overload a
 /// server.
 pub(super) const MULTIPLIERS: [&str; 4] = ["n", "best_of", "top_logprobs", "prompt_logprobs"];
 
@@ -289,7 +289,7 @@ fn sends_server_tools(model: &Model, conversation: &Conversation) -> bool {
 }
 
 /// The rules for a response of the model that a client requests as `asked`. `answering`: the form of the response.
-/// `starts_in_reasoning`: whether its prompt, if there is one, ends inside reasoning.
+/// `starts_in_reasoning`: whether the prompt, if there is one, ends inside reasoning.
 pub(super) fn rules<'m>(
     model: &'m Model,
     asked: &str,
@@ -403,7 +403,7 @@ fn taught_in_prompt<'a>(
         let sent = conversation.in_forms(side.name_form(), side.id_form());
         return Ok((rendered(model, sent, means), Vec::new()));
     };
-    // Text formats have their own delimiters, which no name may contain.
+    // Text formats have their own delimiters, which the names of tools must not contain.
     let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
     let conversation = &*named;
     let (format, constraint) = match model.enforced(conversation, taught, means) {

@@ -1,4 +1,4 @@
-//! Between two hops: decides how a response continues after an upstream's response that is not its last.
+//! Decides, between two hops, how a response continues after an upstream's response that is not its last.
 //!
 //! ```text
 //! Pipeline: HopEnded ─FollowUp─▶ DecideHop ─▶ a future ─Continuation─▶ the next upstream request, or the end
@@ -172,7 +172,7 @@ pub(super) struct AskAgain {
     may_go_on: bool,
     /// Whether some messages of the last request may be joined.
     may_join: bool,
-    /// Whether the upstream has refused a request because of the roles of its messages.
+    /// Whether the upstream has refused a request because of its messages' roles, so that messages are joined.
     joins: bool,
     capabilities: Arc<UpstreamCapabilities>,
 }
@@ -314,7 +314,7 @@ fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility)
     }
 }
 
-/// Puts these lines into one piece of reasoning that is not the model's.
+/// Puts these lines into one piece of reasoning that does not come from the model.
 fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
@@ -344,7 +344,7 @@ fn after_calls(conversation: &mut Conversation, hosted: &HostedTurn) {
             // The choice in the client's original form may require a call.
             conversation.rest.remove("tool_choice");
         }
-        // Choosing a server's tool in the form of its dialect makes the tool required.
+        // A choice of a server's tool in the form of the dialect makes the tool required.
         ToolChoice::Auto if !conversation.server_choice.is_empty() => {
             conversation.server_choice.clear();
             conversation.rest.remove("tool_choice");

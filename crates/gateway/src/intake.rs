@@ -1,4 +1,4 @@
-//! Reads a request's body within limits of size, time and memory.
+//! Reads a request's body within limits on size, time and memory.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// bytes arrive.
 const ROOM: usize = 256 << 10;
 
-/// A body with fewer bytes is copied out of the buffer into which it was read, even if it is in one piece.
+/// Minimum size in bytes of a body that is kept in the buffer into which it was read. A smaller body is copied out of
+/// it.
 const SMALL: usize = 16 << 10;
 
 /// The limits for reading a body.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     pub(super) limits: &'a Limits,
-    /// Maximum bytes of a body of this kind, unless a setting changes that.
+    /// Maximum size in bytes of this kind of body, unless a setting changes it.
     pub(super) own_max: Option<usize>,
     pub(super) budget: &'a Arc<Budget>,
     pub(super) drain: &'a Drain,
@@ -90,7 +91,7 @@ pub(super) async fn read(
 /// The frames of a body, until the deadline passes or the server stops.
 struct Pieces<'a> {
     body: Incoming,
-    /// `None` if the deadline is too late to be represented.
+    /// The deadline. `None` if it is too late to be represented.
     deadline: Option<Instant>,
     limits: &'a Limits,
     drain: &'a Drain,
@@ -131,7 +132,7 @@ async fn discard(mut body: Incoming, drain: &Drain) {
     }
 }
 
-/// `is_setting`: whether the limit is the configured one.
+/// The failure for a body of more than `max` bytes. `is_setting`: whether this limit is a configured one.
 fn too_large(max: usize, is_setting: bool) -> Failure {
     let setting = if is_setting { " (limits.max_body)" } else { "" };
     let message = format!("the request's body is larger than {max} bytes{setting}");

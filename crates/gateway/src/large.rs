@@ -1,4 +1,4 @@
-//! Work on large requests, which runs on other threads so that it does not block the streams.
+//! Work on large requests, which runs on other threads so that it does not delay the streams.
 
 use std::{pin::Pin, sync::LazyLock, thread::available_parallelism};
 
@@ -46,7 +46,7 @@ pub(super) fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     })
 }
 
-/// Drops `value` on another thread, since it has very many parts.
+/// Drops `value` on another thread, since dropping its many parts takes long.
 pub(super) fn discard(value: impl Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn_blocking(move || drop(value));

@@ -1,5 +1,5 @@
-//! The asynchronous shell: hyper reads requests, our own code writes responses and reads upstreams
-//! ([`http1`](toolwire_http1)), and between them a body pulls an upstream's bytes through a
+//! The asynchronous shell: hyper reads requests, and toolwire's own code writes responses and reads upstreams
+//! ([`http1`](toolwire_http1)). Between them, a body pulls an upstream's bytes through a
 //! [`Pipeline`](toolwire_pipeline::pipeline::Pipeline).
 //!
 //! ```text

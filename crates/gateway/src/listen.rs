@@ -29,8 +29,8 @@ pub(super) fn bind(address: SocketAddr, more: usize) -> io::Result<(TcpListener,
     Ok((first, more))
 }
 
-/// Duplicates listening sockets of another process for each of `threads` threads. Connections of all threads wait in
-/// the same queue, which remains when this process ends.
+/// Duplicates the listening sockets of another process for each of `threads` threads. Connections of all threads wait
+/// in the same queue, which remains when this process ends.
 ///
 /// # Errors
 /// If they cannot be used by several threads.

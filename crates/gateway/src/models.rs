@@ -21,7 +21,7 @@ pub(super) struct Models {
     config: Arc<Config>,
     /// The list of the wildcard model's upstream.
     catalogue: Option<Arc<Catalogue>>,
-    /// Start of the server in seconds since 1970: `created` of models that have no time of their own.
+    /// Time at which the server started, in seconds since 1970: `created` of models that have no time of their own.
     started: u64,
 }
 
@@ -75,7 +75,7 @@ impl Models {
         Ok(Self { config, catalogue, started })
     }
 
-    /// The list of models that a client may use, configured names first.
+    /// The list of models that the client may use; configured names come first.
     pub(super) async fn list(&self, caller: &Caller) -> Value {
         let entries = self.entries().await;
         let is_allowed = |name: &str| caller.check_model(name).is_ok();

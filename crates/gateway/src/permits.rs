@@ -79,7 +79,7 @@ struct Waiter {
 }
 
 impl Queue {
-    /// An empty queue. `gauge` shows how many requests wait.
+    /// Creates an empty queue. `gauge` shows the number of waiting requests.
     pub(super) fn new(limits: QueueLimits, gauge: Gauge) -> Self {
         Self { line: Mutex::default(), limits, gauge }
     }
@@ -175,7 +175,8 @@ impl Line {
         self.holders.get(&claimant).copied().unwrap_or(0)
     }
 
-    /// The next request, which takes a slot: the first one of the client that holds the fewest.
+    /// Removes the next waiting request, which takes a slot: the first request of the client that holds the fewest
+    /// slots.
     fn next(&mut self) -> Option<Waiter> {
         let held = |(at, waiter): (usize, &Waiter)| (self.held_by(waiter.claimant), at);
         let (_, at) = self.waiting.iter().enumerate().map(held).min()?;
@@ -319,7 +320,7 @@ mod tests {
         let mut third = Box::pin(queue.enter(A));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(first);
-        // The permit has been granted, and its future is never polled again.
+        // The permit has been granted, but the future that would receive it is never polled again.
         drop(second);
         third.await.unwrap();
     }

@@ -26,8 +26,8 @@ pub struct Preview {
     pub tool_tokens: usize,
 }
 
-/// The request that the upstream of the model named in `body` would receive. Its text does not depend on the time: a
-/// chat template gets the time 0.
+/// The request that the upstream of the model named in `body` would receive. Its text does not depend on the current
+/// time: chat templates get the time 0.
 ///
 /// # Errors
 /// The failure that a request would have before anything is sent.

@@ -172,8 +172,8 @@ impl Reloader {
     }
 }
 
-/// Reads the configuration again and creates a service for it. Blocks on the disk. `None` if its files have not
-/// changed and `may_skip` allows skipping the reload.
+/// Reads the configuration again and creates a service for it. Blocks on the disk. `None` if the configuration's files
+/// have not changed and `may_skip` allows skipping the reload.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
     let running = before.config();
     let Loaded { config, warnings } = running.read_again()?;

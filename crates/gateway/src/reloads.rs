@@ -97,7 +97,7 @@ pub struct ReloadStatus {
     /// Time at which the configuration was loaded, in milliseconds of Unix time.
     pub loaded_at: u64,
     pub restart_required: Vec<String>,
-    /// The problems of later attempts, and the time of the last attempt.
+    /// The time of the last attempt and its problems, if it failed.
     pub failed: Option<(u64, Vec<Problem>)>,
 }
 

@@ -29,7 +29,7 @@ use super::{
 /// The dialect for paths that belong to no dialect.
 pub(super) const DEFAULT_DIALECT: ClientDialect = ClientDialect::Chat;
 
-/// Identifies a request in the logs; a client may send its own id.
+/// Header that identifies a request in the logs; a client may send its own id.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The same id for Anthropic's SDKs, which read only this name.
@@ -47,7 +47,7 @@ pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-or
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// The body of a response, with its request's log record, which ends when the body is dropped.
+/// The body of a response, with the request's log record, which ends when the body is dropped.
 #[derive(Debug)]
 pub enum ReplyBody {
     /// A complete body.
@@ -107,13 +107,13 @@ pub fn error(failure: Failure, dialect: ClientDialect, access: Access) -> Respon
     response
 }
 
-/// The failure of a request for a model that does not exist, at a path that belongs to no dialect.
+/// The failure for a request for a model that does not exist, at a path that belongs to no dialect.
 pub(super) fn unknown_model(name: &str) -> Failure {
     DEFAULT_DIALECT.side().unknown_model(name)
 }
 
-/// The response to a request for a WebSocket, after which clients continue over HTTP immediately without retrying
-/// (RFC 9110, section 15.5.22).
+/// The response to a request for a WebSocket. After it, clients continue over HTTP immediately without retrying (RFC
+/// 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let message = "toolwire speaks no WebSockets; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");
@@ -215,7 +215,7 @@ pub(super) fn close(headers: &mut HeaderMap) {
     headers.append(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// For a HEAD request: the same response without the body.
+/// Returns the same response without the body, for a HEAD request.
 pub(super) fn without_body(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     if let ReplyBody::Plain(plain) = response.body_mut() {
         let length = HeaderValue::from(plain.bytes.len());

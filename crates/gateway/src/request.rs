@@ -15,7 +15,7 @@ use toolwire_pipeline::{
     rules::Reasoning,
 };
 
-/// Sets for one request how reasoning is passed on, with the values of the setting `reasoning`.
+/// Header that sets, for one request, how reasoning is passed on. It has the values of the setting `reasoning`.
 pub(super) const REASONING: HeaderName = HeaderName::from_static("x-toolwire-reasoning");
 
 /// Maximum number of bytes of a header's value that a message shows.
@@ -122,7 +122,7 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
 }
 
-/// Whether `port` is empty, or a colon and a port. The port may be empty.
+/// Whether `port` is empty, or a colon and a port number, which may be empty.
 fn is_port(port: &str) -> bool {
     match port.strip_prefix(':') {
         None => port.is_empty(),

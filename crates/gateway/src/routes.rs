@@ -297,7 +297,7 @@ fn is_of_gemini(id: &str) -> bool {
     id.rsplit_once(':').is_some_and(|(_, method)| GEMINI_METHODS.contains(&method))
 }
 
-/// Removes one of two leading slashes, which a client sends if its base URL ends with a slash.
+/// Removes one of two leading slashes, which the path has if a client's base URL ends with a slash.
 pub fn without_doubled_slash(path: &str) -> Cow<'_, str> {
     path.strip_prefix("//").map_or(Cow::Borrowed(path), |rest| Cow::Owned(format!("/{rest}")))
 }

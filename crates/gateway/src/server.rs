@@ -237,8 +237,8 @@ impl Thread {
                     _ = unwanted => {}
                 }
             });
-            // Connections that were cut are dropped before the thread counts as ended. This does not wait for a
-            // pending DNS lookup.
+            // Connections that were cut are dropped before the thread counts as ended. Unlike a drop of the runtime,
+            // this does not wait for a pending DNS lookup.
             runtime.shutdown_background();
             // Fails if the server was dropped, in which case nothing waits for it.
             let _ = end.send(());

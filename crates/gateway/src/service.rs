@@ -441,7 +441,7 @@ impl Service {
             Ok(client) => Caller { peer: Some(peer), ..client },
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        // hyper moves the future of a request several times. It stays small because the futures of the routes are on
+        // hyper moves a request's future several times. The future stays small because the futures of the routes are on
         // the heap.
         Err(match route {
             Route::Generate(_) => {
@@ -540,7 +540,7 @@ impl Service {
         intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
     }
 
-    /// The session of the client's own account, if the request contains one and an upstream accepts it.
+    /// The session of the client's own account, if the request contains it and an upstream accepts such sessions.
     fn session(&self, headers: &HeaderMap) -> Option<HeaderMap> {
         self.config.takes_sessions().then(|| dialect::brought(headers)).flatten()
     }

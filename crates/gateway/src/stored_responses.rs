@@ -38,7 +38,7 @@ impl Responses {
         Self { store, max_body: config.limits.max_body }
     }
 
-    /// The same responses, with another maximum for requests.
+    /// Returns the same responses, with another maximum size for requests.
     pub(super) fn with_max_body(&self, max_body: usize) -> Self {
         Self { store: self.store.clone(), max_body }
     }
@@ -132,7 +132,7 @@ impl Responses {
         }
     }
 
-    /// The keeper of the response to a request with this `input`. `None` if nothing is stored.
+    /// The keeper for the response to a request with this `input`. `None` if nothing is stored.
     pub(super) fn keeper(
         &self,
         dialect: ClientDialect,

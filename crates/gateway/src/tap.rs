@@ -25,8 +25,8 @@ pub trait Tap: fmt::Debug + Send + Sync {
 
 /// Observes one exchange, from before the request is sent to the upstream.
 pub trait Watch: Send {
-    /// The upstream is asked again within the same response, `after` the start of the exchange: another hop begins.
-    /// `request` contains `turns` in addition to the previous request.
+    /// The upstream is asked again within the same response: another hop begins. `after`: the time since the start of
+    /// the exchange. `request` contains `turns` in addition to the previous request.
     fn asked_again(&mut self, _request: &UpstreamRequest, _turns: &[Turn], _after: Duration) {}
 
     /// The client gets this event between two hops.
@@ -35,10 +35,11 @@ pub trait Watch: Send {
     /// The upstream has refused the hop's request because of a constraint, and is asked with `request` instead.
     fn asked_otherwise(&mut self, _request: &UpstreamRequest) {}
 
-    /// The upstream has sent these headers, `after` the start of the exchange. Called once per hop.
+    /// The upstream has sent these headers. `after`: the time since the start of the exchange. Called once per hop.
     fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration);
 
-    /// A piece of the upstream's body has arrived, as the network split it, `after` the start of the exchange.
+    /// A piece of the upstream's body has arrived, as the network split it. `after`: the time since the start of the
+    /// exchange.
     fn piece(&mut self, bytes: &[u8], after: Duration);
 
     /// The exchange is over. Called exactly once, last.
@@ -89,7 +90,7 @@ pub struct Opening<'a> {
     pub dialect: ClientDialect,
     /// The client's request as it was sent.
     pub body: &'a Bytes,
-    /// The client's request, decoded, before a format's instructions were put into it.
+    /// The client's request, decoded, before a format's instructions are added to it.
     pub conversation: &'a Conversation,
     /// The configuration entry that serves it, with its settings.
     pub model: &'a Model,

@@ -66,7 +66,8 @@ impl UpstreamCapabilities {
         (options, self.means.left(means, entry, (conversation, owner)))
     }
 
-    /// Records that the upstream of `subject` accepts its request now that messages are joined.
+    /// Records that the upstream of `subject` has accepted a request whose messages were joined, after refusing it
+    /// without that.
     pub(super) fn refused_roles(&self, subject: &Subject) {
         self.forms.refused_roles(&subject.upstream.name, &subject.model);
     }
@@ -79,7 +80,7 @@ pub(super) struct LearnedMeans {
     metrics: Arc<Metrics>,
 }
 
-/// Experience with means, by the names of upstreams and their own names for models.
+/// Experience with means, by the names of upstreams and the upstreams' names for models.
 #[derive(Debug, Default)]
 struct Memory(HashMap<String, HashMap<String, Vec<Experience>>>);
 
@@ -201,8 +202,8 @@ impl LearnedMeans {
             .fold(means, |means, kind| kind.removed_from(means))
     }
 
-    /// Records that the upstream accepts the request without `kinds`; `tools` is the [digest](of_tools) of the
-    /// request's tools.
+    /// Records that the upstream has accepted the request without `kinds`, after refusing it with them. `tools`: the
+    /// [digest](of_tools) of the request's tools.
     pub(super) fn refused(&self, subject: &Subject, kinds: &[Kind], tools: Digest) {
         for kind in kinds {
             let mut news = News::Nobody;
@@ -296,7 +297,7 @@ impl Memory {
     }
 }
 
-/// Digest of the callable tools and the tool choice, by which a refused request is recognised.
+/// Digest of the callable tools and the tool choice. It identifies a refused request.
 pub(super) fn of_tools(conversation: &Conversation) -> Digest {
     let mut text = format!("{:?} {}", conversation.tool_choice.requires_call(), conversation.parallel_calls);
     for tool in conversation.callable_tools() {

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, task::Context};
 
-/// Wakes the task again after all other ready tasks, and after the sockets have been polled. A task that wakes itself
+/// Wakes the task again after all other ready tasks have run and the sockets have been polled. A task that wakes itself
 /// directly runs about sixty times before that.
 pub(super) fn yield_now(cx: &mut Context<'_>) {
     // The runtime keeps the waker, not the future.
