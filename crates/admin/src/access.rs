@@ -87,12 +87,12 @@ pub(super) enum Visitor {
     Script,
     /// A browser that has signed in, with the digest of its token.
     Session(Digest, Session),
-    /// Anybody on this machine, if no key is needed. Otherwise a visitor without a session, who signs in or asks
-    /// whether a session exists.
+    /// Anyone on this machine, if no key is needed. Otherwise a visitor without a session, who signs in or asks whether
+    /// a session exists.
     Anonymous,
 }
 
-/// Tells sessions apart. `None` if there is no session.
+/// Identifies a session. `None` if there is no session.
 pub(crate) type SessionMark = Option<Digest>;
 
 impl Visitor {
@@ -364,8 +364,8 @@ impl Access {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return self.check_origin(head, csrf);
         }
-        // No other page can read the response, but an open event stream counts as a reader, and permission questions
-        // wait for readers.
+        // No other page can read the response. But an open event stream counts as a reader, and permission questions
+        // wait as long as there are readers.
         let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
         if is_from_page && !self.names().are_origin_of(head) {
             return Err(other_origin());
@@ -404,7 +404,7 @@ impl Access {
     }
 }
 
-/// Whether a proxy forwards the request. nginx with default settings shows this only by its HTTP version.
+/// Whether a proxy has forwarded the request. With nginx's default settings, only the HTTP version shows this.
 fn is_passed_on(head: &request::Parts) -> bool {
     let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
     head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))
@@ -434,7 +434,7 @@ fn key_digest(key: &SecretString) -> Digest {
     digest_of(key.expose_secret().as_bytes())
 }
 
-/// Whether `base` is an absolute path of plain segments that ends with a slash.
+/// Whether `base` is an absolute path that has plain segments and ends with a slash.
 fn is_base(base: &str) -> bool {
     let is_plain = |segment: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);

@@ -1,4 +1,4 @@
-//! `/admin/bench`: measures a configured upstream, one run at a time, with the bench that the program offers.
+//! `/admin/bench`: measures a configured upstream, one run at a time, with the bench that the program provides.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

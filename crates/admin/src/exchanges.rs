@@ -1,4 +1,4 @@
-//! Requests for the list of the last exchanges, and for one of them.
+//! Answers requests for the list of the last exchanges, and for one of them.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MAX_LIMIT: usize = 500;
 #[derive(Debug, Default)]
 struct Wanted {
     query: Query,
-    /// Id of an exchange: only exchanges that began before it are listed.
+    /// The id of an exchange. Only exchanges that began before that exchange are listed.
     before: Option<String>,
     limit: Option<usize>,
 }
@@ -120,7 +120,7 @@ fn wanted(query: &str) -> Result<Wanted, AdminError> {
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let Some(key) = ["q", "before", "limit"].into_iter().find(|known| *known == key) else {
-            // Browsers and proxies may add parameters of their own.
+            // Browsers and proxies may add parameters of their own, which are ignored.
             continue;
         };
         let value = percent_decoded(&value.replace('+', " "))

@@ -83,7 +83,7 @@ impl Lasting {
         self.exchanges.get_or_init(|| Arc::new(ExchangeLog::new(0)))
     }
 
-    /// The API of a configuration. `before` is the API of the configuration that it replaces.
+    /// Creates the API for a configuration. `before` is the API of the configuration that it replaces.
     fn configured(
         self: &Arc<Self>,
         parts: ServiceParts<'_>,

@@ -43,7 +43,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// The event feed. All threads share it.
 #[derive(Debug)]
 pub(super) struct Feed {
-    /// Distinguishes the events of this process from those of other processes.
+    /// Distinguishes this process's events from those of other processes.
     boot: String,
     log: Mutex<FeedLog>,
 }
@@ -176,7 +176,7 @@ impl FeedLog {
         self.events.front().is_some_and(|(first, _)| *first <= number)
     }
 
-    /// Marks a gap: drops the kept events, so that readers before it get a `reset`.
+    /// Marks a gap: drops the kept events, so that readers that are still before the gap get a `reset`.
     fn lose(&mut self) {
         self.events.clear();
         self.bytes = 0;

@@ -1,4 +1,4 @@
-//! `/admin/metrics` and `/admin/streams`: figures about past requests, and the responses in progress.
+//! `/admin/metrics` and `/admin/streams`: figures about past requests, and the list of responses in progress.
 
 use std::{
     fmt,

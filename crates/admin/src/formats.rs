@@ -133,7 +133,7 @@ fn pair(range: &Range<usize>) -> Value {
     json!([range.start, range.end])
 }
 
-/// The stream that a client of this dialect gets for the text.
+/// Returns the stream that a client of this dialect would get for the text.
 fn got_by(
     client: ClientDialect,
     text: &str,

@@ -98,7 +98,7 @@ struct Admin {
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
     config: Arc<Config>,
-    /// State that outlives changes of the configuration.
+    /// State that outlives changes to the configuration.
     lasting: Arc<Lasting>,
     /// The console's chats.
     chats: Arc<Chats>,
@@ -166,7 +166,7 @@ impl AdminResponse {
         Self { status: StatusCode::NO_CONTENT, body: None, file: Bytes::new(), headers: Vec::new() }
     }
 
-    /// 200 with a file of this type, to be saved as `name`.
+    /// 200 with a file of this type, to be saved under `name`.
     fn file(name: &str, kind: &'static str, file: Bytes) -> Self {
         Self { status: StatusCode::OK, file, ..Self::nothing() }
             .with(header::CONTENT_TYPE, kind)
@@ -243,7 +243,7 @@ impl Admin {
         self.door.issue_code()
     }
 
-    /// Checks whether requests without a key are served to this peer under this host name.
+    /// If no keys are configured, checks whether this peer may send requests with this host name.
     ///
     /// # Errors
     /// 403, only if no keys are configured.
@@ -414,7 +414,7 @@ impl Admin {
         })?;
         let paths = changed?;
         log_saved(peer, &paths);
-        // A failure is logged, and the response says that the settings do not apply yet.
+        // A failure is logged, and the response says that the settings are not in use yet.
         let _ = self.reloads.reload(ReloadReason::SettingsSaved).await;
         Ok(self.settings.changed(&paths))
     }

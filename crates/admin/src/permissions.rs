@@ -11,7 +11,7 @@ use toolwire_net::store::StoreError;
 pub(super) async fn list(execution: Option<&Execution>) -> Value {
     let permissions = execution.map(Execution::permissions);
     if let Some(permissions) = permissions {
-        // While the store is away, the last known rules are shown.
+        // If the store is away, the last known rules are shown.
         let _ = permissions.follow().await;
     }
     let questions = permissions.map(|permissions| permissions.questions()).unwrap_or_default();

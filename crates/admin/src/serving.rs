@@ -21,7 +21,7 @@ use toolwire_gateway::{
 };
 
 impl Admin {
-    /// Serves a request for a path of the API or the page.
+    /// Serves a request for a path that belongs to the API or to the page.
     pub(super) async fn serve(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         match request.route.kind {
             ExtensionRouteKind::Api => self.administer(request).await,
@@ -103,7 +103,7 @@ impl Admin {
         self.begin_chat((service, admitted), (&asked, memory), request).await
     }
 
-    /// Serves a request for the sample exchange: a chat that asks no upstream. The response is sent when it ends.
+    /// Serves a request for the sample exchange: a chat that asks no upstream. The response is sent when the chat ends.
     async fn sample(
         &self,
         (service, admitted): (&Arc<Service>, &Admitted),
@@ -148,7 +148,7 @@ impl Admin {
         Ok(chat)
     }
 
-    /// Serves the console's page. A visitor who may not use the API without a key does not get the page either.
+    /// Serves the console's page. If no keys are configured, only visitors who may use the API get the page.
     fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { head, peer, access, .. } = request;
         match self.check_host(head, peer) {
@@ -165,7 +165,7 @@ fn wants_json(headers: &HeaderMap) -> bool {
     accepted.contains("application/json") && !accepted.contains("text/event-stream")
 }
 
-/// The path of a request in the form that is used for routing.
+/// Returns the path of a request as it is used for routing.
 fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
     routes::without_doubled_slash(head.uri.path())
 }

@@ -56,7 +56,7 @@ impl Saved {
 /// A change to the saved settings.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// New values by path, flat or nested; `null` resets a setting.
+    /// New values by path, which may be flat or nested; `null` resets a setting.
     Patch(Map<String, Value>),
     /// Resets the setting at this path, and the settings below it.
     Reset(String),
@@ -202,7 +202,7 @@ pub(super) fn condition(headers: &HeaderMap) -> Result<Option<String>, AdminErro
     Ok((!values.is_empty()).then(|| values.join(", ")))
 }
 
-/// Whether `If-Match` names the tag. Weak tags never match (RFC 9110, section 13.1.1).
+/// Whether `If-Match` matches the tag. Weak tags never match (RFC 9110, section 13.1.1).
 fn is_met(condition: &str, tag: &str) -> bool {
     condition.trim() == "*" || condition.split(',').any(|own| own.trim() == tag)
 }
@@ -260,7 +260,7 @@ fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
     }
 }
 
-/// The paths that are most similar to an unknown path.
+/// The paths of settings that are most similar to an unknown path.
 fn nearest(path: &str, facts: &Facts) -> Vec<String> {
     if facts.find(path).is_some() {
         return Vec::new();

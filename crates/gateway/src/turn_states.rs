@@ -121,14 +121,14 @@ impl TurnStates {
 }
 
 impl OwnStates {
-    /// Puts known state back into the turns in the history of `conversation`.
+    /// Puts known state back into the turns of the history in `conversation`.
     pub(super) fn restore(&self, conversation: &mut Conversation) {
         let Some(ttl) = self.states.ttl else { return };
         if !self.states.memory().owners.contains_key(&self.owner) {
             return;
         }
-        // The memory is locked separately for each call, since other threads wait for it and a conversation may be
-        // long.
+        // The memory is locked separately for each call, since other threads may be waiting for it and a conversation
+        // may be long.
         conversation.restore(|id, answered| {
             let memory = self.states.memory();
             let shelf = memory.owners.get(&self.owner)?;
@@ -137,7 +137,7 @@ impl OwnStates {
         });
     }
 
-    /// Reads from the shared store the state that this instance lacks for the calls in the history of `conversation`.
+    /// Reads state that this instance lacks from the shared store, for the calls in the history of `conversation`.
     ///
     /// # Errors
     /// If the store is away.
@@ -215,7 +215,7 @@ impl OwnStates {
         while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
     }
 
-    /// Keeps the state of the response to `conversation`.
+    /// Returns the keeper of the state for the response to `conversation`.
     pub(super) fn keeper(self, conversation: &Conversation) -> Keeper {
         Keeper { answered: conversation.answered_turn(), states: self }
     }
@@ -280,7 +280,7 @@ impl Shelf {
         self.records.insert(number, record);
     }
 
-    /// Whether there is a record of the call `id` in a response to this turn.
+    /// Whether there is a record of the call `id` in a response to the turn with the hash `answered`.
     fn knows(&self, id: &str, answered: u64) -> bool {
         self.index.get(id).is_some_and(|known| known.contains_key(&answered))
     }

@@ -48,7 +48,7 @@ impl HostNames<'_> {
         }
     }
 
-    /// Whether `origin` is the origin of the host to which the request is addressed, or has one of the names.
+    /// Whether `origin` is the origin of the host to which the request is addressed, or its host is one of the names.
     fn are_origin(&self, head: &request::Parts, origin: &HeaderValue) -> bool {
         let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         let Some((scheme, origin)) = origin else { return false };
@@ -61,7 +61,7 @@ impl HostNames<'_> {
         host(head).is_some_and(|host| plain(host) == plain(origin)) || self.contain(origin)
     }
 
-    /// Whether a page of another site has sent the request, or may have.
+    /// Whether a page of another site has sent the request, or may have sent it.
     fn are_foreign_to(&self, head: &request::Parts) -> bool {
         // For a resource request, such as an image, the browser does not name the origin.
         let site = head.headers.get(SEC_FETCH_SITE);
@@ -134,7 +134,7 @@ pub fn media_type(headers: &HeaderMap) -> &str {
     kind.split(';').next().unwrap_or_default().trim()
 }
 
-/// Checks that the body is declared as JSON. Pages can send other types to every server without permission.
+/// Checks that the body is declared as JSON. Pages can send other types to any server without permission.
 ///
 /// # Errors
 /// [`Kind::Request`] with status 415.

@@ -81,8 +81,8 @@ impl Redactor {
     /// `secrets` in any escaped form.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
-        // One pattern per secret: combined, they could exceed the size limit of a pattern.
-        // A text may contain only some lines of a secret, and there are many forms of line endings.
+        // There is one pattern per secret, since combined patterns could exceed the size limit. A text may contain only
+        // some lines of a secret, and there are many forms of line endings, so each line has its own pattern.
         let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
         let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
@@ -184,7 +184,7 @@ impl Redactor {
         }
         let end = bytes.len() - WINDOW;
         let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
-        // A match that long is not a secret, and a part of it must be released.
+        // A match that is this long is not a secret, so a part of it must be released.
         across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
     }
 
@@ -269,7 +269,7 @@ impl Unescaped {
     }
 }
 
-/// The character that the escape at the start of `bytes` stands for, and the length of the escape.
+/// Returns the character that the escape at the start of `bytes` stands for, and the length of the escape.
 fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     let (first, length) = escaped_unit(bytes)?;
     if let Some(char) = char::from_u32(first.into()) {
@@ -280,7 +280,7 @@ fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char, length + more))
 }
 
-/// One UTF-16 code unit that is written as `\uXXXX`, with any number of backslashes.
+/// Parses one UTF-16 code unit that is written as `\uXXXX`, with any number of backslashes.
 fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     let backslashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
     let digits = bytes.get(backslashes..)?.strip_prefix(b"u")?.get(..4)?;

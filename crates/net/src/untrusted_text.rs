@@ -22,7 +22,7 @@ pub fn is_unprintable(char: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// `text` with unprintable characters escaped as Rust writes them: `\r`, `\n`, `\u{1b}`.
+/// Returns `text` with unprintable characters escaped as in Rust: `\r`, `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -32,7 +32,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `value` as JSON on one line, with unprintable characters escaped.
+/// Returns `value` as JSON on one line, with unprintable characters escaped.
 pub fn printable_json(value: &serde_json::Value) -> String {
     let json = value.to_string();
     if !json.contains(is_unprintable) {
@@ -79,7 +79,7 @@ impl fmt::Display for Mark {
 /// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
 pub fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
-    // Writing into a string cannot fail; a value whose `Debug` fails is shown up to that point.
+    // Writing to a string cannot fail. A value whose `Debug` implementation fails is shown up to that point.
     let _ = write!(cleaner, "{value:?}");
     match cleaner.missing {
         0 => cleaner.text,
@@ -87,7 +87,7 @@ pub fn cleaned(value: &dyn fmt::Debug) -> String {
     }
 }
 
-/// Keeps the first [`MAX_VALUE`] bytes that are written to it, escaped.
+/// A writer that keeps, escaped, the first [`MAX_VALUE`] bytes that are written to it.
 struct Cleaner {
     text: String,
     /// Number of bytes that were cut off.

@@ -55,8 +55,7 @@ pub(crate) struct TimedEvent {
     pub(crate) text: String,
     /// Number of input bytes that had been read when the event appeared; if `step` is 1, when its first byte appeared.
     pub(crate) at: usize,
-    /// 1 if each further byte of the event appeared with a further byte of the input; 0 if the event appeared in one
-    /// piece.
+    /// 1 if each further byte of the input revealed a further byte of the event; 0 if the event appeared in one piece.
     pub(crate) step: usize,
     /// The number of the event's call, from 1.
     pub(crate) call: Option<usize>,
@@ -123,7 +122,7 @@ struct Walk<'t> {
     /// Ranges of text and of reasoning.
     located: Vec<Located>,
     calls: Vec<FoundCall>,
-    /// All text before this position has been accounted for.
+    /// Position before which all text has been assigned to a part or an event.
     cursor: usize,
 }
 
@@ -132,7 +131,7 @@ impl<'t> Walk<'t> {
         Self { text, tools, analysis: Analysis::default(), located: Vec::new(), calls: Vec::new(), cursor: 0 }
     }
 
-    /// Takes the events that appeared when `at` bytes had been read and `held` of these bytes were held back.
+    /// Takes the events that appeared when `at` bytes had been read, of which `held` were held back.
     fn step(&mut self, at: usize, held: usize, out: &mut Vec<Event<'static>>) {
         let shown = |event: &Event<'_>| match event {
             Event::Text(text) => text.len(),
@@ -228,7 +227,7 @@ impl<'t> Walk<'t> {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
             _ => None,
         };
-        // The last character that was read appeared immediately.
+        // The last character that was read has appeared immediately.
         let char = slice(self.text, 0, at).chars().next_back().map_or(0, char::len_utf8);
         let is_one = shown > 0 && shown == char;
         let begins = if is_one { at + 1 - shown } else { at };

@@ -31,7 +31,7 @@ pub(super) struct FoundCall {
     pub(super) end_at: Option<usize>,
     /// Range of the arguments, if the text contains them exactly as they were emitted.
     pub(super) arguments: Option<Range<usize>>,
-    /// Whether the arguments are written differently in the text.
+    /// Whether the text writes the arguments in a different form.
     pub(super) is_rewritten: bool,
     /// The arguments as they were emitted.
     pub(super) written: String,
@@ -239,7 +239,7 @@ pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> V
     let mut at = 0;
     for part in parts {
         if part.range.start < at {
-            // Two formats share a marker; the first format gets it.
+            // If two formats share a marker, the first format gets it.
             continue;
         }
         whole.extend(gap(text, at..part.range.start, calls));

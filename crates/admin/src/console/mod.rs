@@ -44,7 +44,7 @@ const FILES: &[(&str, &[u8])] = &[
 /// The folder with the files of one version.
 const FOLDER: &str = "v/";
 
-/// The hash of all files, and the document that names it.
+/// The hash of all files, and the document, which refers to the files by this hash.
 static PAGE: LazyLock<(String, Bytes)> = LazyLock::new(|| {
     let all: Vec<u8> = FILES.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
     let version = format!("{:08x}", Digest::of_bytes(&all).short());

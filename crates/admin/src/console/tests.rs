@@ -131,7 +131,7 @@ fn compressed_files_are_the_same() {
     assert_eq!(plain.bytes, read);
 }
 
-/// The value of a custom property in both themes, `light-dark(#…, #…)`.
+/// The colours of a custom property in both themes, `light-dark(#…, #…)`.
 fn token(css: &str, name: &str) -> [[f64; 3]; 2] {
     let (_, rest) = css.split_once(&format!("--{name}: light-dark(")).unwrap_or_else(|| panic!("{name}"));
     let (values, _) = rest.split_once(')').unwrap();

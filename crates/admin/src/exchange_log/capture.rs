@@ -38,7 +38,7 @@ const MAX_EXCHANGE: usize = 1 << 20;
 /// Maximum number of bytes of a client's request that are kept for a fixture.
 const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 
-/// Approximate size of the rest of an exchange: rules, names and the starts of lists.
+/// Approximate size in bytes of the rest of an exchange: rules, names and the initial allocations of lists.
 const BASE: usize = 4 << 10;
 
 /// Maximum number of bytes kept for all exchanges together. If there are more, the bytes of the oldest exchanges are
@@ -350,7 +350,8 @@ impl CapturedSteps {
     }
 }
 
-/// Bytes that a turn takes in a manifest, which contains its text and the text of its results at most twice.
+/// Number of bytes that a turn takes in a manifest, which contains the turn's text and the text of its results at most
+/// twice.
 fn size_of_turn(turn: &Turn) -> usize {
     let sizes = turn.parts.iter().map(|part| match part {
         Part::Text(text) => text.len(),
@@ -360,7 +361,7 @@ fn size_of_turn(turn: &Turn) -> usize {
     PIECE + sizes.sum::<usize>()
 }
 
-/// Bytes that an event sent to the client takes in a manifest.
+/// Number of bytes that an event for the client takes in a manifest.
 fn size_of_shown(event: &Event<'_>) -> usize {
     PIECE
         + match event {

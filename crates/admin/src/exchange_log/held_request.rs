@@ -6,7 +6,7 @@ use toolwire_pipeline::{
     wire::json::{ALLOCATION, memory_of_members},
 };
 
-/// The parts of a request on which the reading of its response depends.
+/// Returns the parts of a request that are needed to read its response.
 pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
     let tool = |tool: &Tool| Tool {
         parameters: tool.parameters.clone(),
@@ -31,7 +31,7 @@ pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
     }
 }
 
-/// The memory in bytes that [`for_reading`] and a copy of `answering` take. `None` if more than `limit`.
+/// The memory in bytes that [`for_reading`] and a copy of `answering` take. `None` if it is more than `limit`.
 pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: usize) -> Option<usize> {
     let mut left = Left(limit);
     left.text(&conversation.model)?;

@@ -110,7 +110,7 @@ impl ExchangeLog {
         Some(record)
     }
 
-    /// Captures the contents of a kept exchange from its start.
+    /// Captures the contents of an exchange in the log, from its start.
     pub(super) fn capture(
         self: &Arc<Self>,
         record: &ExchangeRecord,
@@ -143,7 +143,7 @@ impl ExchangeLog {
         self.lock().by_id.get(id).map(Arc::clone)
     }
 
-    /// Lists all exchanges, newest first, or those that began before the exchange `before`. If that exchange is no
+    /// Lists all exchanges, newest first, or only those that began before the exchange `before`. If that exchange is no
     /// longer kept, the list is empty.
     pub(super) fn list(&self, before: Option<&str>) -> Listed {
         let index = self.lock();

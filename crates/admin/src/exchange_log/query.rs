@@ -37,7 +37,7 @@ const FIELDS: [(&str, &str, bool); 16] = [
     ("tokens_per_s", "tokens_per_s", true),
 ];
 
-/// The only field that is not in a row: the name of a called tool.
+/// The only field that rows do not contain: the name of a called tool.
 const TOOL: &str = "tool";
 
 /// A parsed query.
@@ -46,7 +46,7 @@ pub(crate) struct Query {
     terms: Vec<Term>,
 }
 
-/// An error in a query, and its position: the index of the character, from 0.
+/// An error in a query, and its position: the index of a character, from 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryError {
     pub(crate) message: String,

@@ -150,7 +150,7 @@ impl ExchangeRecord {
         &self.id.own
     }
 
-    /// Records that the upstream is asked, again or for the first time.
+    /// Records that the upstream is asked, for the first time or again.
     pub(crate) fn hop_started(&self) {
         let after_millis = millis(self.begun.elapsed());
         let mut course = self.course();
@@ -315,7 +315,7 @@ impl ExchangeRecord {
         own.chain(course.hosted_calls.iter().map(|call| call.name.clone())).collect()
     }
 
-    /// Everything known about the exchange: its row with more fields, its hops and calls.
+    /// Everything known about the exchange: its row with additional fields, its hops and its calls.
     pub(crate) fn json(&self) -> Value {
         let mut row = self.row();
         let course = self.course();

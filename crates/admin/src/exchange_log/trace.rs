@@ -24,7 +24,7 @@ use toolwire_pipeline::{
 /// Maximum number of bytes of a hop's text that are searched for calls.
 const MAX_ANALYSED: usize = 256 << 10;
 
-/// The same limit while the exchange is followed, since the search blocks the thread.
+/// The same limit for an exchange that is still followed, since the search blocks the thread.
 const MAX_FOLLOWED: usize = 32 << 10;
 
 /// Maximum number of rows of one exchange. The kept bytes could hold half a million empty events.
@@ -38,7 +38,7 @@ pub(crate) struct Trace {
     /// The index of the next step.
     at: usize,
     pipeline: Pipeline,
-    /// Reads the same bytes to extract the upstream's text.
+    /// Reads the same bytes again, to extract the upstream's text.
     reader: Reader,
     text: UpstreamText,
     hop: usize,
@@ -188,7 +188,7 @@ impl Trace {
         let mut out = BytesMut::new();
         let before = self.text.0.len();
         if !self.is_error {
-            // The pipeline reports the same error in the bytes.
+            // An error is ignored here, since the pipeline reports the same error.
             let _ = self.reader.push(raw, &mut self.text);
             self.pipeline.push(raw, &mut out);
         }

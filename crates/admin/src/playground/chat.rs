@@ -59,7 +59,7 @@ struct ChatContent {
 enum Part {
     /// A complete event.
     Event(&'static str, String),
-    /// Text that may continue. A reader gets everything since its last read as one event.
+    /// Text that may continue. A reader gets everything that was added since its last read as one event.
     Text(Saying, String),
 }
 
@@ -403,7 +403,7 @@ mod tests {
         Arc::new(Chat::new("ex_1".into(), None, &Redactor::new(["sésame-open"])))
     }
 
-    /// Reads the events that are ready for the reader. `None` if it must wait, or the chat is over.
+    /// Returns the events that are ready for the reader. `None` if the reader must wait, or the chat is over.
     fn read(reader: &mut ChatReader) -> Option<String> {
         match reader.poll_events(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(piece) => piece.map(|piece| String::from_utf8(piece.to_vec()).unwrap()),

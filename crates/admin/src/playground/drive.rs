@@ -76,7 +76,7 @@ impl Driven {
         answer: Pin<Box<AnswerBody>>,
         bus: Option<Subscription>,
     ) -> Self {
-        // There are no Lumo clients, so no frame is passed on unread.
+        // No client speaks Lumo, so no frame is passed on unread.
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
@@ -106,7 +106,7 @@ impl Driven {
                 true => answer.as_mut().poll_some(cx).map(|has_more| Step::Read { has_more }),
             });
             tokio::select! {
-                // Text before a call must be passed on before the call.
+                // The branches are polled in order: text before a call must be passed on before the call.
                 biased;
                 step = step => match step {
                     Step::Committed(result) => {

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 pub(super) use self::{chat::Chat, drive::Driven, request::ChatRequest};
 use super::{AdminError, SessionMark};
 
-/// Time for which a chat continues without a reader and is kept after its end.
+/// Time for which a chat continues without a reader, and for which it is kept after its end.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// Maximum number of chats that run or are kept.

@@ -68,7 +68,7 @@ pub(crate) struct StartedExchange {
     pub(crate) hops: Option<Box<dyn DecideHop>>,
     /// Size in bytes of the client's request, or of the upstream's request if that is larger.
     pub(crate) size: usize,
-    /// Learns from the response what the model supports, if anything depends on it.
+    /// Learns from the response what the model supports, if any request depends on that.
     pub(crate) observer: Option<Observer>,
     /// The client for which the request is made.
     pub(crate) claimant: Claimant,

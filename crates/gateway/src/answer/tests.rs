@@ -191,7 +191,7 @@ async fn pending_decision_leaves_the_slot_to_others() {
     let client = client_of(&server(), |_| {});
     let (mut first, decide) = answer(&client).await;
     commit(&mut first).await.unwrap();
-    // The only slot is free; the second response takes it, and the first waits for it.
+    // The only slot is free; the second response takes it, and the first one waits for it.
     let (mut second, _) = answer(&client).await;
     commit(&mut second).await.unwrap();
     decide.send(next()).unwrap();

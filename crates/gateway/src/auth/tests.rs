@@ -172,7 +172,7 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
         assert_eq!([knows("one"), knows("two")], known, "{content}");
     }
     assert!(!knows("anything"));
-    // An editor may write in place in several steps, or remove the file first: an incomplete file is not used yet.
+    // An editor may write the file in several steps, or remove it first: an incomplete file is not used yet.
     let path = folder.path().join("keys.toml");
     let look = || {
         keys.shared.tick(NOW);

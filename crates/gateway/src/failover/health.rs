@@ -49,7 +49,7 @@ pub(super) struct Request<'t> {
 pub(super) struct Failed {
     /// Whether the target has answered with an error that the request may have caused.
     pub(super) is_answer: bool,
-    /// Time for which the target wants no further request.
+    /// Time for which the target has asked for no further request.
     pub(super) wait: Option<Duration>,
     pub(super) now: Instant,
 }
@@ -66,8 +66,8 @@ struct TargetHealth {
 struct Target {
     /// Failures since the last success.
     failures: usize,
-    /// The client of the first of these failures that was an answer. `has_two_witnesses`: whether such a failure for
-    /// another client followed.
+    /// The client of the first failure since then in which the target answered. `has_two_witnesses`: whether such a
+    /// failure for another client followed.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.
@@ -136,7 +136,7 @@ impl Target {
         }
     }
 
-    /// Whether a request that was sent at `asked` reveals more about the target than its ejection did.
+    /// Whether a request that was sent at `asked` reveals more about the target than the target's ejection did.
     fn is_after_ejection(&self, asked: Instant) -> bool {
         self.ejected.is_none_or(|ejected| ejected <= asked)
     }
@@ -220,7 +220,7 @@ impl Health {
         }
     }
 
-    /// Records a failed request. Returns how long the target is ejected, if this failure caused an ejection.
+    /// Records a failed request. Returns for how long the target is ejected, if this failure caused an ejection.
     pub(super) fn failed(
         &self,
         Request { target, client, asked }: Request<'_>,
@@ -246,7 +246,7 @@ impl Health {
         }
     }
 
-    /// Number of targets that are ejected at `now`, for all clients or for some.
+    /// Number of targets that are ejected at `now`, for all clients or for some of them.
     pub(super) fn ejected(&self, now: Instant) -> usize {
         let is_out = |health: &&TargetHealth| {
             health.all.is_out(now) || health.clients.values().any(|target| target.is_out(now))

@@ -89,7 +89,7 @@ impl Failover {
         Self { health: Arc::default(), settings, metrics }
     }
 
-    /// A copy with other settings. The health of targets is kept.
+    /// Returns a copy with other settings. The health of targets is kept.
     pub(super) fn with_settings(&self, settings: Settings) -> Self {
         Self { health: Arc::clone(&self.health), settings, metrics: Arc::clone(&self.metrics) }
     }
@@ -124,8 +124,8 @@ impl Failover {
 }
 
 impl<T: 'static> Attempts<T> {
-    /// The attempts of a request that has been started with the first target of `plan`. `overloaded`: the status that
-    /// tells the client that no target works.
+    /// Creates the attempts of a request that has been started with the first target of `plan`. `overloaded`: the
+    /// status that tells the client that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
         let Plan { first, client, asked, order, retries, is_outage } = plan;
         let pause = shared.settings.backoff;
@@ -336,7 +336,7 @@ fn may_be_of_the_request(kind: Kind) -> bool {
     kind != Kind::Connect
 }
 
-/// Logs that `next` is asked after `failed` has failed. It is a warning if the failure will not pass by itself.
+/// Logs that `next` is asked after `failed` has failed. The line is a warning if the failure will not pass by itself.
 fn log(failed: &str, next: &str, failure: &Failure) {
     match failure.kind() {
         Kind::Unauthorized | Kind::Forbidden | Kind::NotFound => {
@@ -346,7 +346,7 @@ fn log(failed: &str, next: &str, failure: &Failure) {
     }
 }
 
-/// Varies `pause` by up to a quarter, so that requests that failed together do not return together.
+/// Varies `pause` by up to a quarter, so that requests that failed together are not retried together.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.75 + fastrand::f64() / 2.0)
 }

@@ -64,7 +64,7 @@ fn own(name: &str, targets: &Targets, key: u64) -> Vec<String> {
 fn score(name: &str, weight: u32, key: u64) -> f64 {
     let mut hasher = DefaultHasher::new();
     (name, key).hash(&mut hasher);
-    // In (0, 1): a number of this type has 53 bits of precision.
+    // In (0, 1). A number of this type has 53 bits of precision.
     let uniform = ((hasher.finish() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(weight) / uniform.ln()
 }

@@ -27,7 +27,7 @@ pub(super) struct Bucket {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     amount: u64,
-    /// Time at which the bucket would have been full again. The part that has refilled by itself by then is not
+    /// Time at which the bucket would have been full again. The part that has refilled by itself until then is not
     /// returned again.
     end: u64,
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and immediately settled with the same amount leaves the bucket unchanged.
+        /// An amount that is taken and immediately settled with the same amount leaves the bucket unchanged.
         #[test]
         fn unused_reservations_leave_nothing(limit in 1..1_000_000_u64, parts in prop::collection::vec(0.0..1.0_f64, 1..20)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

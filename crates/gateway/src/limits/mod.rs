@@ -118,7 +118,7 @@ impl Ledger {
         }
     }
 
-    /// The saved counts of a name in the month of `now`.
+    /// The saved counts of a name for the month of `now`.
     fn saved(&self, name: &str, now: u64) -> (Month, MonthCounts) {
         let mut unread = Unread::of(Month::of(now));
         let CountsOf::Instance(saved) = &self.counts else { return (unread.month, MonthCounts::default()) };
@@ -199,7 +199,7 @@ impl Account {
         empty.with(grant)
     }
 
-    /// The same client with another grant. Buckets with an unchanged limit keep their level.
+    /// Returns the same client with another grant. Buckets with an unchanged limit keep their level.
     fn with(&self, grant: Grant) -> Self {
         let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
             let limit = limit.map(|limit| self.share(limit));
@@ -231,7 +231,7 @@ impl Account {
         &self.grant
     }
 
-    /// The usage in the month of `now`, and the number of responses in progress.
+    /// The usage in the month of `now`, and the number of responses currently in progress.
     pub fn used(&self, now: u64) -> (Counts, u64) {
         (self.usage.current(now).0, self.usage.places())
     }

@@ -111,7 +111,7 @@ impl Limited {
     }
 }
 
-/// Remaining amounts of the limits per minute. `None` if there is no such limit.
+/// Remaining amounts of the limits per minute. An amount is `None` if there is no such limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Levels {
     pub(super) requests: Option<Level>,

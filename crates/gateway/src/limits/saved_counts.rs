@@ -22,8 +22,7 @@ pub(super) struct SavedCounts {
     copies: [Arc<dyn Store>; 2],
 }
 
-/// The month whose counts could not be read, and the copies that could not be read. The counts in these copies are
-/// not overwritten.
+/// The month whose counts could not be read, and the copies that could not be read. These copies are not overwritten.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unread {
     pub(super) month: Month,
@@ -43,7 +42,7 @@ impl Unread {
 }
 
 impl SavedCounts {
-    /// Counts in `folder`; without a folder, they are in memory only.
+    /// Creates counts in `folder`; without a folder, they are in memory only.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         let stores = Stores::Embedded(folder);
         let open = |space| {

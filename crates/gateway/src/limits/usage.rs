@@ -80,7 +80,7 @@ struct Months {
 }
 
 impl Months {
-    /// The counts of the month `month`, which becomes the current one.
+    /// Returns the counts of `month`, which becomes the current month.
     fn at(&mut self, month: Month) -> &mut MonthCounts {
         if self.current.0 != month {
             let known = self.other.take().filter(|(other, _)| *other == month);
@@ -91,7 +91,7 @@ impl Months {
     }
 }
 
-/// The usage of one name. It outlives changes of the name's limits.
+/// The usage under one name. It outlives changes to the name's limits.
 #[derive(Debug)]
 pub(super) struct Usage {
     streams: AtomicU64,
@@ -166,7 +166,7 @@ impl Usage {
     /// Counts the usage of a response, and releases its reservation.
     pub(super) fn spent(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
         if output > 0 {
-            // Only an estimate: if two responses end at the same moment, one may be lost.
+            // The mean is only an estimate: if two responses end at the same moment, one may be lost.
             let mean = self.mean_output();
             self.mean_output.store((mean * (MEMORY - 1) + output).div_ceil(MEMORY), Ordering::Relaxed);
         }

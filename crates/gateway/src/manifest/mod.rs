@@ -1,5 +1,5 @@
-//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played. Also names a
-//! fixture's files.
+//! [`Manifest`]: `fixture.toml`, which describes a fixture and the rules under which it is played. This module also
+//! names a fixture's files.
 
 pub mod hosted_tools;
 mod manifest_builder;
@@ -194,7 +194,7 @@ impl Default for Hop {
 #[serde(transparent)]
 pub struct RuleOverrides(toml::Table);
 
-/// The keys of `[settings]`: those of a model, those of its upstream and the limits that decide how a
+/// Defines the keys of `[settings]`: the keys of a model, the keys of its upstream, and the limits that decide how a
 /// response is read.
 fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
     model_rules::rules(keys, rules, known);
@@ -210,7 +210,7 @@ fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
 }
 
 impl RuleOverrides {
-    /// Sets the rule `key`; without a value it keeps its default.
+    /// Sets the rule `key`. Without a value, the rule keeps its default.
     #[must_use]
     pub fn with(mut self, key: &str, value: Option<impl Into<toml::Value>>) -> Self {
         if let Some(value) = value {

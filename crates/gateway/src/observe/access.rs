@@ -100,7 +100,7 @@ pub struct Access {
     hops: usize,
     /// The last request to the upstream.
     hop: Option<HopRecord>,
-    /// Number of other models that were asked because one failed.
+    /// Number of other models that were asked because a model failed.
     turns: u64,
     /// Whether the request asks a model, and so is part of the figures.
     asks_model: bool,
@@ -161,7 +161,7 @@ impl Access {
         }
     }
 
-    /// The same record, which also fills the span `trace`.
+    /// Returns the same record, which also fills the span `trace`.
     pub(crate) fn traced(mut self, trace: telemetry::Span) -> Self {
         self.trace = trace;
         self
@@ -187,7 +187,7 @@ impl Access {
         self.first_byte
     }
 
-    /// Marks the request as one for a model, regardless of its result.
+    /// Marks the request as a request for a model, regardless of its result.
     pub(crate) fn asks_model(&mut self) {
         self.asks_model = true;
     }
@@ -209,7 +209,7 @@ impl Access {
         self.live = Some(Box::new(entry));
     }
 
-    /// The entry of the response in the list of those in progress, if it is listed.
+    /// The entry of the response in the list of responses in progress, if it is listed.
     pub(crate) fn live(&self) -> Option<&LiveEntry> {
         self.live.as_deref()
     }

@@ -1,4 +1,4 @@
-//! [`Figures`]: figures of the requests of the last two hours, per minute, grouped by model, key and upstream.
+//! [`Figures`]: figures about the requests of the last two hours, per minute, grouped by model, key and upstream.
 //!
 //! A request is counted once, when it is over. The numbers of minutes, names and latencies are bounded, and so is
 //! memory: at most [`MAX_NAMES`] models, keys and upstreams have their own figures at a time. Others are counted as
@@ -18,7 +18,7 @@ use super::{
     metrics::OTHER,
 };
 
-/// The longest window in minutes. The same number of minutes before it is kept for comparison.
+/// The longest window in minutes. The preceding window of the same length is kept for comparison.
 pub const MAX_WINDOW: u64 = 60;
 
 /// Maximum number of models, keys or upstreams that have their own figures.
@@ -44,7 +44,7 @@ pub(crate) struct FinishedRequest<'r> {
     pub(crate) duration: Duration,
     /// Number of tool calls that reached the client.
     pub(crate) calls: u64,
-    /// Number of further requests to upstreams because of failures or wrong calls.
+    /// Number of additional requests to upstreams because of failures or wrong calls.
     pub(crate) retries: u64,
 }
 

@@ -8,7 +8,7 @@ const STEPS: u32 = 8;
 /// [`STEPS`] as a power of two.
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 
-/// Milliseconds with three decimals, since the proxy's own share is far below one.
+/// Converts a duration to milliseconds with three decimals, since the proxy's own share is far below one.
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-/// A list of texts, which becomes an array in JSON. tracing has no such value; it is recorded as an error
+/// A list of texts, which becomes an array in JSON. tracing does not support lists, so the list is recorded as an error
 /// (`value as &dyn Error`), which the formatter recognises.
 #[derive(Debug)]
 pub struct List(pub Vec<String>);

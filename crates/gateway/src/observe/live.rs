@@ -76,7 +76,7 @@ pub(crate) struct LiveStart {
 #[derive(Debug)]
 struct LiveStream {
     start: LiveStart,
-    /// The entry of the model that answers, and the upstream.
+    /// The configuration entry of the model that answers, and the upstream's name.
     place: Mutex<(String, String)>,
     state: AtomicU8,
     hops: AtomicU64,
@@ -127,7 +127,7 @@ impl LiveStreams {
 }
 
 impl LiveEntry {
-    /// Sets the entry of the model that answers, and the upstream.
+    /// Sets the configuration entry of the model that answers, and the upstream's name.
     pub(super) fn at(&self, model: &str, upstream: &str) {
         *self.stream.place() = (model.to_owned(), upstream.to_owned());
     }

@@ -117,7 +117,7 @@ impl RefreshCounter {
 }
 
 impl Metrics {
-    /// All counters at zero. If `tool_names` is set, the names of called tools are a label.
+    /// Creates all metrics, with the counters at zero. If `tool_names` is set, the names of called tools are a label.
     pub(crate) fn new(tool_names: bool) -> Self {
         let mut new = Self {
             registry: Registry::with_prefix("toolwire"),
@@ -266,7 +266,7 @@ impl Metrics {
         self.held_peak.observe(tally.held_peak as f64);
     }
 
-    /// Adds the tokens of all hops of a response by `upstream`. `model` is the name of the configuration entry.
+    /// Adds the tokens of all hops in a response by `upstream`. `model` is the name of the configuration entry.
     pub(crate) fn tokens(&self, model: &str, upstream: &str, tally: &Tally) {
         for (direction, count) in [("input", tally.input_tokens), ("output", tally.output_tokens)] {
             if let Some(count) = count.filter(|count| *count > 0) {
@@ -358,7 +358,7 @@ impl Metrics {
         self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
     }
 
-    /// The counter of refreshes of the session of `upstream`.
+    /// The counter of attempts to refresh the session of `upstream`.
     pub(crate) fn lumo_refreshes(&self, upstream: &str) -> RefreshCounter {
         RefreshCounter { refreshes: self.lumo_refreshes.clone(), upstream: upstream.to_owned() }
     }

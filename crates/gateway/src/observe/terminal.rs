@@ -23,8 +23,8 @@ pub fn width(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     (columns > 0).then(|| usize::from(columns).max(LEAST))
 }
 
-/// Wraps `text` to at most `width` columns. The first line starts with `mark`, and further lines are indented by the
-/// same width. A word is split only if it is longer than a line.
+/// Wraps `text` to at most `width` columns. The first line starts with `mark`; further lines are indented by the width
+/// of `mark`. A word is split only if it is longer than a line.
 pub fn wrapped(text: &str, mark: &str, width: usize) -> String {
     let columns = |text: &str| text.chars().count();
     let indent = " ".repeat(columns(mark));

@@ -24,7 +24,7 @@ pub(super) fn field<'b>(
     }
     let delimiter = format!("--{boundary}");
     let mut found = None;
-    // The range of the part that began last: its headers and its content.
+    // The position after the delimiter of the most recent part, at which its headers begin.
     let mut part: Option<usize> = None;
     for at in memmem::find_iter(body, delimiter.as_bytes()) {
         let before = body.get(..at).unwrap_or_default();

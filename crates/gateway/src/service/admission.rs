@@ -29,7 +29,7 @@ impl Service {
         let is_allowed = match route {
             // Extensions have their own checks.
             Some(Route::Extension(_)) => return None,
-            // Balancers may use any host name, and learn nothing else.
+            // Balancers may use any host name, and these responses reveal nothing else.
             Some(Route::Health | Route::Ready) => return None,
             _ if !is_open => return None,
             Some(Route::Image(_)) if images::is_shown(&head.headers) => true,

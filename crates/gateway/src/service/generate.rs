@@ -124,7 +124,7 @@ impl Service {
         })
     }
 
-    /// The ids of this request's exchange. It has its own id only if there may be subscribers.
+    /// The ids of this request's exchange. The exchange has an id of its own only if there may be subscribers.
     pub fn exchange_id(&self, request: &str) -> ExchangeId {
         let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
         ExchangeId { own, request: request.into() }
@@ -174,7 +174,7 @@ impl Service {
         let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
         let describer = self.describer(model, &conversation);
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
-        // Other requests are needed before the upstream can be asked, which may take long.
+        // Other requests, which may take long, are needed before the upstream can be asked.
         let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
         let begun = if must_wait {
             let pipeline = self.preparing_pipeline(model, dialect, &conversation);

@@ -50,7 +50,7 @@ pub(super) struct Http1Body {
     decoder: BodyDecoder,
     /// Bytes that were read together with the head.
     early: Bytes,
-    /// The rest of the request, if the response began before all of it was sent.
+    /// The rest of the request, if the response began before the whole request was sent.
     unsent: Option<Box<Outgoing>>,
     keep_alive: bool,
     /// Whether bytes came after the end of the response.
@@ -78,7 +78,7 @@ struct Pending {
     /// Number of bytes of the whole request.
     length: usize,
     heads: HeadReader,
-    /// Whether bytes of the response came before all of the request was sent.
+    /// Whether bytes of the response arrived before the whole request was sent.
     is_early: bool,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
         self.is_used
     }
 
-    /// Checks an idle connection: the upstream may have closed it, or sent bytes that were not requested.
+    /// Checks an idle connection: the upstream may have closed it, or may have sent bytes that were not requested.
     pub(super) async fn check_idle(&mut self) -> IdleState {
         poll_fn(|cx| Poll::Ready(self.stream.check_idle(cx))).await
     }

@@ -1,4 +1,5 @@
-//! [`Connector`]: opens connections to an upstream, with TLS if its address requires it, within one time limit.
+//! [`Connector`]: opens connections to an upstream within one time limit, with TLS if the upstream's address requires
+//! it.
 
 use std::{error::Error, fmt, pin::Pin, time::Duration};
 
@@ -12,7 +13,7 @@ use super::stream::Stream;
 use toolwire_config::Upstream;
 use toolwire_net::proxied::TcpConnector;
 
-/// Interval at which idle connections are probed, so that dead ones are noticed.
+/// Interval between probes of an idle connection, so that a dead connection is noticed.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Opens connections to an upstream.

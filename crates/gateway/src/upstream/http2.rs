@@ -61,7 +61,7 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Knows how many streams the server allows. `None` if the connection has ended.
+    /// Tells how many streams the server allows. `None` if the connection has ended.
     connection: Mutex<Option<Connection>>,
     /// Number of open exchanges.
     open: AtomicUsize,
@@ -102,7 +102,7 @@ impl Shared {
             // Without this, only the next request would find out that the connection is dead.
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream));
-        // Boxed, since it is large and would make the future of every request as large.
+        // Boxed, since this future is large and would make the future of every request as large.
         let (sender, connection) = Box::pin(handshake).await?;
         let state = Arc::new(State {
             connection: Mutex::new(Some(connection)),
@@ -130,13 +130,13 @@ impl Shared {
         Ok(Self { sender, state })
     }
 
-    /// A slot for one more exchange, if the server allows one.
+    /// Returns a slot for one more exchange, if the server allows one.
     pub(super) fn free(&self) -> Option<Free> {
         let allowed = locked(&self.state.connection).as_ref().map_or(0, Connection::current_max_send_streams);
         (self.state.open.load(Ordering::Relaxed) < allowed).then(|| self.take())
     }
 
-    /// A slot that ignores the server's limit: for the first exchange on a new connection.
+    /// Returns a slot regardless of the server's limit: for the first exchange on a new connection.
     pub(super) fn take(&self) -> Free {
         self.state.open.fetch_add(1, Ordering::Relaxed);
         let used = self.state.used.swap(true, Ordering::Relaxed);

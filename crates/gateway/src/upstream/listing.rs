@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Maximum size of a list in bytes. The longest known lists are under 1 MiB.
 const MAX_BODY: usize = 4 << 20;
 
-/// A request for an upstream's models, ready to be sent.
+/// A request for an upstream's list of models, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Listing {
     get: Get,

@@ -140,7 +140,7 @@ pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, OpenError>>
 pub(super) enum Admission {
     /// The request is the first of its response.
     New(Claimant),
-    /// The request is a later hop of its response, which may still have its permit.
+    /// The request is for a later hop of its response, which may still have its permit.
     Again(Option<Permit>, Claimant),
 }
 
@@ -150,7 +150,7 @@ pub(super) struct RawRequest {
     pub(super) method: Method,
     /// The path below the upstream's base URL, with the query.
     pub(super) path: String,
-    /// Headers that replace the default headers for the upstream, except configured ones.
+    /// Headers that replace the default headers for the upstream, but not the configured ones.
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
@@ -181,7 +181,8 @@ impl From<Failure> for OpenError {
 }
 
 impl Client {
-    /// A client of `upstream` without open connections. Adds the tokens of its account to `redactor`.
+    /// Creates a client of `upstream` without open connections. Adds the tokens of the upstream's account to
+    /// `redactor`.
     ///
     /// # Errors
     /// If the configured key contains characters that a header must not contain, or the address is too long.
@@ -214,7 +215,7 @@ impl Client {
         Ok(Self { upstream, queue, pool, target, authorization: Authorization::Target })
     }
 
-    /// A client of the same upstream that shares the queue and has its own connections.
+    /// Creates a client of the same upstream that shares the queue and has its own connections.
     pub(super) fn sibling(&self) -> Self {
         Self {
             upstream: Arc::clone(&self.upstream),
@@ -225,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Whether both are clients of the same upstream with the same settings, possibly on different threads.
+    /// Whether both clients are for the same upstream with the same settings, possibly on different threads.
     pub(super) fn is_sibling(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.target, &other.target)
     }
@@ -235,7 +236,7 @@ impl Client {
         &self.queue
     }
 
-    /// The account of this client, which another client replaces.
+    /// The account of this client, for when another client replaces this one.
     pub(super) fn replaced_account(&self) -> Option<ReplacedAccount> {
         match &self.authorization {
             Authorization::Account(account) => Some(ReplacedAccount(Arc::clone(account))),
@@ -568,7 +569,7 @@ fn standing_headers(upstream: &Upstream) -> Result<HeaderMap, http::Error> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    // Compression delays tokens: the compressor holds them back to fill its blocks.
+    // Compression would delay tokens: a compressor holds them back to fill its blocks.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(
         header::USER_AGENT,

@@ -41,7 +41,7 @@ impl NoResponse {
             Self::Unsent(_) => true,
             Self::Closed { is_silent, .. } => *is_silent,
             Self::Unsolicited | Self::Head(_) => false,
-            // A reset stream, or a connection that is closed with a reason, is a kind of response.
+            // Resetting the stream, or closing the connection with a reason, is a kind of response.
             Self::Http2 { error, .. } => h2_error(error).is_none_or(h2::Error::is_io),
         }
     }

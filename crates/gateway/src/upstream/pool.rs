@@ -81,7 +81,7 @@ impl Pool {
             if since.elapsed() >= IDLE {
                 continue;
             }
-            // The last step before the request is written: see `Stream::check_idle`.
+            // This is the last step before the request is written; see `Stream::check_idle`.
             match connection.check_idle().await {
                 IdleState::Quiet => return Ok(Lease::Http1(connection)),
                 IdleState::Closed => {}

@@ -59,7 +59,7 @@ pub(super) enum IdleState {
     Unsolicited,
 }
 
-/// The bytes of a connection. The state of TLS is large, so it is boxed and a plain stream does not pay for it.
+/// The bytes of a connection. The state of TLS is large, so it is boxed: a stream without TLS does not need the space.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Tls {

@@ -119,7 +119,7 @@ impl Server {
 pub(crate) struct Asked {
     /// The connection's number.
     number: usize,
-    /// Number of requests before it, on all connections.
+    /// Number of earlier requests, on all connections.
     pub(crate) request: usize,
     respond: SendResponse<Bytes>,
     /// Closes the connection immediately.

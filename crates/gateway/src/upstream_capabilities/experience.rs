@@ -14,7 +14,7 @@ use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
 /// Number of constrained responses in a row without the required call that show that the constraint is ignored. A
-/// single one may be an accident: the server may be unable to enforce that schema.
+/// single such response may be an accident: the server may be unable to enforce that schema.
 const IGNORED_IN_A_ROW: u32 = 3;
 
 /// Number of refusals for different tools, without an accepted request, that show that the means itself is refused.
@@ -139,10 +139,10 @@ impl Experience {
         self.weigh(now)
     }
 
-    /// Evaluates a client's finding, and returns whom it concerns.
+    /// Evaluates a client's finding, and returns which clients it concerns.
     fn weigh(&mut self, now: Instant) -> News {
         let is_witness = |client: &&Client| client.lacking.as_ref().is_some_and(is_recent);
-        // A client for which the means was refused and one whose responses ignored it contradict each other.
+        // One client for which the means was refused and one whose responses ignored the means contradict each other.
         let was_refused = |client: &Client| client.refused.len() >= REFUSED_TOOLS;
         let (refused, ignored): (Vec<_>, Vec<_>) =
             self.clients.values().filter(is_witness).partition(|client| was_refused(client));

@@ -59,7 +59,7 @@ impl LearnedForms {
         }
     }
 
-    /// Records that the model accepts a request with joined messages that it has refused without joining.
+    /// Records that the model has accepted a request with joined messages, after refusing it without joining.
     pub(super) fn refused_roles(&self, upstream: &str, model: &str) {
         let mut models = self.models();
         let form = self.new_form(&mut models, upstream, model);

@@ -22,8 +22,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The first byte of a TLS connection: the record type of a handshake (RFC 8446, section 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// The bytes of a client's connection. The state of TLS is large, so it is boxed and a plain stream does not pay for
-/// it.
+/// The bytes of a client's connection. The state of TLS is large, so it is boxed: a stream without TLS does not need
+/// the space.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     Tcp(ClientSocket),
@@ -83,7 +83,7 @@ impl ClientStream {
     }
 }
 
-/// Ready when a read may return data: the rest of a record that was read before, or data in the socket.
+/// Ready when a read may return data: the rest of a record that was read earlier, or data in the socket.
 fn poll_tls_ready(stream: &TlsStream<ClientSocket>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     match stream.get_ref() {
         (socket, session) if session.wants_read() => socket.poll_read_ready(cx),

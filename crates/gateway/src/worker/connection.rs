@@ -179,7 +179,7 @@ async fn serve_http1(
         let (answer, encoder) = match served {
             Served::HandedOver(answer, encoder) => (answer, encoder),
             Served::Idle => {
-                // Over TLS, this shows the client that nothing was cut off.
+                // Over TLS, a proper shutdown shows the client that nothing was cut off.
                 let mut back = back;
                 let _ = poll_fn(|cx| Poll::Ready(Pin::new(&mut back).poll_shutdown(cx))).await;
                 return;

@@ -155,7 +155,7 @@ where
     let served = poll_fn(|cx| {
         if !is_stopping && stopped.as_mut().poll(cx).is_ready() {
             is_stopping = true;
-            // A request that was already received is handled, even if only to be refused.
+            // A request that has already been received is handled, even if it is only refused.
             if let Poll::Ready(served) = Pin::new(&mut serving).poll(cx) {
                 super::connection::log_end(served);
                 return Poll::Ready(Served::Over);

@@ -60,7 +60,7 @@ pub(super) async fn serve(
         .keep_alive_interval(IDLE)
         .serve_connection(TokioIo::new(stream), handler);
     let mut serving = pin!(serving);
-    // The connection is polled first, since it spawns the tasks that are then waited for.
+    // The connection is polled first, since it spawns the tasks that are waited for below.
     tokio::select! {
         biased;
         served = &mut serving => return served,
@@ -68,7 +68,8 @@ pub(super) async fn serve(
         () = streams.unused_for(IDLE) => serving.as_mut().graceful_shutdown(),
         () = streams.ended(Until::Forever) => {}
     }
-    // The connection ends by itself when the client has acknowledged the shutdown, for which it has limited time.
+    // The connection ends by itself once the client has acknowledged the shutdown. The client has limited time to do
+    // so.
     let patience = if streams.are_over() { GOODBYE } else { FAREWELL };
     tokio::select! {
         biased;

@@ -37,7 +37,7 @@ pub(super) struct Streaming {
     head: Vec<u8>,
     /// Bytes that the socket has not taken yet.
     unsent: Bytes,
-    /// Whether all of the response is sent, or in `unsent`.
+    /// Whether all of the response has been sent or is in `unsent`.
     is_over: bool,
     flood_throttle: FloodThrottle,
 }

@@ -39,7 +39,7 @@ impl HttpProxy {
     /// Says what is wrong with the URL without repeating it, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected the URL of a proxy such as \"http://proxy.example:3128\"";
-        // hyper-util parses such a URL only as part of rules. These rules send all requests to the proxy.
+        // hyper-util parses such a URL only as part of rules. The rules built here send all requests to the proxy.
         let found =
             Matcher::builder().all(written).build().intercept(&Uri::from_static("http://any.example/"));
         let found = found.ok_or(EXPECTED)?;

@@ -75,7 +75,7 @@ fn listed(nodes: &[Node]) -> String {
 }
 
 impl StoreAddress {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     /// Says what is wrong with the URL without repeating it, since it may contain a password.
@@ -174,7 +174,7 @@ impl StoreAddress {
         self.password.as_ref().map(|password| password.expose_secret())
     }
 
-    /// The URL with `mask` instead of user and password.
+    /// Returns the URL with `mask` instead of the user and the password.
     pub fn covered(&self, mask: &str) -> String {
         match (&self.password, self.shown.split_once("://")) {
             (Some(_), Some((scheme, rest))) => format!("{scheme}://{mask}@{rest}"),

@@ -98,7 +98,7 @@ impl Disk {
         let _ = self.existing();
     }
 
-    /// Makes the next use try again, even if the last attempt was just now.
+    /// Lets the next use try again, even if the last attempt has only just failed.
     pub(super) fn try_again(&mut self) {
         if matches!(self.state, State::Unusable { until: Some(_), .. }) {
             self.state = State::Closed;

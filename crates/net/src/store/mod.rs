@@ -116,7 +116,7 @@ pub struct StoreError {
 /// The kind of problem with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
-    /// The store has failed, but may work the next time.
+    /// The store has failed, but may work next time.
     Failed,
     /// The file exists, but this process cannot open it and has written nothing to it.
     Unusable,
@@ -130,7 +130,7 @@ impl StoreError {
         Self { reason: reason.into(), trouble: Trouble::Failed }
     }
 
-    /// Whether the file exists but cannot be opened, so that values are kept in memory only.
+    /// Whether the file exists but cannot be opened. Values are then kept in memory only.
     pub fn is_unusable(&self) -> bool {
         self.trouble == Trouble::Unusable
     }
@@ -232,7 +232,7 @@ const MAX_MEMORY: usize = 64 << 20;
 
 impl Store for EmbeddedStore {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
-        // A separate statement, so that the memory is not locked while the disk is read.
+        // This is a separate statement, so that the memory is not locked while the disk is read.
         let found = lock(&self.shared.memory).get(key, now);
         match found {
             Some(value) => Ok(Some(value)),

@@ -10,7 +10,7 @@ pub type Asked<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Counts the usage of clients, in one place for all instances. A request asks once before it begins, and settles
 /// its [`Lease`] once at its end.
 pub trait SharedLimits: fmt::Debug + Send + Sync {
-    /// Admits a request, which then holds what it asked for, or refuses it and takes nothing.
+    /// Admits a request, which then holds the amounts that it needs, or refuses it and takes nothing.
     ///
     /// # Errors
     /// If the counts cannot be reached. It is then unknown whether the request was counted.
@@ -20,7 +20,7 @@ pub trait SharedLimits: fmt::Debug + Send + Sync {
     /// request and its usage are counted when the lease is settled.
     fn unchecked(&self, owner: Owner, month: String) -> Lease;
 
-    /// Counts usage of a client apart from its requests. `tokens_per_minute` is the client's limit.
+    /// Counts a client's usage that does not belong to one of its requests. `tokens_per_minute` is the client's limit.
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>);
 }
 

@@ -1,4 +1,4 @@
-//! [`SharedText`]: a text that all instances read, and that they change one after the other.
+//! [`SharedText`]: a text that all instances read and that they change one after the other.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use super::{
     redis::RedisServer,
 };
 
-/// A kind of state. It has its own file, or its own name space on a server.
+/// A kind of state. Each kind has its own file, or its own namespace on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// Responses that clients may continue.

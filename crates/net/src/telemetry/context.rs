@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Identifies a span to other programs (W3C Trace Context, section 3.2).
+/// Header that identifies a span to other programs (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Data that other tracing systems add (section 3.3).
+/// Header with data that other tracing systems add (section 3.3).
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Length in bytes of a `traceparent` of version 00.
@@ -43,7 +43,7 @@ impl SpanContext {
         Some(Self { trace, span, is_sampled, state: state_of(headers) })
     }
 
-    /// Names this span in the headers of a request, replacing any other.
+    /// Names this span in the headers of a request, and replaces any span named there.
     pub fn put(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::try_from(self.to_string()) {
             headers.insert(TRACEPARENT, value);

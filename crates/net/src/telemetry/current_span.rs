@@ -1,4 +1,4 @@
-//! The current span, for code that is not handed one: hosted calls and their model requests.
+//! The current span, for code that receives no span as an argument: hosted calls and their model requests.
 
 use std::{
     cell::RefCell,

@@ -19,8 +19,8 @@ pub struct TelemetrySettings {
     pub resource: Vec<(String, String)>,
     /// The fraction of the traces started here that are recorded, from 0 to 1.
     pub sample: f64,
-    /// Whether clients' traces are continued. Otherwise each request starts a new trace, which links to the
-    /// client's.
+    /// Whether clients' traces are continued. Otherwise each request starts a new trace that links to the client's
+    /// trace.
     pub trusts_context: bool,
     /// Interval between exports of metrics. `None` if they are not exported.
     pub metrics_interval: Option<Duration>,

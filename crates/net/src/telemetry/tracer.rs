@@ -45,7 +45,7 @@ pub struct Tracer {
     threshold: u64,
 }
 
-/// The largest number at the end of a trace id, as samplers read it.
+/// The largest number that the end of a trace id can have, as samplers read it.
 const LARGEST: u64 = u64::MAX >> 1;
 
 impl Tracer {

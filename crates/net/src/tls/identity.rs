@@ -57,7 +57,7 @@ pub enum IdentityPart {
     Key,
 }
 
-/// The part that is wrong, and a description of the problem, which never contains any part of the key.
+/// The part that is wrong, and a description of the problem, which never contains anything of the key.
 pub(crate) type IdentityError = (IdentityPart, String);
 
 impl IdentityFiles {

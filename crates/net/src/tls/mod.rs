@@ -29,7 +29,7 @@ pub use self::{
 /// this size.
 const MAX_PEM: usize = 1 << 20;
 
-/// The implementation of the cryptographic algorithms, used everywhere.
+/// The implementation of the cryptographic algorithms, which is used everywhere.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -41,8 +41,8 @@ pub(super) struct AccountSession {
 /// The kind of session that an attempt must produce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// A session newer than the one in use: from another process or a new login, otherwise the one in use with new
-    /// tokens.
+    /// A session that is newer than the one in use: one from another process or a new login, or else the one in use
+    /// with new tokens.
     Newer,
     /// A session from another process or a new login. The tokens in use are too new to be refreshed.
     Others,
@@ -90,7 +90,7 @@ impl Trouble {
 }
 
 impl Keeper {
-    /// The keeper for an upstream whose settings contain a session.
+    /// Creates the keeper for an upstream whose settings contain a session.
     pub(super) fn of(upstream: &Arc<Upstream>) -> Option<Self> {
         let settings = upstream.account().filter(|settings| settings.has_session())?.clone();
         let file = settings.session.as_deref().map(SessionFile::new);
@@ -127,7 +127,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the wanted session. `used` is in use; the refresh token of `refused` is known to be spent.
+    /// Returns the wanted session. `used` is the session in use; the refresh token of `refused` is known to be spent.
     ///
     /// # Errors
     /// If there are no new tokens.

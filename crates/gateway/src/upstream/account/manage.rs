@@ -1,4 +1,4 @@
-//! [`Managed`]: operations of `toolwire lumo` on the session of an upstream.
+//! [`Managed`]: the operations of `toolwire lumo` on an upstream's session.
 
 use std::{path::Path, sync::Arc};
 

@@ -104,7 +104,7 @@ enum Age {
 }
 
 impl Account {
-    /// The account of `upstream`, if it has one. Adds its tokens to `redactor`.
+    /// Creates the account of `upstream`, if it has one. Adds the account's tokens to `redactor`.
     ///
     /// # Errors
     /// If the session contains characters that a header must not contain.
@@ -125,7 +125,7 @@ impl Account {
                 let live = shared.live(AccountSession { session, is_saved: true })?;
                 shared.state().live = Some(live);
             }
-            // The other upstreams can be used, and so can this one after a login.
+            // The other upstreams can be used, and so can this upstream after a login.
             Err(reason) => {
                 let upstream = shared.keeper.upstream();
                 tracing::warn!(upstream, reason, "the upstream is logged out");
@@ -282,7 +282,7 @@ impl Shared {
         state.trouble = Some((trouble, Instant::now() + pause));
     }
 
-    /// The session after an `attempt`, which must differ from `refused`.
+    /// The session after `attempt` has ended, which must differ from `refused`.
     async fn after(
         &self,
         mut attempt: watch::Receiver<u64>,
@@ -325,7 +325,7 @@ impl Shared {
 impl State {
     fn age(&self, session: &Session) -> Age {
         let Some(end) = session.expires_at else { return Age::Valid };
-        // A wrong server or clock must not cause repeated refreshes.
+        // A faulty server or clock must not cause repeated refreshes.
         if self.is_resting() {
             return Age::Valid;
         }

@@ -36,7 +36,7 @@ impl Command {
 /// The reason why a command has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The command has not run: the server is away, refuses it, or does not have the keys now.
+    /// The command has not run: the server is away, refuses it, or currently does not have the keys.
     Refused(String),
     /// The command may have run: the connection broke, or the answer did not arrive in time.
     Unknown(String),
@@ -86,8 +86,8 @@ impl Complaint {
             }
             ServerErrorKind::TryAgain => Self::TryAgain,
             ServerErrorKind::NoScript => Self::NoScript,
-            // A script adds to a value that is not a number, or an older server reports the error of a script's
-            // command as text.
+            // Either a script tries to add to a value that is not a number, or an older server reports the error of a
+            // script's command as text.
             ServerErrorKind::ResponseError => {
                 let detail = error.detail().unwrap_or_default();
                 let is_unfit = ["WRONGTYPE", "not an integer"].iter().any(|words| detail.contains(words));

@@ -62,7 +62,7 @@ const BATCH: usize = 64;
 
 /// Settlements that wait to be sent, and open leases.
 pub(super) struct Settlements {
-    /// Prefix of this instance's lease names, new with each start.
+    /// Prefix of this instance's lease names, which changes with each start.
     instance: String,
     next: AtomicU64,
     open: Mutex<HashMap<Owner, HashSet<Arc<str>>>>,
@@ -147,7 +147,7 @@ impl SharedLimits for RedisServer {
             return Box::pin(async { Err(StoreError::new("the server is away")) });
         }
         let inner = Arc::clone(&self.inner);
-        // If the request is gone, its lease ends when the answer arrives.
+        // If the request has been dropped, its lease ends when the answer arrives.
         self.asked(async move { admit(&inner, demand).await })
     }
 
@@ -218,7 +218,8 @@ pub(super) async fn settle(inner: &Inner) {
             () = inner.settlements.added.notified() => left = settle_rest(inner).await,
             () = sleep(PROBE_INTERVAL), if left == Left::Some => left = settle_rest(inner).await,
             _ = renewal.tick() => renew(inner).await,
-            // Never an error, since `inner` owns the sender. The server may have lost the open leases.
+            // Never an error, since `inner` owns the sender. The server may have lost the open leases, so they are
+            // renewed.
             _ = there.changed() => renewal.reset_immediately(),
         }
     }
@@ -303,7 +304,7 @@ async fn renew(inner: &Inner) {
         let leases: Vec<_> = settlements.open().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
             let script = renewal_of(settlements, owner, leases);
-            // An error is reported where it marks the server as away.
+            // An error is reported in the place that marks the server as away.
             let _ = inner.servers.ask(Line::Limits, of_owner(&RENEW, owner, &script)).await;
         }
         settle_rest(inner).await;

@@ -25,7 +25,7 @@ const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to a server. Many commands can be in flight at the same time; their order is kept.
 pub(super) struct Link {
-    /// `None` until the sentinels have said where the server is.
+    /// The connection. `None` until the sentinels have said where the server is.
     connection: Mutex<Option<ConnectionManager>>,
     sentinels: Option<AsyncMutex<SentinelClient>>,
     limit: Duration,

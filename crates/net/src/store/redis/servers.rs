@@ -142,7 +142,7 @@ impl Servers {
         answers
     }
 
-    /// Groups the commands by server. Commands that have no server are answered with an error.
+    /// Groups the commands by server. Commands for which there is no server are answered with an error.
     async fn divided(&self, open: Vec<Open>, answers: &mut [Answer]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for open in open {

@@ -1,4 +1,4 @@
-//! Slots: a cluster has 16,384 of them. Each key is in one slot, and each slot is assigned to one server.
+//! Slots, of which a cluster has 16,384. Each key is in one slot, and each slot is assigned to one server.
 
 use std::ops::RangeInclusive;
 

@@ -84,7 +84,7 @@ impl Values {
         Self { server, space, ttl, on_failure }
     }
 
-    /// The key on the server. A cluster hashes only the part with the owner.
+    /// Returns the key on the server. A cluster hashes only the part that names the owner.
     fn placed(&self, key: &Key) -> Key {
         const OWNER: usize = 32;
         let (owner, id) = key.bytes.split_at_checked(OWNER).unwrap_or((&key.bytes, &[]));
