@@ -112,8 +112,8 @@ pub(super) fn unknown_model(name: &str) -> Failure {
     DEFAULT_DIALECT.side().unknown_model(name)
 }
 
-/// The response to a request for a WebSocket. After it, clients continue over HTTP immediately without retrying (RFC
-/// 9110, section 15.5.22).
+/// The response to a request for a WebSocket. After it, clients continue over HTTP immediately, without a retry
+/// (RFC 9110, section 15.5.22).
 pub(super) fn upgrade_required(dialect: ClientDialect, access: Access) -> Response<ReplyBody> {
     let message = "toolwire speaks no WebSockets; send the request over HTTP";
     let failure = Failure::new(Kind::Request, message).with_status(426).with_code("upgrade_required");

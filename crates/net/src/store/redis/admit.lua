@@ -1,9 +1,9 @@
--- Admits a request of a client, or refuses it, which changes nothing.
--- KEYS: the client's state, its leases by their time of expiry, its month.
--- ARGV: the lease ("" for none); limits, "" where there is none: responses in progress, requests of a minute, tokens of a minute,
--- tokens of the month; tokens that the request takes; seconds of a lease, of the state, of the month.
--- Returns a code, how long to wait, until when the requests and the tokens are all there again, both from now and the latter also
--- on the server's clock, all in microseconds; and the counts of the month.
+-- Admits a client's request. A request that is refused changes nothing.
+-- KEYS: the client's state, its leases by time of expiry, its month.
+-- ARGV: the lease ("" if there is none); limits ("" for no limit) on responses in progress, requests per minute, tokens per minute
+-- and tokens per month; the tokens that the request takes; the seconds for which a lease, the state and the month are kept.
+-- Returns a code; the time to wait; the times until the requests and the tokens are full again; the time at which the tokens are
+-- full again on the server's clock (all in microseconds); and the counts of the month.
 local state, leases, month = KEYS[1], KEYS[2], KEYS[3]
 local lease, max_streams, max_requests = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local max_tokens, budget, tokens = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -16,7 +16,7 @@ local now = seconds * 1000000 + tonumber(time[2])
 local function number(value) return tonumber(value or 0) or 0 end
 local function text(value) return string.format('%.0f', value) end
 
--- Leases that nobody has renewed.
+-- Removes the leases that were not renewed.
 local known = redis.call('HMGET', state, 'requests', 'tokens', 'reserved')
 local requests_full, tokens_full, reserved = number(known[1]), number(known[2]), number(known[3])
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', seconds, 'LIMIT', 0, 1000)) do
@@ -26,7 +26,7 @@ end
 local open = redis.call('ZCARD', leases)
 if open == 0 or reserved < 0 then reserved = 0 end
 
--- The generic cell rate algorithm: a bucket is known by the time at which it is full again.
+-- The generic cell rate algorithm: the state of a bucket is the time at which it is full again.
 local function after(full, limit, amount)
     return math.max(full, now) + math.floor(amount * MINUTE / limit)
 end

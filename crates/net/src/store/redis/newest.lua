@@ -1,5 +1,5 @@
--- A text that instances share, and its revision; nothing if that is known.
--- KEYS: the text. ARGV: the revision that is known, "" for none.
+-- Returns a text that instances share and its revision, or nothing if the revision is the known one.
+-- KEYS: the text. ARGV: the known revision, "" if there is none.
 local kept = redis.call('HMGET', KEYS[1], 'revision', 'text')
 local revision = kept[1] or ''
 if revision == ARGV[1] then return false end

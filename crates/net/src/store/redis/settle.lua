@@ -1,15 +1,16 @@
--- Replaces what a request holds by what it has used.
+-- Replaces the amounts that a request holds with its usage.
 -- KEYS: the client's state, its leases, its month.
--- ARGV: the lease, "" for a request that no lease was taken for, which is counted here, or "-" for what is not of a request; "1" if
--- this may have been done before; limit of tokens in a minute ("" for none), tokens that were taken, and when they are all there again
--- in microseconds of the server's clock; tokens of the request and of the response; seconds of the state and of the month.
+-- ARGV: the lease ("" for a request without a lease, which is counted here; "-" for usage that belongs to no request); "1" if this may
+-- be a repetition; the limit on tokens per minute ("" for no limit), the number of tokens taken, and the time at which they are full
+-- again, in microseconds of the server's clock; the tokens of the request and of the response; the seconds for which the state and the
+-- month are kept.
 local state, leases, month = KEYS[1], KEYS[2], KEYS[3]
 local lease, limit, taken, full_again = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local input, output = tonumber(ARGV[6]), tonumber(ARGV[7])
 local MINUTE = 60000000
 
 local was_open = lease ~= '' and redis.call('ZREM', leases, lease) == 1
--- A repetition is recognised by its lease, which is there only once.
+-- A repetition is recognised by its missing lease, since the first attempt removed the lease.
 if ARGV[2] == '1' and not was_open then return 0 end
 
 local time = redis.call('TIME')
@@ -28,7 +29,7 @@ if limit then
     if used > taken then
         full = math.max(full, now) + cost(used - taken)
     else
-        -- What has come back by itself is not given back again.
+        -- The part that has refilled by itself is not returned again.
         full = full - math.min(cost(taken) - cost(used), math.max(full_again - now, 0))
     end
 end
