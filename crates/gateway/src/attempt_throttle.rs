@@ -24,8 +24,8 @@ const MAX_ADDRESSES: usize = 4096;
 /// old ones, stays below this.
 const MAX_KEYS: usize = 10;
 
-/// Delay of the response to a wrong key after too many. Valid keys are not delayed, so other clients at the address do
-/// not notice.
+/// Delay of the response to another wrong key once there were too many. Valid keys are not delayed, so other clients at
+/// the address do not notice.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
 /// The attempts of the last minute, by address.

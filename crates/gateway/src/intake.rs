@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// bytes arrive.
 const ROOM: usize = 256 << 10;
 
-/// Minimum size in bytes of a body that is kept in the buffer into which it was read. A smaller body is copied out of
-/// it.
+/// Minimum size in bytes of a body that stays in the buffer into which it was read. A smaller body is copied out of the
+/// buffer.
 const SMALL: usize = 16 << 10;
 
 /// The limits for reading a body.

@@ -24,9 +24,8 @@ use toolwire_pipeline::failure::{Failure, Kind};
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
 
-/// Maximum time for which a client that does not read may keep a slot that others wait for. It is shorter if they would
-/// otherwise give up before.
-/// not wait that long.
+/// Maximum time for which a client that does not read may keep a slot that others wait for. Shorter if the others would
+/// otherwise give up first.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Lower limit for this time.

@@ -66,8 +66,8 @@ struct TargetHealth {
 struct Target {
     /// Failures since the last success.
     failures: usize,
-    /// The client of the first failure since then in which the target answered. `has_two_witnesses`: whether such a
-    /// failure for another client followed.
+    /// The client whose request was the first since the last success that the target answered with an error.
+    /// `has_two_witnesses`: whether such a failure for another client followed.
     witness: Option<Claimant>,
     has_two_witnesses: bool,
     /// Number of ejections since the last success.

@@ -37,7 +37,7 @@ pub struct OwnExchange<'r> {
     pub made: Option<MadeResponse>,
 }
 
-/// A response that did not come from asking an upstream.
+/// A response that already exists, so that no upstream is asked for it.
 #[derive(Debug)]
 pub struct MadeResponse {
     /// The configuration for the exchange, with a single upstream.

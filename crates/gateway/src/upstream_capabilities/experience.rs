@@ -2,8 +2,8 @@
 //!
 //! One client's requests must not decide what is enforced for other clients. So a refusal counts only for the tools of
 //! the request and for that client. For one client, the upstream lacks the means if it was refused for several sets of
-//! tools while no request with it was accepted, or if several responses in a row ignored it. It counts as lacking for
-//! all clients only after two clients have found this.
+//! tools while no request with it was accepted, or if several responses in a row ignored it. For all clients, the means
+//! counts as lacking only after two clients have found this.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -268,7 +268,7 @@ fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, re
     }
 }
 
-/// Maximum number of damaged files of one store that are kept aside.
+/// Maximum number of damaged files of one store that are set aside.
 const MAX_ASIDE: usize = 1000;
 
 /// Renames a damaged file, so that a new one can be created. Nothing is overwritten.

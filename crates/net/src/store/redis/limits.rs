@@ -157,7 +157,7 @@ impl SharedLimits for RedisServer {
 
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>) {
         let tokens = tokens_per_minute.map(|limit| (limit.max(1), 0, 0));
-        // The name of no lease, so that no request is counted.
+        // A name that no lease has, so that no request is counted.
         let member = Some("-".into());
         self.inner.settlements.add(OpenLease { owner, member, tokens }, spent);
     }
