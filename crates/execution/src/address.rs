@@ -17,12 +17,12 @@ use super::tool::{ErrorCode, ToolError};
 /// Maximum length of a URL, in bytes.
 const MAX_URL: usize = 2048;
 
-/// The ports that may be reached if the rules name no others.
+/// The ports that may be reached if the rules list none.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that only resolve inside a network: of this machine, of routers and clusters, and reserved ones
-/// (RFC 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). The list covers names below them too.
-/// `.box` is a public suffix, but far more often the name of a router.
+/// Names that resolve only inside a network: names of this machine, of routers and of clusters, and reserved names (RFC
+/// 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). Names below them count too. `.box` is a public suffix, but
+/// far more often the name of a router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",
@@ -68,7 +68,7 @@ const AMAZON_METADATA: u32 = 0xfd00_0ec2;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AddressRules {
     /// Also allows addresses and names inside this machine and its networks, on every port. Link-local addresses, metadata
-    /// services and addresses that are not those of a host stay forbidden.
+    /// services and addresses that do not belong to a single host stay forbidden.
     pub(crate) allow_private: bool,
     /// The ports that may be reached. Empty: 80 and 443.
     pub(crate) ports: Vec<u16>,
@@ -79,11 +79,11 @@ pub(crate) struct AddressRules {
 }
 
 impl AddressRules {
-    /// Returns the URL in its normal form, if its text shows no reason to forbid it. Only this form may be sent on, since
-    /// other programs may read other forms differently.
+    /// Returns the URL `text` in its normal form, unless its text shows a reason to forbid it. Only this form may be passed
+    /// on, since other programs may read other forms differently.
     ///
     /// # Errors
-    /// The reason why it may not be reached.
+    /// The reason why the URL may not be reached.
     pub(crate) fn check(&self, text: &str) -> Result<Url, Blocked> {
         if text.len() > MAX_URL {
             return Err(Blocked::TooLong);
@@ -99,7 +99,7 @@ impl AddressRules {
     /// Checks that the text of `url` shows no reason to forbid it.
     ///
     /// # Errors
-    /// The reason why it may not be reached.
+    /// The reason why the URL may not be reached.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme);
@@ -194,22 +194,23 @@ impl Domain {
         is_or_is_below(host, &self.0)
     }
 
-    /// As [`Domain::contains`], for rules that forbid: one name or address of this machine stands for all of them.
+    /// Like [`Domain::contains`], for rules that forbid: a rule for one name or address of this machine covers all of them.
     pub(crate) fn covers(&self, host: &str) -> bool {
         self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
     }
 }
 
 /// Returns the URL `text` in its normal form, and its host in the form that [`comparable`] returns. Only this form may be
-/// sent on, as in [`AddressRules::check`].
+/// passed on, as in [`AddressRules::check`].
 ///
-/// `None` if it has no host, or if other programs may read the host differently. curl expands lists in braces, for instance.
+/// `None` if the URL has no host, or if other programs may read the host differently: curl, for instance, expands lists in
+/// braces.
 pub(super) fn normal(text: &str) -> Option<(Url, String)> {
     let mut url = Url::parse(text.trim()).ok()?;
     if !url.username().is_empty() || url.password().is_some() {
         return None;
     }
-    // Parsed again, since the `url` crate leaves hosts of schemes outside the Web as they were written.
+    // Parsed again, since the `url` crate does not normalize hosts in URLs with schemes outside the Web.
     let host = Host::parse(url.host_str()?).ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if matches!(&host, Host::Domain(name) if !name.bytes().all(is_plain)) {
@@ -238,8 +239,8 @@ pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
     }
 }
 
-/// Whether a host, in the form that [`comparable`] returns, is the machine that connects to it. Connections to the
-/// unspecified address lead there, too.
+/// Whether a host, in the form that [`comparable`] returns, is this machine. The unspecified address counts, since
+/// connections to it also reach this machine.
 fn is_this_machine(host: &str) -> bool {
     let names = [
         "localhost",
@@ -276,13 +277,13 @@ pub enum Blocked {
     Invalid,
     /// Neither `http` nor `https`.
     Scheme,
-    /// It has a user name or password.
+    /// The URL has a user name or a password.
     UserInfo,
-    /// Its port is not allowed.
+    /// The URL's port is not allowed.
     Port,
-    /// Its name or address is not public.
+    /// The host's name or address is not public.
     Private,
-    /// The lists of domains exclude it.
+    /// The lists of domains exclude the host.
     Domain,
     /// A redirect from `https` to `http`.
     Downgrade,
@@ -318,7 +319,7 @@ enum Scope {
     Public,
     /// Only this machine and its networks.
     Private,
-    /// Not the address of one host, or the address of a metadata service.
+    /// Not the address of a single host, or the address of a metadata service.
     Forbidden,
 }
 
@@ -329,15 +330,15 @@ fn scope(ip: IpAddr) -> Scope {
     }
 }
 
-/// IANA's IPv4 special-purpose address registry.
+/// Returns the scope of an IPv4 address, according to IANA's IPv4 special-purpose address registry.
 fn scope_v4(ip: Ipv4Addr) -> Scope {
     if ip == AZURE_METADATA || ip == ALIBABA_METADATA {
         return Scope::Forbidden;
     }
     match ip.octets() {
         [10 | 127, ..] | [192, 168, ..] | [172, 16..=31, ..] | [100, 64..=127, ..] => Scope::Private,
-        // "This network", link-local (metadata services), IETF assignments, documentation, relays of 6to4, benchmarks, multicast,
-        // reserved, broadcast.
+        // "This network", link-local (metadata services), IETF assignments, documentation, 6to4 relays, benchmarks,
+        // multicast, reserved, broadcast.
         [0 | 224..=255, ..]
         | [169, 254, ..]
         | [192, 0, 0 | 2, _]
@@ -349,7 +350,8 @@ fn scope_v4(ip: Ipv4Addr) -> Scope {
     }
 }
 
-/// IANA's IPv6 special-purpose address registry. Only `2000::/3` is global unicast; addresses that embed an IPv4 address lead to it.
+/// Returns the scope of an IPv6 address, according to IANA's IPv6 special-purpose address registry. Only `2000::/3` is
+/// global unicast. An address that embeds an IPv4 address leads to that address.
 fn scope_v6(ip: Ipv6Addr) -> Scope {
     let [a, b, c, d, e, f, g, h] = ip.segments();
     let embedded = || scope_v4(Ipv4Addr::from((u32::from(g) << 16) | u32::from(h)));
@@ -721,7 +723,7 @@ mod tests {
             assert!(is_denied("10.0.0.1", text), "{text}");
         }
         assert!(!is_denied("10.0.0.1", "http://10.0.0.2/"));
-        // Allowing one address of this machine does not allow its others.
+        // Allowing one address of this machine does not allow its other addresses.
         let allowed = [Domain::parse("localhost").unwrap()];
         assert!(is_admitted("localhost", &allowed, &[]) && !is_admitted("127.0.0.1", &allowed, &[]));
     }

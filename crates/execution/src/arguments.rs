@@ -54,12 +54,11 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
     arguments
 }
 
-/// Returns the host that the call addresses with `argument`, in the form that [`Domain`](address::Domain)s are compared
-/// with. Replaces the URL by its normal form, so the tool gets exactly what was checked. `None` if the call addresses no
-/// host.
+/// Returns the host that the call addresses with `argument`, in the form in which [`Domain`](address::Domain)s are compared.
+/// Replaces the URL with its normal form, so the tool gets exactly what was checked. `None` if the call addresses no host.
 ///
 /// # Errors
-/// The value is not a URL with a host that all programs read alike, or another argument's name differs from this one only in
+/// The value is not a URL whose host all programs read alike, or the name of another argument differs from this one only in
 /// case, so a program may take that argument for the URL.
 pub(super) fn addressed(
     arguments: &mut Map<String, Value>,
@@ -85,7 +84,7 @@ pub(super) fn addressed(
     Ok(Some(host))
 }
 
-/// The canonical form of the arguments, the same for equal arguments: keys sorted, no white space.
+/// Returns the arguments in canonical form, which is the same for equal arguments: keys sorted, no white space.
 pub(super) fn canonical(arguments: &Map<String, Value>) -> String {
     let mut sorted = Value::Object(arguments.clone());
     sorted.sort_all_objects();

@@ -33,8 +33,8 @@ pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> 
 pub trait Payer: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
-    /// Deducts tokens of `model` from the client's allowance: those of a question, and those of the answer. Never fails,
-    /// even if this exceeds the limit.
+    /// Deducts tokens used with `model` from the client's allowance: those of the question and those of the answer.
+    /// Never fails, even if the limit is exceeded.
     fn pay(&self, model: &str, tokens: (u64, u64));
 }
 
@@ -45,7 +45,7 @@ pub struct Question {
     pub conversation: Conversation,
     /// Purpose of the answer.
     pub purpose: Purpose,
-    /// The client's request that needs it.
+    /// The exchange and hop that need the answer.
     pub subject: Subject,
     /// The client, if its tokens are counted.
     pub payer: Option<Arc<dyn Payer>>,
@@ -61,7 +61,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Its name in events and log lines.
+    /// The purpose's name in events and log lines.
     pub fn name(self) -> &'static str {
         match self {
             Self::Search => "search",
@@ -71,7 +71,7 @@ impl Purpose {
 }
 
 impl Question {
-    /// A question in these turns.
+    /// Creates a question to a model, with these turns as its conversation.
     pub(crate) fn new(
         (model, purpose): (&str, Purpose),
         turns: Vec<Turn>,

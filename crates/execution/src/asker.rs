@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{ask::Payer, audit::ExchangeId};
 use toolwire_net::store::Owner;
 
-/// The client, for rules, limits and events.
+/// A client, as rules, limits and events see it.
 #[derive(Debug, Clone)]
 pub struct Asker {
     /// Owner of the request.
     pub owner: Owner,
-    /// The client in events: the name of its key, or a short mark. `None` if it needed no key.
+    /// The client in events: the name of its key, or a short mark. `None` if the client needed no key.
     pub client: Option<Arc<str>>,
     /// The client, if its tokens are counted.
     pub payer: Option<Arc<dyn Payer>>,

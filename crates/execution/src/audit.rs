@@ -1,4 +1,4 @@
-//! [`Audit`]: one bus for the events of exchanges and of the execution stage.
+//! [`Audit`]: the bus for the events of exchanges and of the execution stage.
 //!
 //! ```text
 //! publish ─▶ the observer (metrics), at once
@@ -7,9 +7,9 @@
 //!         └▶ live subscribers (the event feed)
 //! ```
 //!
-//! Events contain messages, arguments and results only while these are captured, and then with their secrets covered. Events
-//! of messages and hops are only built while the bus [is heard](Audit::is_heard), those of a message's text only while it
-//! [is watched](Audit::is_watched).
+//! Events contain messages, arguments and results only while contents are captured, and then with secrets redacted. Events
+//! about messages and hops are built only while the bus [is heard](Audit::is_heard), and events with a message's text only
+//! while it [is watched](Audit::is_watched).
 
 mod event;
 mod file;
@@ -41,10 +41,10 @@ const LIVE: usize = 1024;
 /// Maximum size of a captured content, in bytes.
 pub const MAX_CONTENT: usize = 64 << 10;
 
-/// Is called with every event immediately, on the thread where the event happened.
+/// A function that is called immediately with every event, on the thread where the event happened.
 pub type Observer = Box<dyn Fn(&Record) + Send + Sync>;
 
-/// The bus.
+/// The bus of events.
 pub struct Audit {
     live: broadcast::Sender<Arc<Record>>,
     /// Number of live subscribers.
@@ -52,13 +52,13 @@ pub struct Audit {
     order: Mutex<Order>,
     observer: Option<Observer>,
     is_filed: AtomicBool,
-    /// Number of events that are missing in the file.
+    /// Number of events that are missing from the file.
     lost: Arc<AtomicU64>,
     is_captured: AtomicBool,
     redactor: RwLock<Arc<Redactor>>,
 }
 
-/// Guards the order of events: all threads number and pass them on under one lock.
+/// The state that keeps events in order: all threads number events and pass them on under one lock.
 #[derive(Debug)]
 struct Order {
     /// Number of the next event.
@@ -159,7 +159,7 @@ impl Audit {
         self.is_watched() || self.is_filed.load(Ordering::Relaxed)
     }
 
-    /// Appends all events from now on to the file at `path`, as JSON lines, and no longer to an earlier file.
+    /// From now on, appends all events, as JSON lines, to the file at `path` instead of an earlier file. `None` for no file.
     pub(crate) fn write_to(&self, path: Option<&Path>) {
         if self.order().file.as_ref().map(|(path, _)| path.as_path()) == path {
             return;
@@ -195,17 +195,17 @@ impl Audit {
         Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether contents are captured from now on.
+    /// Sets whether contents are captured from now on.
     pub fn capture(&self, is_captured: bool) {
         self.is_captured.store(is_captured, Ordering::Relaxed);
     }
 
-    /// Whether contents are captured now.
+    /// Whether contents are currently captured.
     pub fn is_captured(&self) -> bool {
         self.is_captured.load(Ordering::Relaxed)
     }
 
-    /// The beginning of `text`, with secrets covered, for an event. `None` unless contents are captured.
+    /// Returns the beginning of `text` for an event, with secrets redacted. `None` unless contents are captured.
     pub fn content(&self, text: &str) -> Option<String> {
         (self.is_captured() && self.is_heard()).then(|| {
             // Cut only after redaction: part of a secret would not be recognised.
@@ -215,13 +215,13 @@ impl Audit {
         })
     }
 
-    /// `json` for an event, as JSON if it still is after redaction. `None` unless contents are captured.
+    /// Returns `json` for an event, as JSON if it is still valid after redaction. `None` unless contents are captured.
     pub(crate) fn json(&self, json: &str) -> Option<Value> {
         let text = self.content(json)?;
         Some(serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// The details of a result for an event. `None` also if there are none.
+    /// Returns the details of a result for an event. `None` if there are none, or if contents are not captured.
     pub(crate) fn details(&self, details: &Value) -> Option<Value> {
         if details.is_null() || !self.is_captured() {
             return None;
@@ -229,7 +229,7 @@ impl Audit {
         self.json(&details.to_string())
     }
 
-    /// `text` with its secrets covered.
+    /// Returns `text` with its secrets redacted.
     pub fn redacted(&self, text: &str) -> String {
         self.redactor().text(text).into_owned()
     }
@@ -250,7 +250,7 @@ impl fmt::Debug for Audit {
     }
 }
 
-/// Milliseconds of Unix time.
+/// The current Unix time in milliseconds.
 pub fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -33,8 +33,8 @@ pub(super) struct CacheKey {
 }
 
 impl CacheKey {
-    /// The key in a store, where other instances find the result. It leaves out the mark, which only means something in this
-    /// process. The digest has the form of an owner.
+    /// Returns the key in a shared store, where other instances find the result. It leaves out the mark, which has a meaning
+    /// only in this process. The digest has the form of an owner.
     fn shared(&self) -> Key {
         let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
         let Owner(digest) = Owner::of_key(&call);
@@ -86,7 +86,7 @@ enum Unkept {
     Error(ToolError),
 }
 
-/// A result, and whether it is that of an earlier or simultaneous equal call.
+/// A result, and whether it comes from an earlier or simultaneous equal call.
 pub(super) type Found = (Arc<Output>, bool);
 
 impl Cache {
@@ -107,8 +107,8 @@ impl Cache {
         }
     }
 
-    /// The result for `key`. If it is not cached, `run` provides it. Of several equal calls at the same time, one runs and
-    /// all get its result; if that one is cancelled, the next one runs.
+    /// Returns the result for `key`. If it is not cached, `run` produces it. Of several simultaneous equal calls, one runs
+    /// and all get its result; if that one is cancelled, the next one runs.
     ///
     /// # Errors
     /// The error of `run`.

@@ -110,7 +110,7 @@ impl HostedCall {
         self.trace.as_ref().map(|trace| trace.begin(SpanKind::Internal, about)).unwrap_or_default()
     }
 
-    /// Returns the result, and whether it is that of an equal call.
+    /// Returns the result, and whether it comes from an equal call.
     async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
         self.permitted().await?;
         let execution = &self.turn.execution;
@@ -195,7 +195,7 @@ impl HostedCall {
     /// Runs the call once, when the turn, the provider and the process each have a free place.
     async fn attempt(&self, invocation: &Invocation) -> Result<Output, ToolError> {
         let closed = |_| ToolError::new(ErrorCode::Cancelled, "The tool was stopped.");
-        // All calls acquire the places in this order, so that none wait for each other.
+        // All calls acquire the permits in this order, so that no two calls wait for each other.
         let _in_turn = self.turn.running.acquire().await.map_err(closed)?;
         let places = self.turn.execution.places();
         let _at_provider = match places.of_provider(&self.hosted.provider_name) {
@@ -226,14 +226,14 @@ impl HostedCall {
         (again < self.turn.deadline).then_some(delay)
     }
 
-    /// Covers configured secrets in the error and limits the length of its message. Providers may quote programs and
-    /// servers, so a message is cut only after its secrets are covered: a part of a secret would not be recognized.
+    /// Redacts configured secrets in the error and limits the length of its message. Providers may quote programs
+    /// and servers, so a message is cut only after redaction: part of a secret would not be recognized.
     fn covered(&self, error: ToolError) -> ToolError {
         let message = self.turn.execution.secrets().text(&error.message);
         ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
     }
 
-    /// Covers configured secrets in the output and cuts it at the limit.
+    /// Redacts configured secrets in the output and cuts it at the limit.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
         let Output { content, summary, details, images, is_error } = output;
@@ -304,7 +304,7 @@ struct Told {
     details: Option<Value>,
     /// Why the call failed.
     code: Option<ErrorCode>,
-    /// Whether it is the result of an equal call.
+    /// Whether the result comes from an equal call.
     is_cached: bool,
 }
 

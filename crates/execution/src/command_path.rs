@@ -7,10 +7,10 @@ use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role
 /// Maximum length of the alternative text of an image, in characters.
 const MAX_ALT: usize = 100;
 
-/// Returns the text after `command` if the newest message is from the user and begins with it. Empty if the command has no
-/// description.
+/// Returns the text after `command` if the newest message is from the user and begins with this command. The text is empty
+/// if the command has no description.
 ///
-/// Clients put texts of their own before and after the user's, so each text of the message is checked separately.
+/// Clients add texts of their own before and after the user's, so each text of the message is checked separately.
 pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<&'c str> {
     let is_instruction = |role| matches!(role, Role::System | Role::Developer);
     let newest = conversation.turns.iter().rev().find(|turn| !is_instruction(turn.role))?;

@@ -34,10 +34,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of a name's addresses that a proxy is asked to open a tunnel to.
 pub(super) const MAX_TUNNELS: usize = 3;
 
-/// The addresses of a name.
+/// A name lookup in progress, which yields the addresses of the name.
 type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Resolves a name.
+/// A function that resolves a name.
 pub(super) type Lookup = Arc<dyn Fn(String) -> LookingUp + Send + Sync>;
 
 /// Resolves names as the system does.
@@ -83,7 +83,7 @@ impl Service<Uri> for CheckedConnector {
     }
 
     fn call(&mut self, address: Uri) -> Connecting {
-        // An address instead of a name is not resolved.
+        // An IP address is not resolved.
         let ip = host_of(&address).parse::<IpAddr>();
         let is_blocked = match (&self.resolver.rules, ip) {
             (Some(rules), Ok(ip)) => !rules.allows_ip(ip),

@@ -6,10 +6,10 @@
 //! the client's next request: b, result of b ─▶ a, b, result of a, result of b
 //! ```
 //!
-//! The client's history does not contain the hosted calls, so toolwire adds them to each request whose history has a
-//! client's call of such a turn. A record holds the whole turn and what toolwire's earlier hops added, which the client has
-//! not seen either. Records belong to one client, survive a restart, and expire. A history without a record is valid too: it
-//! is forwarded as the client sent it.
+//! The client's history does not contain the hosted calls, so toolwire adds them to each request whose history contains one
+//! of the client's calls from such a turn. A record holds the whole turn and what toolwire's earlier hops added, which the
+//! client has not seen either. Records belong to one client, survive a restart, and expire. A history without a record is
+//! valid too: it is forwarded as the client sent it.
 
 pub mod record_json;
 
@@ -130,7 +130,7 @@ impl DeferredTurns {
                 Ok(found) => break found,
                 Err(error) if self.store.is_shared() => return Err(error),
                 Err(error) => {
-                    // The store has logged itself that it is unusable.
+                    // The store itself has logged that it is unusable.
                     if !error.is_unusable() {
                         tracing::error!(%error, "deferred turns cannot be read");
                     }
@@ -193,7 +193,7 @@ impl fmt::Debug for DeferredTurns {
 }
 
 impl Pending {
-    /// Awaits `running`. Meanwhile, other instances are kept informed that the calls run.
+    /// Awaits `running`. Meanwhile, keeps other instances informed that the calls are running.
     pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
         let mut running = pin!(running);
         loop {
@@ -326,7 +326,7 @@ fn call_ids(conversation: &Conversation) -> Vec<String> {
     calls.map(|call| call.id.clone()).take(MAX_IDS).collect()
 }
 
-/// Completes the turns that have a record, found by the id of each of the client's calls. Returns whether there was one.
+/// Completes the turns that have a record, found by the ids of the client's calls. Returns whether any turn was completed.
 fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Record>>) -> bool {
     let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
     let (mut done, mut is_changed) = (Vec::new(), false);
@@ -335,7 +335,7 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
             done.push(first);
             continue;
         }
-        // Some clients replay one response in pieces.
+        // Some clients replay one response as several turns.
         let mut run = vec![first];
         // The results between them, which the client has seen, are in the record too.
         while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
@@ -360,8 +360,8 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
     is_changed
 }
 
-/// Appends to `done` the turn of `record` with the client's calls `ids`, the results in the order of the calls, and then the
-/// rest of what the client sent.
+/// Appends the turns of `record` to `done`: of the client's calls in them, only those in `ids`, then the results in the
+/// order of the calls. After them come the other parts that the client sent.
 fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &mut Vec<Turn>) {
     let mut turn = record.turn.clone();
     turn.parts.retain(|part| match part {
@@ -406,7 +406,7 @@ fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &m
     done.append(&mut rest);
 }
 
-/// Seconds of Unix time.
+/// The current Unix time in seconds.
 pub(super) fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

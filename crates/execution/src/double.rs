@@ -19,7 +19,7 @@ use super::{
 use toolwire_net::{redact::Redactor, store::Owner};
 use toolwire_pipeline::{conversation::Call, wire::json::Raw};
 
-/// What the provider does for a call.
+/// The provider's reaction to a call.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     /// It answers with this text after a while.
@@ -125,7 +125,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     }
 }
 
-/// The same, but idempotent.
+/// An idempotent tool with one argument, `q`.
 pub(super) fn idempotent(name: &str) -> ToolSpec {
     ToolSpec { is_idempotent: true, ..spec(name) }
 }

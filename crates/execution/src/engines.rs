@@ -158,8 +158,8 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
 }
 
-/// The schema of a tool with only those engines that the user names in one of these texts, which are in the form of
-/// [`plain`]. `None` if the user names none, so the model may choose any.
+/// Returns the tool's schema, limited to the engines that the user names in `texts`, which must be in the form that
+/// [`plain`] returns. `None` if the user names none, so the model may choose any.
 pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw> {
     if tool != TOOL {
         return None;
@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The first engine fails for good, the second may work later, and the third reports a failure.
+    /// The first engine fails permanently, the second may work later, and the third reports a failure.
     #[tokio::test]
     async fn only_engines_whose_own_error_is_retryable_are_asked_again() {
         use Behaviour::{Fails, Reports};

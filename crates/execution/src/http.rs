@@ -1,8 +1,8 @@
 //! [`HttpClient`]: HTTP requests of providers.
 //!
-//! It limits the size and kind of responses. Time limits are the caller's: dropping the future aborts the exchange. A client
-//! without rules is for addresses from the configuration, which may be private. For addresses that someone else has chosen,
-//! use [`HttpClient::guarded`]. Requests go through the configured proxies.
+//! It limits the size and content type of responses. Time limits are up to the caller: dropping the future aborts the
+//! exchange. A client without rules is for addresses from the configuration, which may be private. For addresses that
+//! someone else has chosen, use [`HttpClient::guarded`]. Requests go through the configured proxies.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -47,7 +47,7 @@ pub struct HttpClient {
 pub(crate) struct Download<'a> {
     /// Its URL.
     pub(crate) url: &'a str,
-    /// Sent to this server only, not to another one after a redirect.
+    /// Headers for this server only: they are not sent to another server after a redirect.
     pub(crate) headers: HeaderMap,
     /// Maximum size of the body, in bytes.
     pub(crate) max_body: usize,
@@ -118,7 +118,7 @@ impl HttpClient {
         Self::through(Proxies::One(None))
     }
 
-    /// The same, but through proxies.
+    /// As [`HttpClient::direct`], but through these proxies.
     pub(crate) fn through(proxies: Proxies) -> Self {
         Self::with(None, Arc::new(proxies), system_lookup())
     }
@@ -152,7 +152,7 @@ impl HttpClient {
         collected(self.exchange(request).await?, max_body).await
     }
 
-    /// Downloads an address after at most five redirects, each of which is checked like the address itself.
+    /// Downloads a page or file after at most five redirects, each of which is checked like the first address.
     ///
     /// # Errors
     /// The reason why there is no response.

@@ -236,7 +236,7 @@ impl Chain {
     }
 }
 
-/// The other names under which models call the tool, except those of the client's tools.
+/// Returns the tool's aliases, except those that the client's tools have as names.
 fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<Item = String> {
     let is_free = |alias: &&&str| !conversation.tools.iter().any(|tool| tool.name == **alias);
     hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())

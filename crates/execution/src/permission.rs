@@ -51,7 +51,7 @@ pub struct Permissions {
     settings: RwLock<Arc<PermissionSettings>>,
     audit: Arc<Audit>,
     state: Mutex<State>,
-    /// Remembered rules have changed.
+    /// Notified when remembered rules have changed.
     changed: Arc<Notify>,
     storage: OpenStorage,
 }
@@ -152,7 +152,7 @@ impl Permissions {
             state.open.insert(question.id.clone(), open);
         }
         self.audit.publish(subject, AuditEvent::PermissionRequest(question.clone()));
-        // Dropped when the client leaves.
+        // Dropped if the client disconnects, which withdraws the question.
         let _withdrawn = Withdrawn { permissions: self, id: &question.id };
         loop {
             let expires = self.lock().open.get(&question.id).map(|open| open.expires);
@@ -246,7 +246,7 @@ impl Permissions {
     /// Forgets a rule. Returns whether there was one.
     ///
     /// # Errors
-    /// As for [`NotKept`].
+    /// The change could not be stored: see [`NotKept`].
     pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
         self.change(|remembered| remembered.revoke(id)).await
     }
@@ -254,7 +254,7 @@ impl Permissions {
     /// Remembers that these tools may run, and allows their waiting calls.
     ///
     /// # Errors
-    /// As for [`NotKept`].
+    /// The change could not be stored: see [`NotKept`].
     pub async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
         let allow = |remembered: &mut RememberedRules| {
             tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
@@ -270,7 +270,7 @@ impl Permissions {
     /// Sets whether all questions, including open ones, are answered with yes automatically.
     ///
     /// # Errors
-    /// As for [`NotKept`].
+    /// The change could not be stored: see [`NotKept`].
     pub async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
         self.change(|remembered| remembered.auto_approve = is_on).await
     }

@@ -58,7 +58,7 @@ impl Program {
         );
     }
 
-    /// The values that the program gets and that must not appear elsewhere.
+    /// The values passed to the program that must not appear anywhere else.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)
     }
@@ -130,8 +130,8 @@ impl Group {
         Self {}
     }
 
-    /// Kills all processes of the group. This may happen while or immediately after waiting for the leader: as long as a
-    /// process of the group lives, its id is not given to another group.
+    /// Kills all processes of the group. This may happen while or immediately after waiting for the leader: as long as any
+    /// process of the group is alive, the group's id is not reused.
     pub(crate) fn kill(&mut self) {
         #[cfg(unix)]
         if let Some(leader) = self.leader.take() {

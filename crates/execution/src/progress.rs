@@ -10,8 +10,8 @@ const MAX_ARGUMENT: usize = 150;
 /// Maximum size of the line, in bytes.
 const MAX_LINE: usize = 400;
 
-/// Replaces `{NAME}` in `template` by the arguments, made safe to show on one line. An argument that the call does not have
-/// is replaced by nothing. Strings are inserted as they are, everything else as JSON. `covered` covers the secrets in an
+/// Replaces each `{NAME}` in `template` with that argument of the call, made safe to show on one line. A missing argument
+/// is replaced with nothing. Strings are inserted as they are, everything else as JSON. `covered` redacts the secrets in an
 /// argument before anything is cut: part of a secret would not be recognised.
 pub(super) fn line(
     template: &str,

@@ -48,9 +48,9 @@ pub enum Verdict {
 /// State of a provider, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it can be used.
+    /// Whether the provider can be used.
     pub state: ProviderState,
-    /// The reason why it cannot be used. It contains no secrets.
+    /// The reason why the provider cannot be used. It contains no secrets.
     pub reason: Option<String>,
     /// The last lines that its program wrote to stderr, without secrets.
     pub stderr: Vec<String>,
@@ -84,8 +84,8 @@ impl ProviderState {
 
 /// Offers tools and runs their calls.
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// The tools that it offers now. Empty if it cannot run any: no key is set, or its server is not reachable. When the
-    /// tools change, it calls [`Host::tools_changed`].
+    /// The tools that the provider offers now. Empty if it cannot run any: no key is set, or its server is not reachable.
+    /// When the tools change, the provider calls [`Host::tools_changed`].
     fn tools(&self) -> Vec<Arc<ToolSpec>>;
 
     /// Runs a call whose arguments fit the tool's schema. It need not enforce a time limit: dropping the future cancels the
@@ -98,7 +98,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
         Box::pin(ready(None))
     }
 
-    /// Whether it can be used now.
+    /// Whether the provider can be used now.
     fn status(&self) -> Status {
         Status::default()
     }
@@ -108,7 +108,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Restarts its server. Returns whether it has one.
+    /// Restarts the provider's server. Returns whether there is one.
     fn restart(&self) -> bool {
         false
     }
@@ -135,7 +135,7 @@ pub struct Invocation {
     /// The provider's own name for the tool: [`ToolSpec::name`].
     pub(crate) tool: String,
     pub(crate) arguments: Map<String, Value>,
-    /// The client whose request it is.
+    /// The client whose request contains the call.
     pub(crate) client: Owner,
     /// The client, if its tokens are counted.
     pub(crate) payer: Option<Arc<dyn Payer>>,
@@ -143,7 +143,7 @@ pub struct Invocation {
     pub(crate) subject: Subject,
     /// When the turn ends.
     pub(crate) deadline: Instant,
-    /// The engines that are skipped when the call is tried again. All attempts share it.
+    /// The engines that are skipped when the call is tried again. All attempts share this set.
     pub(crate) given_up: GivenUp,
 }
 
@@ -191,17 +191,17 @@ impl Host {
         Self { name: name.into(), http, files: None, models: None, audit, changed, tasks: None }
     }
 
-    /// The same with a folder for generated images.
+    /// Sets the folder for generated images.
     pub(super) fn with_files(self, files: Option<Arc<ImageFiles>>) -> Self {
         Self { files, ..self }
     }
 
-    /// The same with models that can be asked.
+    /// Sets the models that can be asked.
     pub(super) fn with_models(self, models: Option<Arc<dyn Ask>>) -> Self {
         Self { models, ..self }
     }
 
-    /// The same for a provider whose background work is among `tasks`.
+    /// Runs the provider's background work among `tasks`.
     pub(super) fn with_tasks(self, tasks: Arc<Tasks>) -> Self {
         Self { tasks: Some(tasks), ..self }
     }
@@ -213,13 +213,13 @@ impl Host {
         Self::new(name, HttpClient::direct(), Arc::new(Audit::new(redactor, None)), Arc::default())
     }
 
-    /// The provider is in another state than before: `starting`, `ready`, `failed`, `restarting`, ….
+    /// Reports that the provider's state has changed: `starting`, `ready`, `failed`, `restarting`, ….
     pub fn state_changed(&self, state: &'static str, tools: usize) {
         let (name, since) = (Arc::clone(&self.name), unix_millis());
         self.audit.publish(None, AuditEvent::ProviderStatus { name, state, since, tools });
     }
 
-    /// `text` from the provider with the configured secrets covered, for logs.
+    /// Returns `text` from the provider for logs, with the configured secrets redacted.
     pub(crate) fn redacted(&self, text: &str) -> String {
         self.audit.redacted(text)
     }

@@ -130,7 +130,7 @@ pub enum AnswerError {
     Unknown,
     /// Another answer came first.
     Late(Settled),
-    /// It should be remembered for a domain, but the call does not address one.
+    /// The answer should be remembered for a domain, but the call does not address one.
     NoDomain,
 }
 
@@ -140,7 +140,7 @@ pub(crate) enum By {
     Person {
         /// Whether the answer is remembered.
         remember: bool,
-        /// The calls that it applies to.
+        /// The calls that the answer applies to.
         scope: Scope,
     },
     /// A remembered rule that was added meanwhile.
@@ -208,7 +208,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Moves the expiry.
+    /// Moves the expiry to `by` from now, at most to the end of the turn.
     pub(super) fn extend(&mut self, by: Duration) {
         let now = Instant::now();
         self.expires = self.deadline.min(now + by);
@@ -217,7 +217,7 @@ impl Open {
         self.verdict.send_replace(None);
     }
 
-    /// Closes it.
+    /// Closes the question.
     pub(super) fn settled(self, granted: bool, by: By) -> Settled {
         // Fails if the call no longer exists.
         let _ = self.verdict.send(Some(granted));

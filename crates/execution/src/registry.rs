@@ -36,9 +36,9 @@ const MAX_TOOLS: usize = 256;
 /// A tool that toolwire runs.
 #[derive(Debug, Clone)]
 pub struct Hosted {
-    /// The name by which models know it.
+    /// The name by which models know the tool.
     pub name: Arc<str>,
-    /// Other names for it, normalized.
+    /// The tool's other names, normalized.
     pub aliases: Arc<[String]>,
     /// The tool as its provider offers it, with the changes that the rules make.
     pub spec: Arc<ToolSpec>,
@@ -46,7 +46,7 @@ pub struct Hosted {
     pub provider_name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
     pub rules: ToolRules,
-    /// Whether models get it. A person may disable it.
+    /// Whether models get the tool. A person may disable it.
     pub is_enabled: bool,
 }
 
@@ -115,7 +115,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether both look the same to models.
+    /// Whether both snapshots look the same to models.
     fn equals(&self, other: &Self) -> bool {
         let is_same = |(a, b): (&Hosted, &Hosted)| {
             a.name == b.name
@@ -140,7 +140,7 @@ pub struct Registry {
     state: Mutex<State>,
 }
 
-/// The state other than the providers that a refresh depends on. The lock serializes refreshes.
+/// The state that a refresh depends on, in addition to the providers. The lock serializes refreshes.
 #[derive(Default)]
 struct State {
     /// The names of disabled tools.

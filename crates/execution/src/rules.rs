@@ -40,7 +40,7 @@ pub fn key_mark(Owner(digest): Owner) -> Option<String> {
     (digest != [0; 32]).then(|| format!("key-{a:02x}{b:02x}{c:02x}{d:02x}"))
 }
 
-/// A rule of the configuration. A `None` matches everything.
+/// A rule of the configuration. A field that is `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
     /// The client's key.
@@ -57,7 +57,7 @@ pub struct PermissionRule {
 
 /// The permission that the rules give a call. `None` if no rule matches.
 ///
-/// The rules that name the most of key, model, tool and domain take precedence. Of two that name equally many, the one with
+/// Rules that name more of key, model, tool and domain take precedence. Of two rules that name equally many, the one with
 /// the more exact names decides. Otherwise `deny` beats `ask`, and `ask` beats `allow`.
 pub(crate) fn decide(rules: &[PermissionRule], asked: &Asked<'_>) -> Option<Permission> {
     let matching: Vec<_> = rules.iter().filter(|rule| rule.matches(asked)).collect();

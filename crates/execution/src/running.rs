@@ -1,5 +1,5 @@
-//! [`RunningProvider`]: a provider with its background work. It survives a change of the stage that leaves the provider's
-//! settings alone.
+//! [`RunningProvider`]: a provider with its background work. It survives a change of the stage if the provider's settings
+//! stay the same.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use super::{provider::Provider, runtime::Tasks};
 pub(super) struct RunningProvider {
     pub(super) name: Arc<str>,
     pub(super) provider: Arc<dyn Provider>,
-    /// Its background work. Ends when no stage has the provider any more.
+    /// The provider's background work. Ends when no stage has the provider any more.
     pub(super) tasks: Arc<Tasks>,
     /// Unique number.
     number: u64,
@@ -44,8 +44,8 @@ impl Drop for RunningProvider {
     }
 }
 
-/// Numbers that distinguish the results of these providers from those of other providers under the same names. Search
-/// engines stand in for each other, so a change of one changes the numbers of all.
+/// Returns numbers that distinguish the results of these providers from those of other providers with the same names.
+/// Search engines stand in for each other, so a change of one engine changes the numbers of all.
 pub(super) fn marks(providers: &[Arc<RunningProvider>]) -> HashMap<Arc<str>, u64> {
     let mut engines = DefaultHasher::new();
     for engine in providers.iter().filter(|running| running.provider.is_search_engine()) {

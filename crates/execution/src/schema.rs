@@ -34,7 +34,7 @@ const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 /// Members that may be `null`, because they hold any value.
 const VALUES: [&str; 4] = ["default", "const", "example", "examples"];
 
-/// The schema, checked to describe an object and to have `properties`.
+/// Checks that the schema describes an object, repairs it, and adds `properties` if there are none.
 ///
 /// # Errors
 /// A short reason why it cannot be used.

@@ -155,13 +155,14 @@ pub struct ProviderEntry {
     pub name: String,
     /// The settings of the provider's kind.
     pub options: ProviderOptions,
-    /// Names of the tools that it may offer, as the provider has them; `*` at the end matches any rest. Empty allows all.
+    /// Names of the tools that the provider may offer, in the provider's own form; `*` at the end matches any rest. Empty
+    /// allows all.
     pub tools: Vec<String>,
-    /// Names of the tools that it may not offer, in the same form.
+    /// Names of the tools that the provider may not offer, in the same form.
     pub deny: Vec<String>,
-    /// Maximum number of its calls that run at the same time.
+    /// Maximum number of the provider's calls that run at the same time.
     pub max_running: usize,
-    /// Rate limit of its tools, for all clients together.
+    /// Rate limit of the provider's tools, for all clients together.
     pub rate_limit: Option<Rate>,
 }
 
@@ -169,7 +170,8 @@ impl ProviderEntry {
     /// Default number of a provider's calls that run at the same time.
     pub const MAX_RUNNING: usize = 16;
 
-    /// Whether it may offer its tool `name`. A name that begins with the provider's own name also matches without it.
+    /// Whether the provider may offer its tool `name`. A name that begins with the provider's own name also matches
+    /// without it.
     pub(crate) fn allows(&self, name: &str) -> bool {
         let short = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix("__"));
         let is_in = |patterns: &[String]| {
@@ -186,7 +188,8 @@ impl ProviderEntry {
 pub struct ToolRules {
     /// When the model gets the tool.
     pub injection: Injection,
-    /// Words of the user for which the model gets the tool with [`Injection::Selective`]. Empty stands for the defaults.
+    /// Words in the user's text that offer the tool to the model, with [`Injection::Selective`]. Empty stands for the
+    /// default words.
     pub intent: Vec<Intent>,
     /// Permission of its calls.
     pub permission: Option<Permission>,

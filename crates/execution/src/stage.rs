@@ -109,7 +109,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         self.0.upkeep.end();
-        // The next stage shares the runtime.
+        // The runtime is shared with a stage that replaces this one, so only its last user stops it.
         if Arc::strong_count(&self.0.runtime) == 1 {
             self.stop();
         }
@@ -126,7 +126,7 @@ pub struct Surroundings {
     pub stores: Stores,
     /// Gets the events.
     pub audit: Arc<Audit>,
-    /// Count the generated images.
+    /// The gauges of the generated images.
     pub images: ImageGauges,
     /// Asks the configured models.
     pub models: Option<Arc<dyn Ask>>,
@@ -366,12 +366,12 @@ impl Execution {
         &self.places
     }
 
-    /// Knows the configured secrets, and nothing else.
+    /// Returns the redactor that knows only the configured secrets.
     pub(super) fn secrets(&self) -> Arc<Redactor> {
         Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the secrets that are covered by the configured ones of `redactor`.
+    /// From now on, redacts the configured secrets that `redactor` knows.
     pub fn know_secrets(&self, redactor: &Redactor) {
         let secrets = Arc::new(redactor.of_configured());
         *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
@@ -436,7 +436,7 @@ impl Places {
     }
 }
 
-/// Writes changes of remembered permissions, until the runtime ends. Changes that are not written by then are written when
+/// Writes changes of remembered permissions until the runtime ends. Changes that are still unwritten then are written when
 /// the permissions are dropped.
 pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     /// Delay before a file that could not be written is tried again.

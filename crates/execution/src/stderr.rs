@@ -17,8 +17,8 @@ use tokio::{
 
 use toolwire_net::redact::Redactor;
 
-/// Maximum number of bytes of a line that are read. The line is cut to [`LONGEST_LINE`] only after secrets are covered, so
-/// that no secret is cut in two.
+/// Maximum number of bytes of a line that are read. The line is cut to [`LONGEST_LINE`] only after redaction, so that no
+/// secret is cut in two.
 const READ_OF_LINE: usize = 16 << 10;
 
 /// Maximum number of characters of a line that are kept.
@@ -42,7 +42,7 @@ pub(crate) struct StderrLog {
 }
 
 impl StderrLog {
-    /// The log of `provider`'s program, which knows `secrets`.
+    /// Creates the log for the program of `provider`. It redacts `secrets`.
     pub(crate) fn new<'s>(provider: Arc<str>, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { provider, redactor: Redactor::new(secrets), last: Mutex::default() }
     }

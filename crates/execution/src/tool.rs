@@ -128,7 +128,7 @@ impl ToolError {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
     }
 
-    /// The same, for a call of which nothing has reached the provider.
+    /// Marks the error as that of a call that did not reach the provider.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }
@@ -171,7 +171,7 @@ pub enum ErrorCode {
     BlockedUrl,
     /// The provider refused the content.
     ContentPolicy,
-    /// The result is too large, or the results of the turn are.
+    /// The result is too large, or the results of the turn are too large together.
     TooLarge,
     /// It was cancelled.
     Cancelled,

@@ -57,7 +57,7 @@ pub struct HostedTurn {
     state: Mutex<Progress>,
 }
 
-/// What has run so far.
+/// The calls that have run so far.
 #[derive(Debug, Default)]
 struct Progress {
     rounds: usize,
@@ -458,7 +458,7 @@ fn lost() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The tool failed.")
 }
 
-/// This result, or the results of the turn together, are too large.
+/// The error if this result, or the results of the turn together, are too large.
 pub(super) fn too_large() -> ToolError {
     ToolError::new(ErrorCode::TooLarge, "The result is too large. Answer with what is known.")
 }

@@ -116,7 +116,7 @@ impl Vision {
         conversation.turns.iter_mut().for_each(|turn| replace(turn, &mut texts));
     }
 
-    /// `None` if the image cannot be described now.
+    /// Returns the description of an image. `None` if it cannot be described now.
     async fn description(&self, digest: ImageDigest, ask: &dyn Ask, question: Question) -> Option<String> {
         let cell = self.entry(digest);
         let describe = || async {
@@ -188,7 +188,7 @@ fn question(model: &str, (turn, image): (&Turn, &Part), by: (Subject, Option<Arc
     Question::new((model, Purpose::Vision), turns, by)
 }
 
-/// Replaces the turn's images by the next texts. An image in a tool's result becomes part of the result's text.
+/// Replaces the turn's images with the next texts. An image in a tool's result becomes part of the result's text.
 fn replace(turn: &mut Turn, texts: &mut impl Iterator<Item = String>) {
     if !turn.parts.iter().any(|part| matches!(part, Part::Image { .. })) {
         return;
@@ -223,7 +223,7 @@ mod tests {
         failure::{Failure, Kind},
     };
 
-    /// Describes an image by its URL, but fails for bad ones.
+    /// Describes an image by its URL, but fails for the URL `bad`.
     #[derive(Debug, Default)]
     struct Describer {
         questions: Mutex<Vec<Conversation>>,

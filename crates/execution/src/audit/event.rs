@@ -45,9 +45,9 @@ impl Subject {
 /// An event with its time and its number on the bus.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Counted from 1 since the start of the process.
+    /// Number of the event, counted from 1 since the process started.
     pub sequence: u64,
-    /// Milliseconds of Unix time.
+    /// Time of the event, in milliseconds of Unix time.
     pub t: u64,
     /// `None` if the event belongs to no exchange.
     pub subject: Option<Subject>,
@@ -118,7 +118,7 @@ pub enum AuditEvent {
         call: CallRecord,
         /// The name of its provider.
         provider: Arc<str>,
-        /// One line for people that says what the tool is doing.
+        /// One line that tells people what the tool is doing.
         progress: Option<String>,
     },
     /// A hosted call has a result.
@@ -163,7 +163,7 @@ pub enum AuditEvent {
     HopStart {
         /// The upstream's name.
         upstream: String,
-        /// The model's name there.
+        /// The model's name at the upstream.
         model: String,
         /// Why toolwire itself asks the model. `None` if the model answers the client.
         purpose: Option<&'static str>,
@@ -240,7 +240,7 @@ impl AuditEvent {
         }
     }
 
-    /// Whether the audit file contains it. Single tokens are only for live subscribers.
+    /// Whether the event is written to the audit file. Updates of a message are only for live subscribers.
     pub(super) fn is_filed(&self) -> bool {
         !matches!(self, Self::MessageUpdate { .. })
     }

@@ -1,8 +1,8 @@
 //! [`AuditFile`]: a file with one event per line, as JSON.
 //!
-//! Writing to a file that cannot be written is tried again with later events: its disk may have room again, its folder may
-//! appear. Events that are missing then are counted, and the next line reports it: `{"event":"lost","events":3}`. If the
-//! file was renamed, for instance by a log rotation, a new file is started.
+//! If the file cannot be written, the next events try again: the disk may have room by then, or the folder may exist.
+//! Events that were lost meanwhile are counted, and the next line reports them: `{"event":"lost","events":3}`. If the file
+//! was renamed, for instance by a log rotation, a new file is started.
 
 use std::{
     fs::{File, OpenOptions},
@@ -28,7 +28,7 @@ const WAITING: usize = 4096;
 /// Maximum number of events written together.
 const BATCH: usize = 64;
 
-/// Interval between checks whether the file was renamed, and between attempts to open a file that cannot be written.
+/// Interval between checks whether the file was renamed, and between attempts to open a file that could not be opened.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// Maximum time that a stopping server waits for the file.
@@ -43,7 +43,7 @@ pub(super) struct AuditFile {
 }
 
 impl AuditFile {
-    /// Starts the thread that writes. `lost` counts the events that are missing.
+    /// Starts the thread that writes. `lost` counts the events that are missing from the file.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -141,7 +141,7 @@ impl Writer {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.path)?;
-        // A line that was cut when the disk was full, or when the process ended, is not continued.
+        // A line that was cut off, because the disk was full or the process ended, is not continued.
         if self.is_torn() {
             file.write_all(b"\n")?;
         }

@@ -24,7 +24,7 @@ struct Under {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedTurn {
-    /// Whether the turn has results. Otherwise it is the model's.
+    /// Whether the turn contains results. Otherwise it is the model's turn.
     is_result: bool,
     parts: Vec<SavedPart>,
 }

@@ -56,7 +56,7 @@ async fn hosted_calls_and_results_are_put_back_in_call_order() {
         let deferred = in_memory();
         kept(&deferred, record(&ids, &["a", "c"]));
         let own: Vec<&str> = ids.into_iter().filter(|id| ["b", "d"].contains(id)).collect();
-        // The client's results are in another order than its calls.
+        // The client's results are in a different order from its calls.
         let sent =
             vec![calling("", &own), result("d", "of d"), result("b", "of b"), Turn::text(Role::User, "so?")];
         let turns = restored(&deferred, sent).await;
@@ -193,8 +193,6 @@ async fn large_record_of_many_calls_is_kept_once() {
     assert_eq!(turns.len(), 3, "{turns:?}");
 }
 
-/// The files are those of `fixtures/upgrade`. Their turns have expired, so they are read with the clock at the Unix
-/// epoch.
 /// A store into which another instance puts a turn while it is read.
 #[derive(Debug)]
 struct Overtaken {

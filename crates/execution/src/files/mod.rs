@@ -169,11 +169,11 @@ impl From<rustix::io::Errno> for SaveError {
 }
 
 /// An image that was saved for a result. It is removed on drop unless a result has claimed it: after a failed or cancelled
-/// call no client knows of it.
+/// call, no client knows about the image.
 #[derive(Debug)]
 pub(crate) struct UnclaimedImage {
     files: Arc<ImageFiles>,
-    /// `None`: it belongs to a result.
+    /// The image's name. `None` once a result has claimed the image.
     pub(crate) name: Option<String>,
 }
 
@@ -187,7 +187,7 @@ impl UnclaimedImage {
         Ok(Self { files: Arc::clone(files), name: Some(name) })
     }
 
-    /// The image's name. It is in a result now.
+    /// Returns the image's name and keeps the file, since the image is now part of a result.
     pub(crate) fn claim(mut self) -> Option<String> {
         self.name.take()
     }
@@ -212,7 +212,7 @@ impl ImageFiles {
         Some(Self { folder, settings: settings.clone(), gauges, base, index: Mutex::default() })
     }
 
-    /// Whether the folder was created from these settings.
+    /// Whether this handle was created from these settings.
     pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
         self.settings == *settings
     }
@@ -302,8 +302,8 @@ impl ImageFiles {
         }
     }
 
-    /// The images `names` for a response, each with an id for it. Images that cannot be read, or do not fit into `room`
-    /// bytes, are left out.
+    /// Reads images for a response. Each of `names` is the id that the image gets and the name of its file. Images that
+    /// cannot be read, or do not fit into `room` bytes, are left out.
     pub(crate) fn media(&self, names: Vec<(String, String)>, mut room: usize) -> Vec<Media<'static>> {
         let mut all = Vec::new();
         for (id, name) in names {
@@ -317,7 +317,8 @@ impl ImageFiles {
         all
     }
 
-    /// `None` if it is not a regular file (but a link, for instance), or is larger than all images together may be.
+    /// Opens an image. `None` if it is not a regular file (a link, for instance), or exceeds the maximum size of all
+    /// images together.
     fn open(&self, folder: &OwnedFd, name: &str) -> io::Result<Option<impl Read + use<>>> {
         // Without `NONBLOCK`, opening a named pipe waits for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -381,8 +382,8 @@ impl FolderIndex {
         self.sizes.insert(name, size);
     }
 
-    /// Removes an image from the folder too. If that fails, the image still no longer counts: otherwise it would be tried
-    /// forever.
+    /// Removes an image, from the folder too. If the file cannot be removed, it no longer counts either: otherwise its
+    /// removal would be attempted forever.
     fn remove(&mut self, name: &str, folder: &OwnedFd) {
         if let Some(size) = self.sizes.remove(name) {
             self.bytes = self.bytes.saturating_sub(size);

@@ -32,7 +32,7 @@ fn names(settings: ExecutionSettings, conversation: &Conversation) -> Vec<String
     conversation.hosted_tools
 }
 
-/// The web search only if it is asked for, the calculator never.
+/// Settings that offer the web search only if it is asked for, and the calculator never.
 fn selective() -> ExecutionSettings {
     let rules = |injection| ToolRules { injection, ..ToolRules::default() };
     let tools = [("web_search", Injection::Selective), ("calc", Injection::Off)];

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The same for rules that instances share. It is longer, since all other instances then read the rules again.
 const SHARED_PAUSE: Duration = Duration::from_secs(10);
 
-/// Maximum number of attempts at a change while other instances keep changing the rules first.
+/// Maximum number of attempts to store a change. An attempt fails if another instance changes the rules first.
 const TRIES: usize = 20;
 
 /// Where remembered rules are stored.
@@ -168,7 +168,8 @@ impl Permissions {
     /// Stores changes, including how often rules were used.
     ///
     /// # Errors
-    /// As for [`NotKept`]. Writing a file is tried again after a pause, the shared text with the next change.
+    /// The change could not be stored: see [`NotKept`]. A file is written again after a pause, the shared text with the next
+    /// change.
     pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
         match &self.storage {
             OpenStorage::File { file: None, .. } => Ok(()),

@@ -23,14 +23,14 @@ pub struct RememberedRule {
     /// The domain. `None` matches all domains, and calls that do not address one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Calls may run.
+    /// Whether these calls may run.
     pub granted: bool,
-    /// When it was remembered, in milliseconds of Unix time.
+    /// When the answer was remembered, in milliseconds of Unix time.
     pub granted_at: u64,
-    /// When it last answered a question.
+    /// When the rule last answered a question, in milliseconds of Unix time.
     #[serde(default)]
     pub last_used: Option<u64>,
-    /// Number of questions that it has answered.
+    /// Number of questions that the rule has answered.
     #[serde(default)]
     pub use_count: u64,
 }
@@ -78,7 +78,7 @@ impl RememberedRules {
         }
     }
 
-    /// Replaces the rules by the shared text, and adds the uses counted here since.
+    /// Replaces the rules with those in the shared text, and adds the uses counted here since then.
     ///
     /// # Errors
     /// The text is invalid. Nothing has changed.

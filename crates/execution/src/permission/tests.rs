@@ -246,7 +246,7 @@ fn remembered_rules_survive_a_restart() {
     });
 }
 
-/// A text that instances share, which may be unreachable.
+/// A text that instances share, and that may be unreachable.
 #[derive(Debug, Default)]
 struct Place(Mutex<(Revision, String)>, std::sync::atomic::AtomicBool);
 
@@ -314,7 +314,7 @@ fn instances_share_remembered_rules_and_a_revoked_one_does_not_come_back() {
         second.save().await.unwrap();
         first.follow().await.unwrap();
         assert_eq!((first.rules(), second.rules()), (vec![], vec![]));
-        // Uses at both instances are counted.
+        // Uses on both instances are counted.
         second.allow_all(&["scrape".into()]).await.unwrap();
         for permissions in [&first, &second, &first] {
             assert_eq!(check(permissions).await, Ok(()));

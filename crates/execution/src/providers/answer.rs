@@ -12,7 +12,7 @@ const MAX_KIND: usize = 32;
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     Result(Output),
-    /// An error, in the words of the program, and the details.
+    /// An error, in the program's own words, and the details.
     Error(String, Value),
 }
 
@@ -54,7 +54,7 @@ fn is_error(value: &Value) -> bool {
     }
 }
 
-/// Text of an error.
+/// Returns the text of an error.
 fn words(error: &Value) -> String {
     match (error, error.get("message")) {
         (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),

@@ -168,8 +168,8 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Gives a program its input and reads its output until it ends. Other processes that it has started are killed then, so
-/// they cannot keep its output open.
+/// Gives a program its input and reads its output until the program ends. Then kills the other processes that it has
+/// started, so they cannot keep its output open.
 async fn exchange(
     process: Process,
     input: String,

@@ -39,7 +39,7 @@ use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, OneOf, Settings, TableText, names_secret};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog};
 
-/// Maximum length of a server's text that is passed on outside results, in characters.
+/// Maximum length of a server's text that is shown outside of results, in characters.
 const LONGEST_REASON: usize = 500;
 
 const PROTOCOLS: [(&str, Protocol); 3] =
@@ -52,7 +52,7 @@ enum Protocol {
     Auto,
     /// With the handshake of versions up to 2025-11-25.
     Initialize,
-    /// Without one, as in 2026-07-28.
+    /// Without a handshake, as in 2026-07-28.
     Discover,
 }
 
@@ -224,7 +224,7 @@ impl Server {
             Some(host) => host.redacted(&text),
             None => self.redactor.text(&text).into_owned(),
         };
-        // Cut only after the secrets are covered: a part of a secret would not be recognized.
+        // Cut only after redaction: part of a secret would not be recognized.
         text.chars().take(LONGEST_REASON).collect()
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolwire_pipeline::{conversation::{Role, Turn}, settings::{Field, Key, Settings}, wire::json::Raw};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, ask::{Ask, Purpose, Question}, engines::{cleaned, recency}, providers::Fault};
 
-/// Default instructions of the model.
+/// Default instructions for the model.
 const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
                             Give dates where they matter, and cite the pages. If you find nothing, say so.";
 

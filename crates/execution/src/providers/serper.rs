@@ -298,12 +298,12 @@ impl Serper {
         Err(self.refusal(&response))
     }
 
-    /// The error that an error response stands for. Its text goes to the log only.
+    /// Converts an error response to an error. The response's text goes to the log only.
     fn refusal(&self, response: &Response<Bytes>) -> ToolError {
         let said = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
         let said = said.get("message").and_then(Value::as_str).unwrap_or_default();
         let status = response.status();
-        // Cut only after the secrets are covered: a part of a secret would not be recognized.
+        // Cut only after redaction: part of a secret would not be recognized.
         let shown: String = self.host.redacted(said).chars().take(200).collect();
         tracing::warn!(provider = %self.host.name, status = status.as_u16(), message = shown, "the request was refused");
         let failed = |message: &str, is_retryable| ToolError {

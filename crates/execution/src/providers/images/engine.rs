@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// The number of images to ask for in each request, to get `count` in total.
+    /// Returns the number of images to request in each request, to get `count` in total.
     pub(super) fn requests(self, count: usize) -> impl Iterator<Item = usize> {
         let (requests, each) = match self {
             Self::Gemini => (count, 1),
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// The images of a response. `count` were asked for.
+    /// Reads the images of a response. `count` images were requested.
     pub(super) fn images(self, response: &Value, count: usize) -> Made {
         match self {
             Self::Gemini => vec![gemini::image(response)],

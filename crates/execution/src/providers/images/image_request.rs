@@ -95,7 +95,7 @@ impl ImageRequest {
     }
 }
 
-/// The number of images, clamped to its limits, and a note if another one was asked for.
+/// Returns the number of images, clamped to its limits, and a note if a different number was requested.
 fn count(asked: Option<&Value>, max: usize) -> (usize, Option<String>) {
     // Models also write numbers as `3.0` and `"3"`.
     let number = asked.and_then(|asked| asked.as_f64().or_else(|| asked.as_str()?.trim().parse().ok()));

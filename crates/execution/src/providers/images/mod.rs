@@ -2,7 +2,8 @@
 //! method that Imagen had and that other servers still have.
 //!
 //! The images are stored as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of
-//! the images could be made, the call succeeds and says so. Of a service's error message, at most a code is logged.
+//! the images could be made, the call succeeds and says so. Only the code, if any, of a service's error message is
+//! logged.
 
 mod engine;
 mod fields;
@@ -44,7 +45,7 @@ const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// Maximum size of a service's response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// Time before the end of the call at which the images made so far are reported.
+/// The images made so far are reported this long before the end of the call.
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// The settings.

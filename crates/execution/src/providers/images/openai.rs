@@ -28,7 +28,7 @@ fn size(ratio: &str) -> &'static str {
     }
 }
 
-/// The images of a response. `count` were asked for; missing ones were refused.
+/// Reads the images of a response. `count` images were requested; missing ones were refused.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let text =
         |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);

@@ -17,7 +17,7 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
     (format!("models/{}:predict", options.model), body)
 }
 
-/// The images of a response. `count` were asked for; missing ones were filtered.
+/// Reads the images of a response. `count` images were requested; missing ones were filtered out.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let images = response["predictions"].as_array().into_iter().flatten();
     let images =

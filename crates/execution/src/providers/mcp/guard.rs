@@ -1,7 +1,7 @@
 //! [`Guard`]: filters a server's messages before rmcp gets them.
 //!
-//! rmcp starts a task for every notification and every request of a server. So notifications without a use are dropped here,
-//! and requests are dropped while [`MAX_UNANSWERED`] of them wait for answers.
+//! rmcp starts a task for every notification and every request of a server. So notifications that nothing uses are dropped
+//! here, and requests are dropped while [`MAX_UNANSWERED`] of them wait for answers.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use rmcp::{
 /// Maximum number of the server's requests that wait for our answers.
 const MAX_UNANSWERED: usize = 32;
 
-/// A transport that drops messages without a use.
+/// A transport that drops unneeded messages.
 #[derive(Debug)]
 pub(super) struct Guard<T> {
     transport: T,

@@ -54,10 +54,10 @@ const MAX_REDIRECTS: usize = 3;
 type Failure = StreamableHttpError<HttpError>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Checks that names and values are valid in headers.
+/// Checks that names and values are valid as those of headers.
 ///
 /// # Errors
-/// Names the first one that is not.
+/// A message that names the first invalid header.
 pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
     for (name, value) in headers {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {

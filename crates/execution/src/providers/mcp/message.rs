@@ -21,7 +21,7 @@ pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
 /// Code for a message that is not a valid response.
 pub(super) const UNREADABLE: ErrorCode = ErrorCode(-32_099);
 
-/// The error response for a request that got no readable one.
+/// Returns the error response for a request that got no readable response.
 pub(super) fn failure(code: ErrorCode, id: RequestId) -> ServerJsonRpcMessage {
     let about = if code == TOO_LARGE { "a message is too large" } else { "a message cannot be read" };
     ServerJsonRpcMessage::error(ErrorData::new(code, about, None), Some(id))
@@ -43,7 +43,8 @@ pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     head.id.filter(|_| head.method.is_none()).map(|id| failure(UNREADABLE, id))
 }
 
-/// The replacement for a message `text` that rmcp would ignore or not understand. `None` if `text` can be passed on.
+/// Returns the replacement for a message `text` that rmcp would ignore or not understand. `None` if `text` can be passed
+/// on.
 pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     match serde_json::from_slice(text) {
         Ok(message @ JsonRpcMessage::Error(_)) => Some(message),
@@ -52,8 +53,8 @@ pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     }
 }
 
-/// Replaces each part of unknown type in a call's result by a note. Otherwise the whole result would be lost, though the
-/// tool has run. `None` if the message is wrong for another reason.
+/// Replaces each part of an unknown type in a call's result with a note. Otherwise the whole result would be lost, although
+/// the tool has run. `None` if the message is invalid for another reason.
 fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
     let JsonRpcMessage::Response(response) = message else { return None };
     if matches!(response.result, ServerResult::CallToolResult(_) | ServerResult::ListToolsResult(_)) {
@@ -76,7 +77,7 @@ fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMe
     is_result.then_some(message)
 }
 
-/// The facts in the beginning of a message.
+/// The facts found at the beginning of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     /// The id, if the beginning contains it.

@@ -51,7 +51,7 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
     Output { content, summary, details, ..Output::default() }
 }
 
-/// The stored image and its URL. `None` if it is not an image of a known format, or cannot be stored.
+/// Stores an image, and returns it with its URL. `None` if it is not an image of a known format, or cannot be stored.
 async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
     let keeper = Arc::clone(files);
     let keeping = spawn_blocking(move || {

@@ -77,8 +77,8 @@ impl Stdio {
         }
     }
 
-    /// Fails the request that a too large line answers. If the beginning does not show which request that is, fails all of
-    /// them.
+    /// Fails the request that a too large line answers. If the beginning of the line does not show which request that is,
+    /// fails all pending requests.
     fn fail_pending(&mut self, beginning: &[u8]) {
         let head = message::head(beginning);
         if head.has_method {

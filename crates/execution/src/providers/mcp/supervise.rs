@@ -42,7 +42,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Delay between two attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
-/// The client that rmcp answers for. Questions to users are declined and models are not lent, which is rmcp's default.
+/// The client side of the connection. It declines questions to users and requests to use a model, which is rmcp's
+/// default.
 #[derive(Debug, Clone)]
 struct Handler {
     changed: Arc<Notify>,

@@ -94,7 +94,8 @@ pub(super) async fn list(
     Ok(ToolList { specs: collected.specs, ttl })
 }
 
-/// Replaces control characters in `text` by spaces, except those in `kept`: terminals would obey them.
+/// Replaces control characters in `text` with spaces, except those in `kept`, since terminals would obey
+/// control characters.
 fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = char> + 't {
     text.chars().map(move |char| if char.is_control() && !kept.contains(char) { ' ' } else { char })
 }

@@ -85,7 +85,7 @@ impl Callback {
     }
 }
 
-/// The message that has a program run a call.
+/// The message that tells a program to run a call.
 fn message(call: &Invocation, id: &str) -> String {
     json!({"type": "TOOL_EXECUTE", "toolName": call.tool, "params": call.arguments, "toolCallId": id}).to_string()
 }
@@ -99,7 +99,7 @@ pub(super) struct Message {
     event: String,
 }
 
-/// The calls of one program, as it reads them. The registration lasts while the stream is open.
+/// The stream on which one program reads its calls. The program's registration lasts while the stream is open.
 #[derive(Debug)]
 pub struct CallStream {
     registrations: Arc<Registrations>,
@@ -170,7 +170,7 @@ pub(super) fn send(
     Ok(Sent { id, stream, result })
 }
 
-/// A call that waits for its result. If it is dropped before, the program is notified.
+/// A call that waits for its result. If this is dropped before the result arrives, the program is notified.
 pub(super) struct Waiting<'r> {
     registrations: &'r Registrations,
     /// The registration's id.

@@ -45,7 +45,7 @@ pub struct ShownRequest<'r> {
 }
 
 impl<'r> ShownRequest<'r> {
-    /// Creates one for a program's request.
+    /// Describes a program's request.
     pub fn new(method: &'r Method, path: &'r str, headers: &'r HeaderMap, body: &'r [u8]) -> Self {
         Self { method, path, headers, body }
     }

@@ -7,7 +7,7 @@ use crate::{ErrorCode, Output, ToolError, providers::answer::Answer};
 /// Parses the output of a call.
 ///
 /// # Errors
-/// The error in the answer, or one that says that the answer cannot be read.
+/// The error in the answer, or an error that says that the answer cannot be read.
 pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
     let answer = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Answer::read(object),

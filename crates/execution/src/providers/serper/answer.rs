@@ -1,4 +1,4 @@
-//! Converts Serper's responses to the form that the results of all search engines have.
+//! Converts Serper's responses to the common form of search results.
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -91,12 +91,12 @@ fn web_url(text: &str) -> Option<Url> {
 }
 
 /// Whether a member is kept. An object with an unwanted address is removed completely; so are single addresses, and list
-/// elements that contain unwanted ones.
+/// elements that contain unwanted addresses.
 fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> bool {
     match value {
         Value::String(text) => match web_url(text) {
             Some(url) => is_wanted(&url),
-            // Text that merely resembles an address with another scheme only counts as one in fields for addresses.
+            // Text that merely looks like an address with another scheme counts as an address only in fields for addresses.
             None => !is_address(key) || Url::parse(text).is_err() || text.starts_with("data:image/"),
         },
         Value::Array(elements) => {
