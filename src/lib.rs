@@ -1,7 +1,7 @@
 //! toolwire makes any model speak standard tool calls.
 //!
-//! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and writes
-//! the stream in the dialect of the client. Each piece is sent as soon as it is certain.
+//! It reads an upstream's token stream as it arrives, finds the tool calls in it, whether native or written as text,
+//! and writes the stream in the dialect of the client. Each piece is sent as soon as it is certain.
 //!
 //! This crate is the program, and gives tests and benches access to its parts. The core, which can be embedded without
 //! the rest, is [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), which has examples.

@@ -20,7 +20,7 @@ pub(super) struct Announcement<'a> {
     pub addresses: &'a [SocketAddr],
     /// The names of the hosted tools, and of the providers whose tools are not known yet.
     pub hosted: (Vec<String>, Vec<String>),
-    /// Code for signing in to the admin API in a browser, once. Only for a terminal, never for a log.
+    /// Code for signing in to the admin API in a browser, valid once. It is only for a terminal, never for a log.
     pub code: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(super) fn console_url(base: &str) -> String {
     format!("{}/console/", base.strip_suffix("/v1").unwrap_or(base))
 }
 
-/// The hosted tools on one line.
+/// The names of the hosted tools, on one line.
 struct HostedTools<'a>(&'a (Vec<String>, Vec<String>));
 
 impl fmt::Display for HostedTools<'_> {

@@ -53,13 +53,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
 /// Hint for a wrong command line.
 const DESCRIBED: &str = "`toolwire bench --help` describes the options, docs/bench.md the figures";
 
-/// Hint for a key in the command line.
+/// Hint for a key on the command line.
 const IN_ENVIRONMENT: &str = "set the environment variable TOOLWIRE_BENCH_KEY instead";
 
 /// Headers that carry keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 
-/// Warns of keys in the command line, where every user of the machine can read them.
+/// Warns of keys on the command line, where every user of the machine can read them.
 fn warn_of_keys(args: &Args) {
     let is_typed = args
         .api_key
@@ -153,7 +153,7 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
     Contender { target: Arc::new(target), pids }
 }
 
-/// The headers of every request: the key, in the form of the dialect, and those of the command line.
+/// Returns the headers of every request: the key, in the form that the dialect uses, and those of the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
     let mut headers = Vec::new();
     if args.dialect == Dialect::Messages {

@@ -181,7 +181,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| wrong(&error))
 }
 
-/// A file for the answers of one model at one upstream, in the user's cache folder.
+/// Returns the file for the answers of one model at one upstream, in the user's cache folder.
 fn default_cache(measured: &str) -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));

@@ -186,8 +186,8 @@ fn conclude(args: &Args, report: &Report) -> ExitCode {
     wrong.map_or(status, |error| failed(error, None))
 }
 
-/// The dialects of clients: those of the command line, or else all that toolwire serves, or the one that every gateway
-/// serves.
+/// Returns the dialects of clients: those of the command line. Without any, the dialect that every gateway
+/// serves if a gateway was given, or else all that toolwire serves.
 fn clients(args: &Args) -> Vec<bench::Dialect> {
     if !args.cases.client.is_empty() {
         return args.cases.client.clone();
@@ -223,7 +223,7 @@ fn selection(args: &Args) -> Result<Selection, String> {
     })
 }
 
-/// Whether toolwire can call upstreams of this dialect with only the address configured.
+/// Whether toolwire can call upstreams of this dialect with no more than an address configured.
 fn is_called(api: Api) -> bool {
     let dialect = api.name().parse::<Dialect>();
     let upstream = dialect.and_then(UpstreamDialect::try_from);

@@ -193,7 +193,7 @@ async fn converse(
     Err("the stream ended without [DONE]".into())
 }
 
-/// Reports the upstream's pieces.
+/// Reports the pieces that the upstream sends.
 #[derive(Debug)]
 struct Window {
     moments: UnboundedSender<Moment>,

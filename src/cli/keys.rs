@@ -28,7 +28,7 @@ use toolwire_gateway::{Counts, CountsByModel, observe::untrusted_text::escaped, 
 /// Time limit for a server's report of usage.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum size of that report, in bytes.
+/// Maximum size of a server's report of usage, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 
 /// Options of `keys`.
@@ -258,7 +258,7 @@ fn write_used(out: &mut dyn Write, key: &Used, width: usize) -> io::Result<()> {
         .try_for_each(|(model, used)| writeln!(out, "    {}  {}", escaped(model), facts(used, "")))
 }
 
-/// The shown members of the response of `/admin/keys`.
+/// The part of the response of `/admin/keys` that is shown.
 #[derive(Deserialize)]
 struct Report {
     keys: Vec<Used>,

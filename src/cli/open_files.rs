@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files of this process and its children to the hard limit. The usual soft limit of 1,024
-/// exists for programs that use `select`.
+/// Raises this process's soft limit of open files to the hard limit, also for its children. The usual soft limit of
+/// 1,024 exists for programs that use `select`.
 pub(super) fn allow_all() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

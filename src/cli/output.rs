@@ -8,8 +8,8 @@ use std::{
 
 use toolwire_gateway::observe::untrusted_text::escaped;
 
-/// Writes a result to stdout with `write` and returns `status`. It is a normal end if the reader has closed the output
-/// (`… | head`).
+/// Writes a result to stdout with `write` and returns `status`. Output that its reader has closed (`… | head`) is not
+/// an error.
 pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> ExitCode {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     match write(&mut stdout).and_then(|()| stdout.flush()) {
@@ -19,14 +19,14 @@ pub(crate) fn results(status: ExitCode, write: impl FnOnce(&mut dyn Write) -> io
     }
 }
 
-/// Reports on stderr why a command failed, in the form of all commands: `error: …` on one line, and a hint on the next
-/// one. Returns the status of failed work.
+/// Reports on stderr why a command failed, in the form that all commands use: `error: …` on one line, and a hint on
+/// the next line. Returns the status for failed work.
 pub(super) fn failed(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     ExitCode::FAILURE
 }
 
-/// The same for a wrong command line, configuration or file, with the status for these.
+/// Like [`failed`], for a wrong command line, configuration or file, with the status for these.
 pub(super) fn refused(error: impl Display, next: Option<&str>) -> ExitCode {
     say("error", error, next);
     super::WRONG_INPUT.into()

@@ -12,7 +12,7 @@ use super::systemd::Notifier;
 use toolwire_config::FileWatch;
 use toolwire_gateway::{ReloadReason, Reloads};
 
-/// Interval between checks of the files. A change is loaded after it was seen twice.
+/// Interval between checks of the files. A change is loaded once it has been seen twice.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reloads the configuration whenever there is a reason, until the future is dropped. The server logs the outcome.

@@ -174,7 +174,7 @@ fn end(pipeline: &mut Pipeline, stream: bool, out: &mut BytesMut) -> Option<Stri
     })
 }
 
-/// Number of bytes that all cuts in two together may process: up to 16 KiB of input, every cut is tried.
+/// Maximum number of bytes processed for all cuts in two together: up to 16 KiB of input, every cut is tried.
 const SPLIT_BUDGET: usize = 256 << 20;
 
 /// Reads the complete input and tries every split.
@@ -240,7 +240,7 @@ impl Args {
         }
     }
 
-    /// The rules with which `serve` would read a response of `model`.
+    /// Returns the rules with which `serve` would read a response of `model`.
     fn settings(&self, model: &str) -> Result<Rules, String> {
         let tools = match self.tools.as_str() {
             "native" => ToolStyle::Native,

@@ -19,9 +19,9 @@ use tokio::time::interval;
 /// Interval between requests for more time to stop.
 const EXTENSION: Duration = Duration::from_secs(10);
 
-/// The listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` names this process). Removes the variables,
-/// so that child processes do not take the sockets for theirs. Must be called before other threads start, since they might
-/// read the environment.
+/// Returns the listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` names this process). Removes the
+/// variables, so that child processes do not take the sockets for theirs. Must be called before other threads start, since
+/// they might read the environment.
 ///
 /// # Errors
 /// One of them is not a TCP socket.
@@ -35,7 +35,8 @@ pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
     sockets.collect()
 }
 
-/// Maximum wait for room in systemd's queue, for a message that must not be lost. systemd reads the messages of all units.
+/// Maximum wait for room in systemd's queue, for a message that must not be lost. systemd reads the messages of all units
+/// from this queue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Notifies systemd of the server's state.
@@ -84,7 +85,7 @@ impl Notifier {
         }
     }
 
-    /// Reports that the server serves.
+    /// Reports that the server is ready.
     pub(super) fn ready(&self, generation: u64) {
         self.tell(&format!("READY=1\nSTATUS=Serving, configuration {generation}"));
     }
@@ -97,12 +98,12 @@ impl Notifier {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS=Loading the configuration"));
     }
 
-    /// Reports that the server stops.
+    /// Reports that the server is stopping.
     pub(super) fn stopping(&self) {
         self.tell(&format!("STOPPING=1\n{}\nSTATUS=Open streams may end", extension()));
     }
 
-    /// Repeatedly asks for more time to stop: the server ends by itself.
+    /// Repeatedly asks for more time to stop, since the server ends by itself.
     pub(super) async fn extend(&self) {
         let mut ticks = interval(EXTENSION);
         loop {

@@ -1,7 +1,7 @@
 //! `toolwire top`: shows the responses in progress of a running server, and the figures of its last minute.
 //!
-//! It reads `/admin/streams`. The event feed would do, too, but its readers are asked for permissions, which `top` cannot
-//! answer.
+//! It reads `/admin/streams`. The event feed has the same facts, but toolwire asks the feed's readers for permissions,
+//! which `top` cannot grant.
 
 mod screen;
 mod snapshot;

@@ -10,17 +10,18 @@ use super::{
 };
 use toolwire_pipeline::settings::{Field, Key, OneOf, Settings};
 
-/// Maximum number of exchanges that can be kept. A record takes some kilobytes.
+/// Maximum number of exchanges that can be kept. A record takes a few kilobytes.
 const MAX_EXCHANGES: usize = 10_000;
 
 /// The settings of `[admin]`.
 #[derive(Debug, Clone)]
 pub struct AdminSettings {
-    /// Keys, one of which a request needs. If empty, only requests from this machine are served.
+    /// API keys, one of which every request needs. If there are none, only requests from this machine are
+    /// served.
     pub api_keys: Vec<SecretString>,
     /// Host names by which browsers may reach toolwire, in addition to those of this machine.
     pub hosts: Vec<String>,
-    /// Contents shown in events and exchanges.
+    /// The contents that events and exchanges show.
     pub capture: Capture,
     /// Time without a request after which a session ends.
     pub session_ttl: Duration,
@@ -28,7 +29,7 @@ pub struct AdminSettings {
     pub keep_exchanges: usize,
 }
 
-/// Contents shown in events and exchanges.
+/// The contents that events and exchanges show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Capture {
     /// No contents.

@@ -1,4 +1,4 @@
-//! [`Alternatives`]: other models that may answer instead of one.
+//! [`Alternatives`]: other models that may answer instead of a model.
 //!
 //! ```toml
 //! [[models]]
@@ -7,7 +7,7 @@
 //! fallback = ["small"]                    # when all targets fail
 //! ```
 //!
-//! Wherever a single model must be known, an entry with `targets` counts as its first target under another name.
+//! Wherever a single model must be known, an entry with `targets` counts as its first target, under another name.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ pub struct Alternatives {
     pub targets: Targets,
     /// The models that answer if all targets fail, in this order.
     pub fallback: Vec<String>,
-    /// How often all of them are retried.
+    /// How often all of these models are retried.
     pub retries: usize,
 }
 
@@ -48,16 +48,16 @@ pub struct Alternatives {
 pub struct Targets {
     /// The models.
     pub all: Vec<Target>,
-    /// Whether conversations are divided among them by weight. Otherwise the first model that works answers.
+    /// Whether conversations are divided among the models by weight. Otherwise the first model that works answers.
     pub are_weighted: bool,
 }
 
 /// One of several models that share a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The name of its entry.
+    /// The name of the model's entry.
     pub model: String,
-    /// Its share of the conversations.
+    /// The model's share of the conversations.
     pub weight: u32,
 }
 
@@ -146,12 +146,12 @@ impl<'a> Router<'a> {
         Some(Self { name, alternatives })
     }
 
-    /// The name, with its location in the file.
+    /// The entry's name, with its location in the file.
     pub(super) fn name(&self) -> Option<(String, Cell<'a>)> {
         self.name.clone()
     }
 
-    /// The entry: that of the first target, under this name. `None` only if a mistake has been reported.
+    /// Returns the entry: that of the first target, under this entry's name. `None` only if a mistake has been reported.
     pub(super) fn resolve(&self, models: &[Model]) -> Option<Model> {
         let (name, _) = self.name.as_ref()?;
         let first = self.alternatives.targets.all.first()?;
@@ -162,8 +162,8 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Reports names in the value of `key` that no entry has, or that are themselves routers. `routers` are the names of the
-/// entries that have targets.
+/// Reports each name in the value of `key` that no entry has, or that belongs to a router. `routers` are the names of
+/// the entries that have targets.
 pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {

@@ -7,11 +7,11 @@ use toml::value::{Date, Datetime, Offset};
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// The last year in which times can be written.
+/// The last year of a time that can be written.
 const MAX_YEAR: u16 = 9999;
 
-/// The Unix time in seconds of `written`: a date (its beginning in UTC), or a time with an offset. `None` for other values,
-/// and for times before 1970.
+/// Returns the Unix time, in seconds, of `written`: a date (its beginning in UTC), or a time with an offset. `None` for
+/// other values, and for times before 1970.
 pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
     let Date { year, month, day } = written.date?;
     let days = days_until(i64::from(year), i64::from(month), i64::from(day));
@@ -35,8 +35,8 @@ pub fn parse(written: &str) -> Option<u64> {
     unix_time(&written.parse().ok()?)
 }
 
-/// Formats a Unix time in seconds in UTC, as in RFC 3339, section 5.6. Times beyond the last possible one are written as
-/// that one.
+/// Formats a Unix time in seconds in UTC, as in RFC 3339, section 5.6. A time after the last possible one is written as the
+/// last possible one.
 pub fn rfc3339(time: u64) -> String {
     let last = u64::try_from(days_until(i64::from(MAX_YEAR), 12, 31) * DAY).unwrap_or_default();
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
@@ -51,7 +51,7 @@ pub struct Month {
 }
 
 impl Month {
-    /// The month that contains a Unix time in seconds. Converts days to dates as Howard Hinnant's `civil_from_days` does.
+    /// The month that contains a Unix time in seconds. Converts days to dates as in Howard Hinnant's `civil_from_days`.
     pub fn of(time: u64) -> Self {
         let shifted = i64::try_from(time).unwrap_or(i64::MAX) / DAY + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

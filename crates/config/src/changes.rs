@@ -24,8 +24,8 @@ const FIXED: [&str; 11] = [
     "telemetry",
 ];
 
-/// The paths of the settings that differ. If only one of the two has a table, the path is that of the table. Secrets are
-/// compared, too.
+/// The paths of the settings that differ. If only one of the two configurations has a table, the path is that of the
+/// table. Secrets are compared, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes(Vec<String>);
 
@@ -35,7 +35,7 @@ impl Changes {
         self.0.iter().any(|changed| is_at(changed, path) || is_at(path, changed))
     }
 
-    /// The same for entry `name` of the array `array`.
+    /// Whether a setting differs in the entry `name` of the array `array`.
     pub fn touch_entry(&self, array: &str, name: &str) -> bool {
         self.touch(&below(array, name))
     }
@@ -46,7 +46,7 @@ impl Changes {
 }
 
 impl Config {
-    /// The settings whose values differ in `other`, or that only one of the two has.
+    /// Returns the settings whose values differ in `other`, or that only one of the two configurations has.
     pub fn changes_to(&self, other: &Self) -> Changes {
         let (before, after) = (Value::Table(self.comparable()), Value::Table(other.comparable()));
         let mut paths = Vec::new();
@@ -55,7 +55,7 @@ impl Config {
         Changes(paths)
     }
 
-    /// Returns this configuration with the values that `running` has for the settings that cannot change while the process
+    /// Returns this configuration, but with the values of `running` for the settings that cannot change while the process
     /// runs, and the changes that only a restart would apply.
     pub fn keeping_fixed(self, running: &Self) -> (Self, Changes) {
         let Changes(mut paths) = running.changes_to(&self);
@@ -75,7 +75,8 @@ impl Config {
         (kept, Changes(paths))
     }
 
-    /// The first of `addresses` that other machines can reach although clients need no key. Reads the file of keys.
+    /// Returns the first of `addresses` that other machines can reach although clients need no key. Reads the file of
+    /// keys.
     pub fn open_to_all(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         let is_open = !self.needs_key();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
@@ -110,7 +111,7 @@ fn by_key(table: &Table) -> BTreeMap<String, &Value> {
     table.iter().map(|(key, value)| (key.clone(), value)).collect()
 }
 
-/// The entries of an array of tables by their names, or by their indices. Empty if the array is absent.
+/// Returns the entries of an array of tables by their names, or by their indices. Empty if the array is absent.
 fn entries(value: Option<&Value>) -> Option<BTreeMap<String, &Value>> {
     let Some(value) = value else { return Some(BTreeMap::new()) };
     let entries = value.as_array().filter(|entries| entries.iter().any(Value::is_table))?;

@@ -147,7 +147,7 @@ impl ClientKey {
         table_of(|visitor| declare(visitor, &mut Draft::of(self)))
     }
 
-    /// The entry as it is written to a file of keys.
+    /// The entry as it is written to the file of keys.
     pub(super) fn written(&self) -> toml::Table {
         let mut table = self.shown();
         table.remove("key");
@@ -298,7 +298,7 @@ fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
     count(1)(cell).map(|limit| u64::try_from(limit).ok())
 }
 
-/// Reads a date or time as in RFC 3339, section 5.6, either a TOML value or a string, as Unix time in seconds.
+/// Converts a date or time (RFC 3339, section 5.6), given as a TOML value or a string, to Unix time in seconds.
 fn moment(cell: Cell<'_>) -> Option<u64> {
     const EXPECTED: &str =
         "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";
@@ -313,7 +313,7 @@ fn moment(cell: Cell<'_>) -> Option<u64> {
     }
 }
 
-/// Reads an entry. `is_own`: the entry is in a file that `toolwire keys` writes.
+/// Reads an entry. `is_own`: the entry is in the file that `toolwire keys` writes.
 fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     let mut draft = Draft::default();
     declare(&mut Reading(table), &mut draft);
@@ -334,7 +334,7 @@ fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     Some(ClientKey { name: name?, digest: digest?, secret, grant, expires, made })
 }
 
-/// Reads `[[keys]]`. `is_own`: they are in a file that `toolwire keys` writes.
+/// Reads `[[keys]]`. `is_own`: the entries are in the file that `toolwire keys` writes.
 pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     let mut cells = Vec::new();
     let mut keys = Vec::new();
@@ -354,7 +354,7 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
 }
 
 /// Returns `keys`, each with the permissions of its name, and the faults by entry numbers: keys that another entry also has,
-/// and entries of one name that disagree; the first entry wins.
+/// and entries with the same name that disagree, of which the first entry wins.
 pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
     let mut grants: HashMap<String, Grant> = HashMap::new();
     for key in keys.iter().filter(|key| key.grant != Grant::default()) {

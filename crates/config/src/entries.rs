@@ -1,4 +1,4 @@
-//! Model entries that are made by the program, but read as if they were in the file.
+//! Model entries that the program makes, but that are read as if they were in the file.
 
 use std::path::Path;
 
@@ -53,8 +53,8 @@ impl Config {
         }
     }
 
-    /// The keys of one of this configuration's models, except those whose values an entry with only a name and an upstream
-    /// would have as well.
+    /// Returns the keys of one of this configuration's models, except those that would have the same value in an entry
+    /// with only a name and an upstream.
     ///
     /// # Errors
     /// Never for a model of this configuration.

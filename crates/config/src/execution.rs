@@ -576,7 +576,7 @@ fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Mo
     written.map_or_else(|| cell.clone(), |(_, _, model)| model).wrong::<()>(message);
 }
 
-/// The paths of providers' secrets that are not set.
+/// The paths of the providers' secrets that are not set.
 pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
     struct Unset(Vec<&'static str>);
     impl Settings for Unset {
@@ -594,7 +594,7 @@ pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
     settings.providers.iter().flat_map(of).collect()
 }
 
-/// Entries of the same providers with default settings.
+/// Returns entries of the same providers with default settings.
 pub(super) fn provider_defaults(settings: &ExecutionSettings) -> Value {
     let default = |entry: &ProviderEntry| {
         let options =

@@ -18,7 +18,7 @@ use toolwire_pipeline::settings::{Field, Key, Settings};
 /// The facts that a key's declaration states.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyFacts {
-    /// Whether it may be set over the admin API.
+    /// Whether the key may be set over the admin API.
     pub is_settable: bool,
     /// Minimum value.
     pub min: Option<Value>,

@@ -1,5 +1,5 @@
-//! [`KeyFile`]: the keys made by `toolwire keys`, in a separate file in the folder of persistent state. The file only
-//! contains digests of the keys.
+//! [`KeyFile`]: the keys made by `toolwire keys`, in a separate file in the folder of persistent state. The file contains
+//! only digests of the keys.
 
 use std::{
     fs, io,
@@ -24,7 +24,7 @@ const FILE: &str = "keys.toml";
 pub struct KeyFile {
     path: PathBuf,
     seen: Option<Version>,
-    /// The version found last, if it may still be incomplete.
+    /// The version that was found last, if it may still be incomplete.
     unsettled: Option<Version>,
 }
 
@@ -57,7 +57,8 @@ impl KeyFile {
     }
 
     /// Reads the keys if the file has changed since the last call. The first call always reads it. A version that may be
-    /// incomplete, or a missing file, only counts when it is found twice: half a file is often valid, too, but lacks keys.
+    /// incomplete, or a missing file, counts only once it has been found twice: half a file is often valid too, but lacks
+    /// keys.
     ///
     /// # Errors
     /// All mistakes in the file. They are reported once for each version.

@@ -15,7 +15,7 @@ use super::{
 };
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText};
 
-/// Visits the keys of a table, including those whose types only configurations have.
+/// Visits the keys of a table, including those with types that only configurations have.
 pub trait Keys: Settings {
     /// Visits a key of a special type, with functions that read and show its value. `show` returns `None` to show nothing.
     fn special<V>(
@@ -195,13 +195,13 @@ pub(super) fn size_value(size: usize) -> Value {
     string(&format!("{}{name}", size / bytes))
 }
 
-/// A key in the documentation.
+/// The documentation of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub key: &'static str,
-    /// Its default, in Markdown.
+    /// The key's default, in Markdown.
     pub default: String,
-    /// Its description, in Markdown.
+    /// The key's description, in Markdown.
     pub about: Cow<'static, str>,
 }
 
@@ -237,7 +237,7 @@ impl Keys for Documenting {
     }
 }
 
-/// The values of the fields that `visit` declares.
+/// Returns the values of the fields that `visit` declares, as a table.
 pub fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
     let mut showing = Showing::default();
     visit(&mut showing);

@@ -108,10 +108,10 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
 }
 
-/// Reads the file that `overrides` names, if any, applies the overrides to it, and validates the result.
+/// Reads the file that `overrides` names, if it names one, applies the overrides to it, and validates the result.
 ///
 /// # Errors
-/// All mistakes in it.
+/// All mistakes in the configuration.
 pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loaded, Problems> {
     of_source(&Source::read(overrides.file.as_deref())?, None, overrides, environment)
 }
@@ -119,12 +119,13 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
 /// Validates a configuration that the program itself has written.
 ///
 /// # Errors
-/// All mistakes in it.
+/// All mistakes in the configuration.
 pub fn of_text(text: String) -> Result<Config, Problems> {
     of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }
 
-/// `overlay` holds settings saved over the admin API; `None` reads them from the folder that the configuration names.
+/// Reads a configuration. `overlay` holds settings saved over the admin API; `None` reads them from the folder that the
+/// configuration names.
 fn of_source(
     source: &Source,
     overlay: Option<Overlay>,
@@ -207,13 +208,13 @@ pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
     /// The models that clients can request; at least one.
     pub models: Vec<Model>,
-    /// How requests continue after an upstream fails, for models with alternatives.
+    /// How requests continue after an upstream has failed, for models with alternatives.
     pub failover: Failover,
     /// The formats that models can use: the built-in ones, and those of `[[formats]]`.
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
-    /// Host names by which clients that need no key reach the server, in addition to those of this machine.
+    /// Host names by which clients that need no key may reach the server, in addition to those of this machine.
     pub hosts: Vec<String>,
     /// The folder for persistent state. `None` if the user has no folder for state.
     pub state_dir: Option<PathBuf>,
@@ -221,7 +222,7 @@ pub struct Config {
     pub store: StoreKind,
     /// Paths whose requests are passed to the upstream unread.
     pub passthrough: Passthrough,
-    /// Content of `/metrics`.
+    /// The optional content of `/metrics`.
     pub metrics: Metrics,
     /// Limits of requests and responses.
     pub limits: Limits,
@@ -244,10 +245,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// The entry that serves `name`: the one with this name, otherwise the wildcard.
+    /// Returns the entry that serves `name`: the one with this name, otherwise the wildcard.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
-        // In an upstream's path, such a name would lead elsewhere on servers that decode the path first.
+        // In an upstream's path, such a name would lead to another path on servers that decode before they resolve it.
         let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
@@ -265,7 +266,7 @@ impl Config {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether clients may send the session of their own account, for one of the upstreams.
+    /// Whether clients of at least one upstream may send the session of their own account.
     pub fn takes_sessions(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.takes_sessions())
     }
@@ -297,7 +298,7 @@ impl Config {
 }
 
 impl Config {
-    /// The saved settings from the admin API with which this configuration was read.
+    /// The settings saved over the admin API that were in effect when this configuration was read.
     pub fn overlay(&self) -> Overlay {
         self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
     }
@@ -315,7 +316,7 @@ impl Config {
     /// they name.
     ///
     /// # Errors
-    /// All mistakes in it.
+    /// All mistakes in the configuration.
     pub fn read_again(&self) -> Result<Loaded, Problems> {
         let failed = |message| Err(Problems(vec![Problem::error(message)]));
         let Some(origin) = self.sources.origin() else {
@@ -344,7 +345,7 @@ impl Config {
     /// Reads the configuration again with `overlay` as the saved settings.
     ///
     /// # Errors
-    /// All mistakes in it.
+    /// All mistakes in the configuration.
     pub fn with_overlay(&self, overlay: Overlay) -> Result<Loaded, Problems> {
         let Some(origin) = self.sources.origin() else {
             let message = "the configuration was not read from a file";
@@ -377,10 +378,10 @@ pub enum UncheckedBudgets {
     Refuse,
 }
 
-/// Content of `/metrics`, which requires no key.
+/// The optional content of `/metrics`, which requires no key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// The names of called tools.
+    /// Whether `/metrics` shows the names of called tools.
     pub tool_names: bool,
 }
 
@@ -392,9 +393,9 @@ pub struct Limits {
     /// Maximum size of all request bodies together that no upstream has answered yet, in bytes. Beyond it: 503. At least
     /// `max_body`.
     pub max_pending_bodies: usize,
-    /// Time limit of receiving a client's request body. Beyond it: 408.
+    /// Time limit for receiving a client's request body. If it is exceeded: 408.
     pub body_timeout: Duration,
-    /// Time that a client may accept no bytes while some wait for it. Then its connection is closed.
+    /// Time for which a client may accept no bytes although some are waiting for it. After that, its connection is closed.
     pub write_timeout: Duration,
     /// Maximum number of choices, and of probabilities for each token, in a request.
     pub max_n: usize,
@@ -404,10 +405,10 @@ pub struct Limits {
     pub max_store: usize,
     /// How long a response is stored.
     pub store_ttl: Duration,
-    /// Number of instances that share the store. While it cannot be reached, each instance admits that fraction of clients'
-    /// limits.
+    /// Number of instances that share the store. While the store cannot be reached, each instance admits that fraction of
+    /// the clients' limits.
     pub instances: usize,
-    /// Whether monthly budgets may be used then.
+    /// Whether monthly budgets may be used while the store cannot be reached.
     pub unchecked_budgets: UncheckedBudgets,
     /// Maximum size of the turn state that upstreams need back, for all clients together, in bytes.
     pub max_turn_state: usize,

@@ -1,8 +1,8 @@
 //! [`MadeKey`]: a key made by `toolwire keys add`, `tw_<id>_<secret><checksum>`.
 //!
 //! The id has 8 characters and is not secret, the secret has 32 random bytes, and the checksum is the CRC-32 of the text
-//! before it. All are written in base 62, with digits, capital and small letters. So programs that look for leaked secrets
-//! can recognise keys, and a mistyped or truncated key can be told from an unknown one.
+//! before it. All three are in base 62: digits, and upper- and lower-case letters. This form lets programs that look for
+//! leaked secrets recognise keys, and distinguishes a mistyped or truncated key from an unknown one.
 
 use ring::{
     error::Unspecified,
@@ -55,7 +55,7 @@ fn checksum(text: &str) -> String {
     digits(crc32(text.as_bytes()).to_be_bytes(), CHECKSUM)
 }
 
-/// The last `count` digits of the number that the bytes form, the most significant byte first.
+/// Returns the last `count` digits of the number that the bytes form, the most significant byte first.
 fn digits<const N: usize>(mut number: [u8; N], count: usize) -> String {
     let mut digits = Vec::with_capacity(count);
     for _ in 0..count {

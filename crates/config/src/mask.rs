@@ -14,17 +14,17 @@ pub(super) const MASK: &str = "********";
 const HASH_DIGITS: usize = 16;
 
 /// The form of a secret in tables: the mask, and a hash that differs in every process. Equal hashes show that two
-/// configurations of this process have the same secret. [`hide`] removes the hash.
+/// configurations in this process have the same secret. [`hide`] removes the hash.
 pub(super) fn masked(secret: impl AsRef<[u8]>) -> String {
     static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     format!("{MASK}{:0HASH_DIGITS$x}", HASHER.hash_one(secret.as_ref()))
 }
 
-/// Separates a value from the hash of the content that it names. No path contains it.
+/// Separates a value from the hash of the content that the value names. No path contains this character.
 const MARK: char = '\0';
 
-/// The form of a value in tables that names `content`: the value as shown, and a hash like that of [`masked`], which
-/// [`hide`] removes.
+/// The form, in tables, of a value that names `content`: the value as it is shown, and a hash like that of
+/// [`masked`], which [`hide`] removes.
 pub(super) fn marked(shown: &str, content: impl AsRef<[u8]>) -> String {
     format!("{shown}{MARK}{}", masked(content))
 }

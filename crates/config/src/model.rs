@@ -24,7 +24,7 @@ use toolwire_pipeline::{
 };
 use toolwire_template::ChatTemplate;
 
-/// The model name that matches every name that no other entry has.
+/// The name of the entry that serves every model name that no other entry has.
 pub const WILDCARD: &str = "*";
 
 /// One entry of `[[models]]`.
@@ -32,7 +32,7 @@ pub const WILDCARD: &str = "*";
 pub struct Model {
     /// The name that clients request, or [`WILDCARD`].
     pub name: String,
-    /// The upstream that serves it.
+    /// The upstream that serves the model.
     pub upstream: Arc<Upstream>,
     /// The name that is sent to the upstream. `None` stands for the name that the client requested.
     pub upstream_name: Option<String>,
@@ -52,32 +52,32 @@ pub struct Model {
     pub vision: Option<String>,
     /// Other models that may answer instead of this one. `None` if there are none.
     pub alternatives: Option<Arc<Alternatives>>,
-    /// The rules for its responses, as the pipeline takes them.
+    /// The rules for the model's responses, as the pipeline takes them.
     pub settings: Rules,
-    /// The formats that can be named, and the formats that model names imply.
+    /// The formats that can be named, and those that model names imply.
     pub formats: Arc<KnownFormats>,
 }
 
 impl Model {
-    /// Whether it matches every name that no other entry has.
+    /// Whether the entry matches every name that no other entry has.
     pub fn is_wildcard(&self) -> bool {
         self.name == WILDCARD
     }
 
-    /// The name that is sent to the upstream when a client requests `asked`.
+    /// Returns the name that is sent to the upstream when a client requests `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// [`Model::settings`] when a client requests `asked`. With `detect = "auto"`, the formats that the model is taught
-    /// or that its name implies come first. The name may also imply that responses start inside reasoning.
+    /// Returns [`Model::settings`] for a client that requests `asked`. With `detect = "auto"`, the formats that the model
+    /// is taught or that its name implies come first. The name may also imply that responses start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
     }
 
-    /// The constraints that its upstream, which supports these `means`, is asked to enforce in the response to
-    /// `conversation`, whose tools are taught in `format`. None unless the response will be searched for calls in that
+    /// Returns the constraints that the upstream, which supports these `means`, is asked to enforce in the response to
+    /// `conversation`, whose tools are taught in `format`. Empty unless the response will be searched for calls in that
     /// format.
     pub fn enforced(
         &self,
@@ -99,7 +99,8 @@ impl Model {
         is_found.then_some(enforced)
     }
 
-    /// The format in which the model that a client requests as `asked` writes calls, if its name or `detect` implies one.
+    /// Returns the format in which the model writes calls if a client requests it as `asked`, provided that its name or
+    /// `detect` implies one.
     pub fn own_format(&self, asked: &str) -> Option<&'static Format> {
         match &self.settings_for(asked).detect {
             Detect::AutoAnd(names) | Detect::Formats(names) => self.formats.named(names).first().copied(),
@@ -122,7 +123,7 @@ impl Model {
         }
     }
 
-    /// The turn state that its upstream needs back: none if calls are plain text to the upstream.
+    /// The turn state that the model's upstream needs back: none if calls are plain text to the upstream.
     pub fn wants_back(&self) -> WantsBack {
         match self.tools {
             ToolStyle::Native => self.upstream.options.side().wants_back(),
@@ -140,8 +141,8 @@ impl Model {
 /// The value of `instructions` that takes the instructions from the chat template.
 const FROM_TEMPLATE: &str = "template";
 
-/// `settings` completed for the model that its upstream calls `name`: with the formats that its `tools` setting and its
-/// name imply, and, unless configured, whether its responses start inside reasoning.
+/// Completes `settings` for the model called `name` upstream: adds the formats that the `tools` setting and the name
+/// imply. Also sets whether responses start inside reasoning, unless that is configured.
 pub fn settings_for<'s>(
     settings: &'s Rules,
     (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
@@ -170,7 +171,7 @@ pub fn settings_for<'s>(
 /// `tools`: how tools are described to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
-    /// As structure of the upstream's dialect.
+    /// As structured data of the upstream's dialect.
     #[default]
     Native,
     /// In the prompt, in this text format.
@@ -237,7 +238,8 @@ impl Default for Draft {
     }
 }
 
-/// The keys that select the model and how it learns of tools. `upstreams` and `formats` are those that can be named.
+/// The keys that select the model, and how the model learns of tools. `upstreams` and `formats` are those that can be
+/// named.
 pub(super) fn selection(
     keys: &mut impl Keys,
     draft: &mut Draft,
@@ -402,7 +404,7 @@ pub(super) fn read<'a>(
     (name, model)
 }
 
-/// Sets what the upstream implies for its models: the defaults of some keys, and the rules that no key sets.
+/// Sets what the upstream implies for its models: defaults of some keys, and rules that no key sets.
 fn imply(upstream: &Upstream, draft: &mut Draft) {
     let side = upstream.options.side();
     draft.settings.tolerate_truncation = upstream.tolerate_truncation;

@@ -1,7 +1,7 @@
 //! [`Overlay`]: settings saved over the admin API, in a separate file. The user's file is never written.
 //!
-//! The values are put into the file's tables before these are read, as those of flags are, so the same code checks them.
-//! They can only change tables of hosted tools that the file contains; keys that are marked as
+//! The values are put into the file's tables before these are read, like those of flags, so the same code checks them. They
+//! can only change tables of hosted tools that the file contains; keys that are marked as
 //! [`file_only`](toolwire_pipeline::settings::Key::file_only) are refused when they are read.
 
 mod file;
@@ -64,7 +64,7 @@ impl Overlay {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether both have the same value at `path`, or both have none.
+    /// Whether both overlays have the same value at `path`, or neither has one.
     pub fn agrees(&self, other: &Self, path: &str) -> bool {
         self.0.get(path) == other.0.get(path)
     }
@@ -127,7 +127,7 @@ impl Overlay {
         self.0.values().map(text_of).collect()
     }
 
-    /// Puts the values into `root`, each with the span that stands for it in `source`. `values` are the result of `to_toml`.
+    /// Puts the values into `root`, each with the span that stands for it in `source`. `values` is the result of `to_toml`.
     pub(super) fn lay_over<'i>(
         &self,
         root: &mut DeTable<'i>,
@@ -151,7 +151,7 @@ impl Overlay {
     }
 }
 
-/// The folder of the overlay for the configuration in `root`. `None` if it has no admin API, or there is no folder.
+/// The folder of the overlay for the configuration in `root`. `None` if it has no admin API, or if there is no such folder.
 pub(super) fn folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     root.get("admin")?;
     state_folder(root, environment)
@@ -210,7 +210,7 @@ fn put<'i>(
     };
     match keys {
         [top, keys @ ..] if top == "execution" => put_below(table, keys, value),
-        // Setting it would make it another entry.
+        // Setting the name would turn the entry into another one.
         [_, _, key] if key == "name" => Err("a name can only be set in the configuration file".to_owned()),
         [_, _, keys @ ..] => put_below(table, keys, value),
         _ => Ok(None),
@@ -312,7 +312,7 @@ fn text_of(value: &Json) -> Result<String, String> {
     })
 }
 
-/// A value all of whose parts have the same span.
+/// A value whose parts all have the same span.
 fn at<'i>(value: Spanned<DeValue<'i>>, span: &Range<usize>) -> Spanned<DeValue<'i>> {
     let value = match value.into_inner() {
         DeValue::Array(elements) => {

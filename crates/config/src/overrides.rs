@@ -16,8 +16,8 @@ use super::{
     source::{Flag, Source},
 };
 
-/// Values from the command line and the environment. An empty or `None` value was not given, so the file or
-/// the default decides.
+/// Values from the command line and the environment. An empty value or `None` means that none was given, so
+/// the file or the default decides.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// The configuration file.
@@ -26,7 +26,7 @@ pub struct Overrides {
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
-    /// Whether one of them was typed on the command line, where other users of the machine can read it.
+    /// Whether one of these keys was typed on the command line, where other users of the machine can read it.
     pub typed_client_keys: bool,
     /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
     pub upstream: Option<String>,

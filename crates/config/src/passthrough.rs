@@ -11,7 +11,7 @@ use super::{
 /// The beginning of all paths. The rest is appended to the upstream's base URL.
 pub const BASE: &str = "/v1/";
 
-/// The paths that toolwire serves itself, each with whether it also serves everything below it.
+/// The paths that toolwire serves itself, each with whether toolwire also serves everything below it.
 const OWN: &[(&str, bool)] = &[
     ("/v1/chat/completions", false),
     ("/v1/messages", false),
@@ -97,7 +97,7 @@ fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> b
     }
 }
 
-/// Whether every server reads this path alike.
+/// Whether all servers read this path in the same way.
 fn is_plain(path: &str) -> bool {
     let is_segment = |segment: &str| {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte);

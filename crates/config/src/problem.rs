@@ -73,7 +73,7 @@ pub enum Place {
         /// In characters, counted from 1.
         column: usize,
     },
-    /// In a flag or its environment variable; both are named.
+    /// In a flag or its environment variable. The text names both.
     Flag(&'static str),
     /// In the settings that were saved over the admin API.
     Overlay {
@@ -130,27 +130,27 @@ enum Kind {
 }
 
 impl Findings {
-    /// The file is not valid TOML at this place.
+    /// Reports that the file is not valid TOML at this place.
     pub(super) fn syntax(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Syntax, span, message.into());
     }
 
-    /// The value at this place is wrong.
+    /// Reports that the value at this place is wrong.
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::DefinitionError, Some(span), message.into());
     }
 
-    /// Something required is missing. `span` is its expected location, if that is known.
+    /// Reports that something required is missing. `span` is its expected location, if that is known.
     pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Missing, span, message.into());
     }
 
-    /// The value at this place is valid, but probably a mistake.
+    /// Warns that the value at this place is valid, but probably a mistake.
     pub(super) fn warning(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
-    /// Something outside the configuration is probably a mistake.
+    /// Warns that something outside the configuration is probably a mistake.
     pub(super) fn remark(&self, message: impl Into<String>) {
         self.add(Kind::Warning, None, message.into());
     }

@@ -38,7 +38,7 @@ pub(super) fn of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpPr
     })
 }
 
-/// The proxies that the environment names for any server. Warns at `cell` of unusable ones.
+/// Returns the proxies that the environment names for any server. Warns at `cell` about unusable ones.
 pub(super) fn of_any(cell: &Cell<'_>) -> Proxies {
     let proxies = Proxies::of_environment(cell.context.environment);
     for (name, wrong) in proxies.faults() {

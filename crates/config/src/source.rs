@@ -10,8 +10,8 @@ use std::{
 use super::problem::{Place, Problem, Problems, Severity};
 use toolwire_pipeline::wire::digest::Digest;
 
-/// A file's text and name. Offsets after the text's end stand for flags, and offsets after those for saved settings, so that
-/// the same code reads and reports such values and those from the file.
+/// The text and name of a file. Offsets after the end of the text stand for flags, and offsets after those for saved
+/// settings, so that the same code reads and reports values from all three.
 #[derive(Clone, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
@@ -121,7 +121,8 @@ impl Source {
         }
     }
 
-    /// A source whose text the program made. Paths in it are resolved next to the file `beside`, if it is given.
+    /// Creates a source for text that the program made. Paths in the text are resolved next to the file `beside`, if it is
+    /// given.
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
         Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }

@@ -28,14 +28,14 @@ use toolwire_pipeline::wire::digest::Digest;
 #[derive(Clone, Default)]
 pub struct Sources {
     values: BTreeMap<String, ValueSource>,
-    /// The file's values of settings that were saved over the admin API.
+    /// The values in the file of settings that were saved over the admin API.
     shadowed: BTreeMap<String, serde_json::Value>,
     /// The saved settings that do not fit into the file's tables.
     refused: Vec<Refused>,
     origin: Option<Arc<Origin>>,
 }
 
-/// Omits the values in the file, which may be secrets.
+/// Leaves out the values in the file, which may be secrets.
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
@@ -188,7 +188,8 @@ impl Sources {
         self.values.get(path)
     }
 
-    /// These sources of tables with applied saved settings. `in_file` are the sources of the tables before that.
+    /// Completes the sources of tables after saved settings have been applied. `in_file` are the sources of the tables
+    /// before that.
     pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
         let (mut values, mut in_file) = (self.values, in_file.values);
         for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {

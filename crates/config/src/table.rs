@@ -134,8 +134,8 @@ impl<'a> Table<'a> {
         self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
-    /// Reports a fault of `key`: at its location, or the table's if it is absent. Reports nothing if a mistake in it has
-    /// been reported already.
+    /// Reports a fault of `key`: at the key's location, or at the table's if the key is absent. Reports nothing if a mistake
+    /// in it has been reported already.
     pub(super) fn report_fault(&self, key: &str, message: &str) {
         let findings = &self.context.findings;
         match self.entries.get(key).map(Spanned::span) {
@@ -162,7 +162,7 @@ pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // A table instead of an array: it is read anyway, to report the mistakes in it.
+        // A table instead of an array is read anyway, to report the mistakes in it.
         DeValue::Table(_) => {
             cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
             vec![cell]

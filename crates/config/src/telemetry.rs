@@ -165,7 +165,7 @@ impl Variables<'_> {
         let endpoint = draft.endpoint.or_else(|| {
             self.of("OTEL_EXPORTER_OTLP_ENDPOINT", "a URL such as `http://127.0.0.1:4318`", collector)
         })?;
-        // No other protocol is supported; an invalid value is only reported.
+        // The value is read only to report an invalid one: no other protocol is supported.
         let _ = self.of("OTEL_EXPORTER_OTLP_PROTOCOL", "`http/protobuf`", |text| {
             (text == "http/protobuf").then_some(())
         });
@@ -249,7 +249,7 @@ fn millis(text: &str) -> Option<Duration> {
     text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
-/// `name=value,name=value`, percent-encoded.
+/// Parses `name=value,name=value`, percent-encoded.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
     let pairs = pairs.map(|pair| {

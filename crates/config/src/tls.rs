@@ -119,7 +119,8 @@ pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     shown
 }
 
-/// Loads `files`, whose keys in `table` have these names. Reports mistakes in them, and warns of an expired certificate.
+/// Loads `files`; `cert` and `key` are the keys in `table` that name them. Reports mistakes in them, and warns of
+/// an expired certificate.
 pub(super) fn identity(
     table: &mut Table<'_>,
     files: &IdentityFiles,
@@ -143,14 +144,14 @@ pub(super) fn identity(
     }
 }
 
-/// A file, relative to the configuration file.
+/// Reads the path of a file, relative to the configuration file.
 pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     let written = text(cell.clone())?;
     let written = written.strip_prefix("file:").unwrap_or(&written);
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// A private key. The path of a file is kept, not its content, since the content may change.
+/// Reads a private key. The path of a file is kept, not its content, since the content may change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {
@@ -169,7 +170,7 @@ pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     }
 }
 
-/// The certificate authorities in the PEM file `path`, which `cell` names.
+/// Reads the certificate authorities in the PEM file `path`, which `cell` names.
 pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Arc<RootCertStore>)> {
     match tls::authorities(&path) {
         Ok(roots) => Some((path, Arc::new(roots))),

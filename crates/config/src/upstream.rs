@@ -24,28 +24,28 @@ use toolwire_pipeline::{
 /// One server that toolwire calls.
 #[derive(Debug, Clone)]
 pub struct Upstream {
-    /// Its name in the configuration, in logs and metrics.
+    /// The upstream's name in the configuration, in logs and in metrics.
     pub name: String,
-    /// Its dialect, with the settings specific to the dialect.
+    /// The upstream's dialect, with the settings specific to the dialect.
     pub options: UpstreamDialect,
     /// Scheme `http` or `https`, host and path; without a query, and without a slash at the end.
     pub base_url: Uri,
-    /// Sent in the header that the dialect defines for it. `None` sends no such header.
+    /// The key for the header that the dialect defines for keys. `None` sends no such header.
     pub api_key: Option<SecretString>,
-    /// Sent with every request, marked as sensitive.
+    /// Headers for every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// Certificates to trust and to present. `None` trusts those of the system, and presents none.
+    /// The certificates to trust and to present. `None` trusts those of the system, and presents none.
     pub tls: Option<Arc<UpstreamTls>>,
-    /// The proxy that it is reached through.
+    /// The proxy through which the upstream is reached.
     pub proxy: Option<HttpProxy>,
-    /// Time limits of its requests.
+    /// Time limits of requests to the upstream.
     pub timeouts: Timeouts,
     /// Limits of concurrent and waiting requests.
     pub queue: QueueLimits,
     /// Whether a stream that closes without its end mark counts as complete.
     pub tolerate_truncation: bool,
     /// Whether a request is repeated if a reused connection ends without a byte of a response. An upstream that crashed
-    /// while it worked may then act on it twice.
+    /// while working on the request may then act on it twice.
     pub retry_unanswered: bool,
 }
 
@@ -55,7 +55,7 @@ impl Upstream {
         self.options.dialect()
     }
 
-    /// The settings of the account used for requests, if its dialect has accounts.
+    /// The settings of the account used for requests, if the upstream's dialect has accounts.
     pub fn account(&self) -> Option<&AccountSettings> {
         self.options.side().account()
     }
@@ -73,12 +73,12 @@ impl Upstream {
         self.below(self.options.side().path())
     }
 
-    /// The URL of its list of models; `None` if its dialect has none.
+    /// The URL of the upstream's list of models; `None` if its dialect has no such list.
     pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
-    /// The URL of the list with which a server and a key are checked; `None` if its dialect has none.
+    /// The URL of the list used to check a server and a key; `None` if the upstream's dialect has no such list.
     pub fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().check_path().map(|path| self.below(path))
     }
@@ -94,7 +94,7 @@ impl Upstream {
         }
     }
 
-    /// The URL of a path, which may have a query, below the base URL.
+    /// The URL for a path below the base URL. The path may have a query.
     ///
     /// # Errors
     /// As [`Upstream::endpoint`], or if the path contains characters that are not allowed in URLs.
@@ -120,24 +120,24 @@ impl Upstream {
 /// The four time limits of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time limit of connecting, including TLS.
+    /// Time limit for connecting, including TLS.
     pub connect: Duration,
     /// Time limit from the request to the response's headers. For a response that is not streamed, see
     /// `Timeouts::first_headers`.
     pub header: Duration,
     /// Maximum time between two pieces of a stream.
     pub idle: Duration,
-    /// Time limit of the complete stream, counted from the request. `None` for no limit.
+    /// Time limit for the complete stream, counted from the request. `None` for no limit.
     pub total: Option<Duration>,
 }
 
-/// Default time limit for the headers of a response that is not streamed; a longer `header_timeout`, or any `total_timeout`,
+/// Default time limit for the headers of a response that is not streamed. A longer `header_timeout`, or any `total_timeout`,
 /// replaces it. It is the default timeout of client libraries.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// Time limit for the upstream's response headers. If the response is not streamed, its headers come when it is
-    /// complete, so the limit of the complete response applies.
+    /// Time limit for the upstream's response headers. If the response is not streamed, its headers arrive only when it is
+    /// complete, so the limit for the complete response applies.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -512,7 +512,7 @@ const PUBLIC_HEADERS: [&str; 10] = [
 /// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
-/// The values of `headers` that are or may be secrets. Of `Bearer KEY` and similar values, only the key.
+/// The values of `headers` that are or may be secrets. Of `Bearer KEY` and similar values, only the key is returned.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let secret = headers.iter().filter(|(name, value)| {
         let name = name.as_str();

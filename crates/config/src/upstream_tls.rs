@@ -1,5 +1,4 @@
-//! `[upstreams.tls]`: the certificates that toolwire trusts in connections to an upstream, and
-//! those that it presents.
+//! `[upstreams.tls]`: the certificates that toolwire trusts and presents in connections to an upstream.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -50,8 +49,8 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     );
 }
 
-/// The file that `cell` names. It is watched for changes, and compared when the configuration is
-/// read again.
+/// Returns the path of the file that `cell` names. The file is watched for changes, and compared when the
+/// configuration is read again.
 fn noted(cell: Cell<'_>) -> Option<PathBuf> {
     let path = tls::path(cell.clone())?;
     cell.context.files.note(&path);

@@ -175,7 +175,7 @@ pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
     Some(cell.context.source.resolve(&written, cell.span.start))
 }
 
-/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself, and returns where it was found.
+/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself. Also returns where the text was found.
 ///
 /// The last newline of a file, which editors add, is removed.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
@@ -235,8 +235,8 @@ fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) ->
     Some(SecretString::from(value))
 }
 
-/// Reads a table of texts by names, in the forms of [`referred`]. A text from elsewhere is secret; one in the file itself is
-/// secret if its name suggests so. The texts may be a program's variables, such as a key with several lines.
+/// Reads a table of texts by names, in the forms of [`referred`]. A text from elsewhere is secret; a text in the file itself
+/// is secret if its name suggests so. The texts may be a program's variables, such as a key with several lines.
 pub(super) fn text_table(
     cell: Cell<'_>,
     names_secret: fn(&str) -> bool,

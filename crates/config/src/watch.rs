@@ -22,7 +22,8 @@ pub struct FileWatch(BTreeMap<PathBuf, Watched>);
 struct Watched {
     /// The content when the configuration was loaded, or a change was reported.
     known: Content,
-    /// The content seen last. A change is reported when it was seen twice in a row: a file may be written in several steps.
+    /// The content seen last. A change is reported once it has been seen twice in a row, because a file may be written in
+    /// several steps.
     seen: Content,
 }
 
@@ -43,7 +44,8 @@ impl FileWatch {
         (!watch.0.is_empty()).then_some(watch)
     }
 
-    /// Watches the files that `config` was read from, and no others. Changes that were reported are not reported again.
+    /// Watches the files that `config` was read from, and no others. Changes that were already reported are not reported
+    /// again.
     pub fn follow(&mut self, config: &Config) {
         let files = config.files();
         self.0.retain(|path, _| files.contains_key(path));
@@ -74,8 +76,8 @@ impl FileWatch {
 pub(super) struct NamedFiles(RefCell<BTreeMap<PathBuf, Digest>>);
 
 impl NamedFiles {
-    /// Records `path` before it is read, so that a later change is noticed. Files that can be read only once are left out,
-    /// and so are unreadable ones, which are reported elsewhere.
+    /// Records `path` before the file is read, so that a later change is noticed. Files that can be read only once are left
+    /// out; so are unreadable files, which are reported elsewhere.
     pub(super) fn note(&self, path: &Path) {
         if let Ok(content) = content(path) {
             self.0.borrow_mut().insert(path.to_owned(), content);
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!([watch.has_changed(), watch.has_changed(), watch.has_changed()], [false, true, false]);
     }
 
-    /// The way that a kubelet updates a ConfigMap.
+    /// The link swap is how a kubelet updates a ConfigMap.
     #[test]
     fn swap_of_a_link_above_the_file_is_noticed() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Time in which a child must print its address.
+/// Time limit for a child to print its address.
 const START: Duration = Duration::from_secs(20);
 
 /// A server process.
@@ -24,8 +24,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `toolwire` with these arguments, `--listen` on a free port and this standard input, and waits until it
-    /// listens. Settings in the environment do not apply to it.
+    /// Starts `toolwire` with these arguments, `--listen` on a free port, and this standard input, and waits until
+    /// it listens. Settings in the environment do not apply to the child.
     pub(super) fn start<A>(arguments: impl IntoIterator<Item = A>, input: &str) -> io::Result<Self>
     where
         A: AsRef<OsStr>,
@@ -72,7 +72,7 @@ impl Drop for Child {
     }
 }
 
-/// Scheme, host and port of the address in the announcement of a server.
+/// Returns scheme, host and port of the address in a server's announcement.
 fn address(line: &str) -> Option<&str> {
     const SCHEME: &str = "http://";
     let found = line.get(line.find(SCHEME)?..)?;

@@ -25,8 +25,8 @@ pub(super) struct StartedServers {
 }
 
 impl StartedServers {
-    /// Starts the servers: the target *direct* is the mock, *toolwire* is the proxy in front of it. Fixtures of an
-    /// upstream whose dialect differs from the client's have no direct target.
+    /// Starts the servers: the target *direct* is the mock, and *toolwire* is the proxy in front of it. If the dialect
+    /// of an upstream's fixtures differs from the client's, there is no direct target.
     pub(super) fn start(args: &Args, fixtures: &[Fixture]) -> Result<Self, Failed> {
         if args.dialect != Dialect::Chat {
             return Err(NEEDS_TARGET.into());
@@ -94,8 +94,8 @@ fn mock_arguments(args: &Args) -> Vec<String> {
     arguments
 }
 
-/// A mock in this process. It generates its responses even if fixtures are replayed: the bench may not be able to read
-/// their dialect.
+/// Creates a mock in this process. It generates its responses even if fixtures are replayed, since the bench may not
+/// be able to read their dialect.
 pub(super) fn baseline(flags: &MockFlags) -> Result<Target, Failed> {
     let pace = match flags.pace(false) {
         Pace::Every(gap) => Some(gap),

@@ -42,11 +42,11 @@ pub(super) struct Subject {
     upstream_entry: Option<Table>,
 }
 
-/// Why there is no model to calibrate.
+/// The reason why there is no model to calibrate.
 pub(super) enum NoSubject {
     /// The command line or the configuration is wrong, which has been reported.
     Said,
-    /// The command line or the configuration is wrong.
+    /// The command line or the configuration is wrong, for this reason.
     Wrong(String),
     /// The upstream does not list its models.
     Upstream(String),
@@ -80,7 +80,7 @@ impl Subject {
         self.model.upstream.base_url.to_string()
     }
 
-    /// The formats that `names` stand for, without repetitions.
+    /// Returns the formats that `names` stand for, without repetitions.
     pub(super) fn formats(&self, names: &[String]) -> Result<Vec<String>, String> {
         let known: &KnownFormats = &self.config.formats;
         let taught: Vec<_> =
@@ -119,8 +119,8 @@ impl Subject {
         self.config.with_models(entries, self.file.as_deref(), &|name| env::var(name).ok())
     }
 
-    /// The configuration of a variant as a user would write it: the entry of the model, after that of the upstream if
-    /// flags describe it.
+    /// Returns the configuration of a variant as a user would write it: the model's entry, after the upstream's entry
+    /// if flags describe it.
     pub(super) fn entry(&self, variant: &Variant) -> String {
         let name = if self.model.is_wildcard() { &self.upstream_name } else { &self.model.name };
         let mut base = self.base().unwrap_or_default();

@@ -158,7 +158,8 @@ impl Args {
         Models { all: all.map(|(_, name)| name.clone()), by_api: by_api.collect() }
     }
 
-    /// The command line without the options for choosing cases and clients, those for results, and secret values.
+    /// Returns the command line without the options for choosing cases and clients, without those for results, and
+    /// without secret values.
     pub(super) fn repeated(&self) -> String {
         fn add(command: &mut String, flag: &str, value: &str) {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "/@=_-.:,".contains(c);

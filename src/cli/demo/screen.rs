@@ -1,4 +1,4 @@
-//! [`Screen`]: two columns, showing in order of time what the upstream sends and what the client receives.
+//! [`Screen`]: two columns that show, in order of time, what the upstream sends and what the client receives.
 
 use std::{
     io::{self, Stdout, Write},

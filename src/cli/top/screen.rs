@@ -14,8 +14,8 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes over the terminal: alternate screen, no cursor, keys without waiting for a line. A panic restores it before
-    /// printing its message.
+    /// Takes over the terminal: alternate screen, no cursor, and keys that arrive without waiting for a line. A panic
+    /// restores the terminal before printing its message.
     ///
     /// # Errors
     /// If stdout is not a terminal.
@@ -47,7 +47,7 @@ impl Screen {
     /// If the terminal is closed.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        // Each line is followed by clearing the rest of its row, which avoids flicker.
+        // The rest of each row is cleared after its line, which avoids flicker.
         write!(out, "\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))?;
         out.flush()
     }

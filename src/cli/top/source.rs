@@ -33,7 +33,7 @@ pub(super) struct Source {
 /// Why there is no snapshot.
 #[derive(Debug)]
 pub(super) enum SourceError {
-    /// Trying again is useless. With a hint.
+    /// Trying again is useless: the message and a hint.
     Refused(String, &'static str),
     /// The server cannot be reached.
     Lost(String),
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// The error that an error response stands for.
+/// Converts an error response to an error.
 fn refusal(status: StatusCode, body: &[u8]) -> SourceError {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = json.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");

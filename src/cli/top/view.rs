@@ -1,7 +1,7 @@
 //! [`View`]: the lines that `toolwire top` shows for a snapshot, fitted to the terminal.
 //!
-//! Other people choose the names of models, keys and ids. They are escaped, and cut to the width of their
-//! columns.
+//! Others choose the names of models and keys, and the ids. So these texts are escaped, and cut to the width
+//! of their columns.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -92,7 +92,7 @@ impl View {
         Act::Redraw
     }
 
-    /// The lines for a screen. `lost` tells why there is no newer snapshot.
+    /// Returns the lines for a screen. `lost` tells why there is no newer snapshot.
     pub(super) fn screen(
         &self,
         (server, snapshot): (&str, &Snapshot),
@@ -204,7 +204,7 @@ struct Column {
     is_number: bool,
     /// Maximum width of the column.
     widest: usize,
-    /// If there is no room, the column with the least weight is left out first.
+    /// The weight of the column. If there is no room, the column with the least weight is left out first.
     weight: u8,
 }
 
