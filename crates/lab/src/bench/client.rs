@@ -4,9 +4,9 @@
 //! run: connection (idle or new) ─▶ one POST ─▶ head ─▶ body, frame by frame ─▶ Follower ─▶ Sample
 //! ```
 //!
-//! The request that uses a connection drives it, in the same task: a token costs one wake-up and one read, and its
-//! timestamp is that of the read. No task drives an idle connection, so a connection that the target has closed is only
-//! noticed when it is reused. Then a new one is opened, once, which does not count as an error.
+//! The task of the request that uses a connection also drives the connection: a token costs one wake-up and one read,
+//! and its timestamp is the time of that read. No task drives an idle connection, so a connection that the target has
+//! closed is noticed only when it is reused. Then a new one is opened, once, which does not count as an error.
 
 use std::{
     error::Error,
@@ -46,7 +46,7 @@ use super::{
 use crate::clock::now;
 use toolwire_net::redact::Redactor;
 
-/// Time after the end of the stream in which a target may end the body, before the connection is closed.
+/// Time after the end of the stream in which a target may end the body. After that, the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes of an error response that are read.
@@ -58,7 +58,7 @@ const TOLD: usize = 200;
 /// Maximum number of idle connections that are kept; further ones are closed.
 const MAX_IDLE: usize = 16 << 10;
 
-/// Sends requests to one target. Many may be open at the same time.
+/// Sends requests to one target. Many requests may be open at the same time.
 #[derive(Debug)]
 pub(crate) struct Client {
     target: Arc<Target>,
@@ -80,7 +80,7 @@ struct Link {
     closed: bool,
 }
 
-/// Why a request got no response.
+/// The reason why a request got no response.
 enum Fault {
     /// The idle connection had been closed.
     Stale,
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// An idle connection that is still open.
+    /// Returns an idle connection that is still open.
     async fn idle_link(&self) -> Option<Link> {
         loop {
             let mut link = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -270,7 +270,7 @@ impl Link {
         }
     }
 
-    /// The next bytes of the body.
+    /// Returns the next bytes of the body.
     fn poll_body(&mut self, body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
         loop {
             let frame = drive_for(&mut self.connection, &mut self.closed, cx, |cx| {
@@ -316,7 +316,7 @@ fn drive_for<C: Future + Unpin, T>(
     }
 }
 
-/// The output of `future`, unless `limit` elapses first.
+/// Returns the output of `future`, unless `limit` elapses first.
 async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -325,7 +325,7 @@ async fn within<T>(limit: &mut Pin<Box<tokio::time::Sleep>>, future: impl Future
     }
 }
 
-/// Records the outcome of a stream, unless it has one already.
+/// Records the outcome of a stream, unless the stream already has one.
 fn close(sample: &mut Sample, outcome: Outcome) {
     if sample.outcome == Outcome::Open {
         sample.outcome = outcome;
@@ -333,7 +333,8 @@ fn close(sample: &mut Sample, outcome: Outcome) {
     }
 }
 
-/// The path of requests: that of the base URL, with the dialect's path appended unless it already ends with it.
+/// Returns the path of requests: that of the base URL, with the dialect's path appended unless the base URL already
+/// ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');
     let before = before.strip_suffix(dialect.path()).unwrap_or(before);
@@ -363,8 +364,8 @@ fn secrets(target: &Target) -> Redactor {
     Redactor::new(values.filter_map(|value| value.rsplit(' ').next()))
 }
 
-/// The message of an error response, or the beginning of its body, without `secrets`. Redacted before it is cut, since
-/// part of a secret would not be recognized.
+/// Returns the message of an error response, or the beginning of its body, without `secrets`. It is redacted before it
+/// is cut, since part of a secret would not be recognized.
 fn refusal(body: &[u8], secrets: &Redactor) -> Option<String> {
     let text = str::from_utf8(body).ok()?.trim();
     let json: Value = serde_json::from_str(text).unwrap_or_default();
@@ -377,7 +378,7 @@ fn broken_body(error: &hyper::Error) -> String {
     format!("the body was interrupted: {}", causes(error))
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let mut told = error.to_string();
     let mut source = error.source();

@@ -1,9 +1,9 @@
 //! The load of a trial: when each stream starts.
 //!
 //! *Open loop*: starts follow a [`Schedule`] that does not depend on responses. A target that stalls does not
-//! slow the schedule down, so streams are started as users would have started them, and their wait is part of
-//! the figures: each is measured from its *intended* start. *Closed loop*: a fixed number of concurrent
-//! streams. It shows the capacity of a target, not the experience of its users.
+//! slow the schedule down, so streams start as real users would start them. Their wait is part of the
+//! figures, which are measured from the *intended* start of each stream. *Closed loop*: a fixed number of
+//! streams is open at the same time. It shows the capacity of a target, not the experience of its users.
 
 use std::{io, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::clock::{self, PreciseTimer};
 
-/// The intended starts of an open loop, in nanoseconds since its beginning. Endless.
+/// The intended starts of an open loop, in nanoseconds since the loop began. Endless.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     gap: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate` starts per second. The same seed gives the same schedule.
+    /// Creates a schedule with `rate` starts per second. The same seed gives the same schedule.
     pub(crate) fn new(rate: f64, arrivals: Arrivals, seed: u64) -> Self {
         Self { gap: 1e9 / rate, arrivals, random: fastrand::Rng::with_seed(seed), number: 0, at: 0.0 }
     }
@@ -59,10 +59,10 @@ pub(crate) struct Trial {
     pub spread: Duration,
 }
 
-/// Facts about a trial besides its samples.
+/// The facts about a trial that its samples do not contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoadStats {
-    /// Starts of the schedule that were skipped because too many streams were open.
+    /// Number of scheduled starts that were skipped because too many streams were open.
     pub unsent: u64,
     /// The highest number of open streams.
     pub most_open: u64,
@@ -122,7 +122,8 @@ impl Trial {
                 course.most_open = course.most_open.max(streams.len() as u64);
             } else {
                 course.unsent = course.unsent.saturating_add(1);
-                // Without this, a late loop would never wait, and the open streams would not progress.
+                // Without this, a loop that is late would never wait, and the open streams would not
+                // progress.
                 tokio::task::yield_now().await;
             }
         }
@@ -170,14 +171,14 @@ impl Trial {
         Ok(course)
     }
 
-    /// Whether stream `number`, starting this many nanoseconds into the trial, is beyond its end.
+    /// Whether stream `number`, starting `offset` nanoseconds into the trial, is beyond the trial's end.
     fn is_over(&self, number: u64, offset: u64) -> bool {
         self.length.requests.is_some_and(|requests| number >= requests)
             || self.length.duration.is_some_and(|duration| offset >= nanoseconds(duration))
     }
 }
 
-/// The sample of a stream's task; a panic is a broken stream.
+/// Returns the sample of a stream's task. A task that panicked counts as a broken stream.
 fn sample(ended: Result<Sample, JoinError>) -> Sample {
     ended.unwrap_or_else(|error| Sample {
         outcome: Outcome::Broken(format!("the bench's client failed: {error}")),
@@ -229,7 +230,7 @@ mod tests {
     async fn stall_counts_for_all_streams_scheduled_meanwhile() {
         const STALL: u64 = 60_000_000;
         let open_until = clock::now() + STALL;
-        // The target answers no request until then, and all requests at once after that.
+        // The target answers no request until then, and afterwards all requests at once.
         let answer = |_, intended| async move {
             PreciseTimer::new().unwrap().until(open_until).await.unwrap();
             Sample { intended, sent: clock::now(), end: clock::now(), ..Sample::default() }

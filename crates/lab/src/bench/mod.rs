@@ -1,4 +1,4 @@
-//! `toolwire bench`: measures streams in any client dialect, of one target or of several side by side.
+//! `toolwire bench`: measures the streams of one target, or of several side by side, in any client dialect.
 //!
 //! ```text
 //! plan (load, length, prompts) ─▶ rounds: target by target ─▶ client: one stream ─follow─▶ Sample
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Every round measures all targets, so that the machine affects them alike; ratios are computed round by
-//! round. The intended start of a stream follows the load's schedule, not earlier responses, so stalls are
-//! part of the figures. docs/bench.md defines every measure.
+//! round. The intended start of a stream depends on the load's schedule, not on earlier responses, so stalls
+//! are part of the figures. docs/bench.md defines every measure.
 
 pub mod baseline;
 pub(crate) mod client;

@@ -9,13 +9,13 @@ use super::{
 };
 use crate::clock;
 
-/// Clock readings to time.
+/// Number of clock readings that are timed.
 const READINGS: u32 = 20_000;
 
-/// Deltas in the stream to read.
+/// Number of deltas in the stream that is read.
 const DELTAS: usize = 2_000;
 
-/// One reading of the clock, in ns.
+/// Measures one reading of the clock, in ns.
 pub(crate) fn clock_ns() -> f64 {
     let before = Instant::now();
     for _ in 0..READINGS {
@@ -24,7 +24,7 @@ pub(crate) fn clock_ns() -> f64 {
     before.elapsed().as_nanos() as f64 / f64::from(READINGS)
 }
 
-/// Reading and checking one delta of the dialect, in ns.
+/// Measures reading and checking one delta of the dialect, in ns.
 pub(crate) fn parse_ns(dialect: Dialect) -> f64 {
     let stream = canned(dialect);
     let mut sample = Sample::default();
@@ -38,7 +38,7 @@ pub(crate) fn parse_ns(dialect: Dialect) -> f64 {
     time / DELTAS as f64
 }
 
-/// A stream of the dialect, frame by frame.
+/// Returns a stream of the dialect, frame by frame.
 fn canned(dialect: Dialect) -> Vec<String> {
     let (before, delta, after) = match dialect {
         Dialect::Chat => CHAT,

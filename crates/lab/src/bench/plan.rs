@@ -1,4 +1,4 @@
-//! [`Plan`]: the settings of a run. The command line creates it; rounds and ramp follow it.
+//! [`Plan`]: the settings of a run. The command line creates it; the rounds and the ramp follow it.
 
 use std::{
     fmt,
@@ -30,9 +30,9 @@ pub struct Plan {
     pub rounds: usize,
     /// Number of unmeasured streams for each target before the first round.
     pub warm_up: u64,
-    /// Time limit of a stream.
+    /// Time limit for a stream.
     pub timeout: Duration,
-    /// Pauses between two tokens longer than this are counted.
+    /// Minimum length of a pause between two tokens that is counted.
     pub gap: Duration,
     /// A search for the highest number of streams that meets a service level, instead of rounds.
     pub ramp: Option<(Slo, ramp::Range)>,
@@ -42,16 +42,16 @@ pub struct Plan {
     pub command: String,
     /// Whether to hide the progress bar.
     pub quiet: bool,
-    /// Progress of the run, in thousandths, for a reader outside.
+    /// Progress of the run, in thousandths, for a reader in another thread.
     pub course: Arc<AtomicU32>,
 }
 
 /// A target with its processes.
 #[derive(Debug, Clone)]
 pub struct Contender {
-    /// Its address and headers.
+    /// The target's address and headers.
     pub target: Arc<Target>,
-    /// Its processes; their children are measured too.
+    /// The target's processes; their children are measured too.
     pub pids: Vec<u32>,
 }
 
@@ -62,7 +62,7 @@ pub enum Load {
     Open {
         /// Streams per second.
         rate: f64,
-        /// Their distribution.
+        /// Distribution of the starts.
         arrivals: Arrivals,
         /// Seed of the Poisson process.
         seed: u64,
@@ -88,7 +88,7 @@ pub enum Arrivals {
 pub struct Length {
     /// After this many streams.
     pub requests: Option<u64>,
-    /// After this time; streams that are open then are measured to their end.
+    /// After this time. Streams that are still open then are measured to their end.
     pub duration: Option<Duration>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct ProcessTree {
     roots: Vec<u32>,
 }
 
-/// A process that cannot be inspected.
+/// A process that cannot be inspected, and the reason.
 #[derive(Debug)]
 pub struct Unseen {
     pid: u32,
@@ -64,8 +64,8 @@ impl ProcessTree {
         (!threads.is_empty()).then(|| threads.values().sum())
     }
 
-    /// CPU time of every living thread, in nanoseconds. The time of a thread disappears when it ends, so use
-    /// [`used`] to compare two readings.
+    /// CPU time of every living thread, in nanoseconds. A thread's time disappears when the thread ends, so
+    /// use [`used`] to compare two readings.
     pub(crate) fn cpu(&self) -> BTreeMap<u32, u64> {
         self.members().into_iter().flat_map(thread_times).collect()
     }

@@ -10,7 +10,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of the bar per trial: it also moves within a trial.
+/// Steps of the bar per trial, so that the bar also moves within a trial.
 const STEPS: u64 = 100;
 
 /// The progress of a run. Shows nothing if stderr is not a terminal.
@@ -23,8 +23,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Creates a bar for a run of this many trials (rounds times targets). If `quiet`, it shows
-    /// nothing.
+    /// Creates a bar for a run of this many trials (rounds times targets). If `quiet`, the bar shows nothing.
     pub(crate) fn new(turns: usize, quiet: bool) -> Self {
         let steps = u64::try_from(turns).unwrap_or(u64::MAX).max(1).saturating_mul(STEPS);
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -54,7 +53,7 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// Updates the remaining time when steps are far apart.
+    /// Keeps updating the remaining time while steps are far apart.
     pub(crate) fn steady(&self) {
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(Duration::from_millis(500));

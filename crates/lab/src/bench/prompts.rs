@@ -19,7 +19,7 @@ pub struct Prompts(Kind);
 enum Kind {
     /// These bodies, repeated in order.
     Given(Vec<Bytes>),
-    /// A generated prompt: the stream's number is inserted between the two parts.
+    /// A generated prompt, in two parts. The stream's number is inserted between them.
     Numbered(Bytes, Bytes),
 }
 
@@ -42,7 +42,7 @@ const MAX_TOKENS: u64 = 1024;
 /// Placeholder for the number of a generated prompt.
 const NUMBER: &str = "\u{1a}";
 
-/// A file of prompts that cannot be used.
+/// Why a file of prompts cannot be used.
 #[derive(Debug)]
 pub struct PromptError {
     line: Option<usize>,
@@ -86,11 +86,11 @@ impl Prompts {
         Self(Kind::Numbered(Bytes::from(before.to_owned()), Bytes::from(after.to_owned())))
     }
 
-    /// The prompts of a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form of
-    /// Chat Completions, or complete request bodies of the dialect.
+    /// Reads the prompts in a file of JSON lines: `{"prompt": …}`, `{"messages": …, "tools": …}` in the form
+    /// of Chat Completions, or complete request bodies of the dialect.
     ///
     /// # Errors
-    /// Reading the file failed, a line has none of these forms, or there are no lines.
+    /// The file cannot be read, a line has none of these forms, or there are no lines.
     pub fn read(path: &Path, terms: &Terms) -> Result<Self, PromptError> {
         Self::parse(&fs::read_to_string(path)?, terms)
     }
@@ -142,8 +142,8 @@ impl Prompts {
 }
 
 impl Terms {
-    /// A request with this content (a text, or messages in the form of Chat Completions) and tools in the
-    /// same form.
+    /// Creates a request with this content (a text, or messages in the form of Chat Completions) and these
+    /// tools, also in the form of Chat Completions.
     fn body(&self, content: &Value, tools: Option<&Value>) -> Value {
         let messages = match content {
             Value::String(_) => json!([{ "role": "user", "content": content }]),
@@ -177,7 +177,7 @@ impl Terms {
         body
     }
 
-    /// The request of a line.
+    /// Returns the request for a line.
     fn complete(&self, mut line: Map<String, Value>) -> Result<Value, String> {
         if let Some(prompt) = line.get("prompt") {
             let is_text = prompt.is_string();
@@ -223,7 +223,7 @@ fn put(body: &mut Value, key: &str, value: Option<Value>) {
     }
 }
 
-/// Messages has no system role; the system prompt is a separate member.
+/// Separates the system prompt from the messages: in Messages, it is a separate member instead of a role.
 fn without_system(messages: Value) -> (Option<Value>, Value) {
     let Value::Array(messages) = messages else { return (None, messages) };
     let is_system = |message: &Value| message.get("role").and_then(Value::as_str) == Some("system");
@@ -248,7 +248,7 @@ fn messages_tool(tool: &Value) -> Value {
     flat
 }
 
-/// A generated tool; the first four are the same as in the other benches.
+/// Generates a tool. The first four tools are the same as in the other benches.
 fn tool(number: usize) -> Value {
     const KNOWN: [(&str, &str, &[&str]); 4] = [
         ("get_weather", "Current weather of a city.", &["city"]),

@@ -10,9 +10,9 @@ use super::{report::RampStep, slo::Verdict};
 /// The range of the search, and the length of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// Concurrent streams of the first step.
+    /// Number of concurrent streams in the first step.
     pub from: u64,
-    /// Maximum number to try.
+    /// Maximum number of concurrent streams to try.
     pub to: u64,
     /// Time in which new streams start in a step.
     pub step: Duration,
@@ -21,8 +21,8 @@ pub struct Range {
 /// The search ends when the highest success and the lowest failure differ by at most this fraction.
 const PRECISION: u64 = 20;
 
-/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns it, if
-/// there is one, and every step.
+/// Searches `range` for the highest number at which `attempt` reports that the level was met. Returns that
+/// number, if there is one, and every step.
 ///
 /// # Errors
 /// Errors of `attempt`.

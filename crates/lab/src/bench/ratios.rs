@@ -1,7 +1,7 @@
 //! Ratios of targets, round by round.
 //!
-//! Within a round, targets run under the most similar conditions, so ratios are computed within rounds.
-//! Quote their median over the rounds; their spread shows how reliable it is.
+//! Within a round, targets run under the most similar conditions, so ratios are computed within rounds. Quote
+//! the median of the ratios over the rounds; their spread shows how reliable the median is.
 
 use super::report::{Distribution, Metric, Ratio, Summary, Target};
 
@@ -58,7 +58,7 @@ impl Measure {
     }
 }
 
-/// One target relative to another by one measure; `None` if no round has both.
+/// One target relative to another in terms of one measure; `None` if no round has both.
 fn ratio(to: &Target, target: &Target, measure: Measure) -> Option<Ratio> {
     let rounds = to.rounds.iter().zip(&target.rounds);
     let rounds = rounds.filter_map(|(to, own)| Some(measure.of(own)? / measure.of(to)?));
@@ -103,7 +103,7 @@ mod tests {
         let second = target("proxy", &[(30.0, Some(5.0)), (40.0, Some(5.0)), (10.0, None), (7.0, None)]);
         let ratios = ratios(&[first, second]);
         let names: Vec<_> = ratios.iter().map(|ratio| ratio.measure.as_str()).collect();
-        // Percentiles of 0, and process figures that only one side has, give no ratio.
+        // Percentiles of 0, and process figures that only one side has, produce no ratio.
         assert_eq!(names, ["ttft_p50", "tokens_per_second"]);
         let ttft = &ratios[0];
         assert_eq!((ttft.target.as_str(), ttft.to.as_str()), ("proxy", "direct"));

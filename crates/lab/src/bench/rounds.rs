@@ -19,10 +19,10 @@ use super::{
 use crate::clock;
 use toolwire_gateway::observe::terminal::plural;
 
-/// Fraction of a ramp's step over which its first streams are spread.
+/// The first streams of a ramp's step are spread over the step's length divided by this.
 const RAMP_SPREAD: u32 = 4;
 
-/// Why a run has no result.
+/// The reason why a run has no result.
 #[derive(Debug)]
 pub enum RunError {
     /// A process under test cannot be inspected.
@@ -53,8 +53,8 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Executes `plan` until it is complete or `stop` completes. The report contains the turns that have ended by
-/// then.
+/// Executes `plan` until it is complete or `stop` completes. The report then contains the turns that have
+/// ended so far.
 ///
 /// # Errors
 /// A process under test cannot be inspected, the operating system reports an error, or the run is stopped
@@ -110,9 +110,9 @@ struct Bench<'p> {
     progress: Progress,
     /// Number of turns so far.
     turns: u64,
-    /// Distinguishes generated prompts from those of other runs.
+    /// The time of the start, which distinguishes generated prompts from those of other runs.
     started: u64,
-    /// The bench's own cost in turns of real targets: CPU time in ns, tokens.
+    /// The bench's own cost during the turns of real targets: CPU time in ns, and tokens.
     own: (u64, u64),
     /// The ramps' results, one per target.
     ramps: Vec<Ramp>,
@@ -166,8 +166,8 @@ impl<'p> Bench<'p> {
         Ok(())
     }
 
-    /// A turn under this load. A Poisson schedule changes with each round and is the same for all targets of
-    /// a round.
+    /// Returns a turn under this load. A Poisson schedule changes with each round and is the same for all
+    /// targets of a round.
     fn turn_of(&self, load: Load, round: u64) -> Trial {
         let load = match load {
             Load::Open { rate, arrivals, seed } => {

@@ -5,23 +5,23 @@ use crate::fixture::postmark::Postmark;
 /// One request and its stream. Times are nanoseconds of [`clock::now`](crate::clock::now).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// When the load's schedule intended the request to be sent.
+    /// The time at which the load's schedule intended the request to be sent.
     pub intended: u64,
-    /// When it was sent.
+    /// The time at which the request was sent.
     pub sent: u64,
-    /// Whether a connection had to be opened for it.
+    /// Whether a connection had to be opened for the request.
     pub connected: bool,
     /// The response's status, if there was one.
     pub status: Option<u16>,
-    /// When the first byte of the body arrived.
+    /// The time at which the first byte of the body arrived.
     pub first_byte: Option<u64>,
-    /// When the first call began, that is, when the client knew a call's name.
+    /// The time at which the first call began, that is, when the client knew a call's name.
     pub first_call: Option<u64>,
-    /// When the last piece of a call arrived.
+    /// The time at which the last piece of a call arrived.
     pub last_call: Option<u64>,
-    /// When the stream ended, properly or not.
+    /// The time at which the stream ended, properly or not.
     pub end: u64,
-    /// Every delta with content, in order.
+    /// The deltas with content, in order.
     pub tokens: Vec<Token>,
     /// The number of output tokens in the response's usage.
     pub usage: Option<u64>,
@@ -31,19 +31,19 @@ pub(crate) struct Sample {
     pub outcome: Outcome,
     /// The message of an error response, or the beginning of its body.
     pub refusal: Option<String>,
-    /// The stream's violations of its dialect's rules, one sentence per rule, each rule once.
+    /// The rules of its dialect that the stream violates, one sentence for each rule.
     pub violations: Vec<String>,
 }
 
 /// A delta with content: text, reasoning, or a piece of arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// When it was read.
+    /// The time at which the delta was read.
     pub at: u64,
-    /// The kind of its content.
+    /// The kind of the delta's content.
     pub kind: TokenKind,
-    /// When the mock sent it, if the upstream is a mock. A delta with several postmarks counts as one token
-    /// for each.
+    /// The time at which the mock sent the delta, if the upstream is a mock. A delta with several postmarks
+    /// counts as one token for each.
     pub postmark: Option<Postmark>,
 }
 

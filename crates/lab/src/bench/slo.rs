@@ -33,7 +33,7 @@ const SHARES: [(&str, Count); 6] = [
     ("bad_share", |summary| (summary.streams + summary.unsent).saturating_sub(summary.good)),
 ];
 
-/// Units of time, in µs. A unit comes before those that are its suffixes.
+/// Units of time, in µs. A unit comes before the units that are its suffixes.
 const TIME_UNITS: [(&str, f64); 5] = [("ns", 1e-3), ("us", 1.0), ("µs", 1.0), ("ms", 1e3), ("s", 1e6)];
 
 /// A service level.
@@ -66,14 +66,14 @@ enum Relation {
     AtLeast,
 }
 
-/// The comparison operators; each comes before those that are its prefixes.
+/// The comparison operators; each comes before the operators that are its prefixes.
 const RELATIONS: [(&str, Relation); 4] =
     [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)];
 
 /// Whether a service level was met, and each condition with the measured value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Whether it was met.
+    /// Whether the service level was met.
     pub held: bool,
     /// The conditions with the measured values: `ttft_p99 = 210 ms`.
     pub measured: Vec<String>,
@@ -144,7 +144,7 @@ impl Relation {
     }
 }
 
-/// A time in µs, for readers.
+/// Formats a time given in µs, for readers.
 pub(crate) fn time(micros: f64) -> String {
     match micros {
         under if under < 1e3 => format!("{under:.0} µs"),

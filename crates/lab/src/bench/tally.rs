@@ -1,7 +1,7 @@
 //! [`Tally`]: aggregates samples into counts and histograms.
 //!
 //! Times are recorded in nanoseconds with three significant digits; reports are in µs. Each turn of a target
-//! has a tally, which is added to that of all its turns.
+//! has a tally, which is then added to the tally of all the target's turns.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Records a time; one longer than an hour counts as an hour.
+    /// Records a time; a time longer than an hour counts as an hour.
     pub(crate) fn record(&mut self, nanoseconds: u64) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(nanoseconds);
@@ -80,7 +80,7 @@ pub(crate) struct Tally {
     /// The counts; distributions are added at the end.
     counts: Summary,
     times: BTreeMap<Metric, Times>,
-    /// Delay of requests on an open connection after their intended starts.
+    /// Delay of requests on an open connection, compared with their intended starts.
     pub start_lag: Times,
     /// Sentences about errors, with the number of occurrences.
     pub complaints: BTreeMap<String, u64>,
@@ -174,8 +174,8 @@ impl Tally {
         }
     }
 
-    /// Records postmarks. Those of another machine's clock, or of an old recording, are outside the time of
-    /// the stream and are ignored.
+    /// Records postmarks. A postmark from another machine's clock, or from an old recording, is outside the
+    /// time of the stream and is ignored.
     fn postmarks(&mut self, sample: &Sample) {
         for token in &sample.tokens {
             let sent = |postmark: &Postmark| (sample.intended..=token.at).contains(&postmark.left);
@@ -250,8 +250,8 @@ impl Tally {
     }
 }
 
-/// A stream's mean time per output token after the first, if it is complete and has several tokens. If the
-/// upstream puts several tokens into a delta, the usage has the true number.
+/// A stream's mean time per output token after the first, if the stream is complete and has several tokens.
+/// If the upstream puts several tokens into a delta, only the usage has the true number.
 fn time_per_token(sample: &Sample) -> Option<u64> {
     let (first, last) = (sample.tokens.first()?, sample.tokens.last()?);
     let deltas = sample.tokens.len() as u64;
@@ -286,7 +286,7 @@ mod tests {
         Token { at, kind: TokenKind::Text, postmark }
     }
 
-    /// A complete stream that was intended to start at 10 ms and started at 11.
+    /// A complete stream that was intended to start at 10 ms and started at 11 ms.
     fn sample(tokens: &[Token]) -> Sample {
         Sample {
             intended: 10 * MS,

@@ -10,11 +10,12 @@ use tokio_rustls::rustls::ClientConfig;
 pub struct Target {
     /// The name in the report.
     pub name: String,
-    /// The base address of its API, such as `http://127.0.0.1:8787/v1`.
+    /// The base address of the target's API, such as `http://127.0.0.1:8787/v1`.
     pub url: Uri,
-    /// Additional headers of its requests. A header with the name of a default one replaces it.
+    /// Additional headers of requests to the target. A header with the name of a default header replaces it.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How its certificate is checked. `None` trusts the system's authorities, or Mozilla's if the system has none.
+    /// How the target's certificate is checked. `None` trusts the system's authorities, or Mozilla's if the system
+    /// has none.
     pub tls: Option<ClientConfig>,
 }
 
@@ -33,7 +34,7 @@ impl std::error::Error for TargetError {}
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Parses `name=url`, or only `url`; then its host and port are the name.
+    /// Parses `name=url`, or only `url`, whose host and port are then the name.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (name, url) = match text.split_once('=') {
             Some((name, url)) if !name.contains("://") => (Some(name), url),

@@ -12,8 +12,8 @@ use super::{
     tally::Tally,
 };
 
-/// Maximum number of tokens in samples that are kept until a turn has ended, so that counting does not
-/// disturb it: about 160 MB.
+/// Maximum number of tokens, about 160 MB, in samples that are kept until a turn has ended, so that counting
+/// does not disturb the turn.
 const MAX_KEPT: usize = 4 << 20;
 
 /// A target under measurement.
@@ -22,11 +22,11 @@ pub(super) struct TargetRun {
     pub(super) contender: Contender,
     pub(super) client: Arc<Client>,
     pub(super) family: Option<ProcessTree>,
-    /// Memory before the first stream, in KiB.
+    /// Memory of the target before the first stream, in KiB.
     idle_kib: f64,
     /// All turns.
     pub(super) all: Tally,
-    /// Its processes over all turns.
+    /// The target's processes over all turns.
     process: Option<Process>,
     pub(super) shown: Target,
 }
@@ -48,14 +48,14 @@ impl TargetRun {
         })
     }
 
-    /// Discards the measurements so far: only the last turn is reported.
+    /// Discards the measurements so far, since only the last turn is reported.
     pub(super) fn clear(&mut self, plan: &Plan) {
         self.all = Tally::new(nanoseconds(plan.gap));
         self.process = None;
         self.shown = Target { rounds: Vec::new(), timelines: Vec::new(), ..mem::take(&mut self.shown) };
     }
 
-    /// The processes' cost in one turn.
+    /// Returns the processes' cost in one turn.
     pub(super) fn cost(&self, (cpu, peak_kib): (u64, f64), tokens: u64, open_streams: u64) -> Process {
         let mut process = Process {
             cpu_seconds: cpu as f64 / 1e9,

@@ -27,10 +27,10 @@ use toolwire_pipeline::dialect::{self, KeyHeader};
 /// Number of words in a prompt.
 const PROMPT: usize = 64;
 
-/// Time limit of a stream.
+/// Time limit for a stream.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Pauses between two tokens longer than this are counted.
+/// Minimum length of a pause between two tokens that is counted.
 const GAP: Duration = Duration::from_millis(200);
 
 /// Measures upstreams for the admin API.
@@ -70,7 +70,7 @@ struct Running {
     course: Arc<AtomicU32>,
     result: Arc<Mutex<Option<Result<Value, String>>>>,
     thread: JoinHandle<()>,
-    /// Dropping it stops the run.
+    /// Dropping this stops the run.
     _stop: oneshot::Sender<()>,
 }
 

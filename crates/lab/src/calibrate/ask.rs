@@ -49,12 +49,12 @@ pub enum AskError {
         status: u16,
         code: Option<String>,
         message: String,
-        /// Its `Retry-After`.
+        /// The response's `Retry-After`.
         retry_after: Option<Duration>,
     },
     /// The stream could not be read to its end.
     Broken(String),
-    /// It took longer than this.
+    /// The response took longer than this.
     Slow(Duration),
 }
 
@@ -127,7 +127,7 @@ impl Asker {
         }
     }
 
-    /// The names at `/v1/models`.
+    /// Returns the names at `/v1/models`.
     pub(crate) async fn models(&self) -> Result<Vec<String>, AskError> {
         let broken = |error: &dyn fmt::Display| AskError::Broken(error.to_string());
         let request = Request::get(format!("{}/models", self.base))
@@ -172,7 +172,7 @@ async fn refused(response: Response<Incoming>) -> AskError {
     AskError::Refused { status, code, message, retry_after: retry_after.map(Duration::from_secs) }
 }
 
-/// The response, cut off at the limits.
+/// Returns the response, cut off at the limits.
 fn clipped(mut answer: Answer) -> Answer {
     let clip = |text: &mut String| {
         if text.len() > MAX_TEXT {

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::ask::Reply;
 use crate::fixture::Answer;
 
-/// Maximum size of a line, in bytes. Every answer that is kept is shorter.
+/// Maximum size of a line, in bytes. All answers that are kept are shorter.
 const MAX_LINE: u64 = 4 << 20;
 
-/// An answer with its key, as written to the file. Variant and prompt are for human readers.
+/// An answer with its key, as it is written to the file. The variant and the prompt are for human readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Record {
     key: String,
@@ -62,7 +62,7 @@ impl Cache {
         Ok(Self { file, replies })
     }
 
-    /// The answer with this key.
+    /// Returns the answer with this key.
     pub(crate) fn get(&self, key: &str) -> Option<&Reply> {
         self.replies.get(key)
     }
@@ -90,7 +90,7 @@ impl Cache {
     }
 }
 
-/// The answers in `file` whose keys are wanted. A later line replaces an earlier one with the same key.
+/// Reads the answers in `file` whose keys are wanted. A later line replaces an earlier one with the same key.
 fn read(file: &File, is_wanted: impl Fn(&str) -> bool) -> io::Result<HashMap<String, Reply>> {
     let mut lines = BufReader::new(file);
     let (mut replies, mut line) = (HashMap::new(), Vec::new());

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 pub struct CaseTool {
     pub name: String,
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the tool's arguments.
     pub parameters: Value,
-    /// `strict`: its calls must fit the schema.
+    /// `strict`: whether calls must fit the schema.
     pub strict: Option<bool>,
 }
 
 impl CaseTool {
-    /// As a chat request declares it.
+    /// Returns the tool as a chat request declares it.
     fn declared(&self) -> Value {
         let Self { name, description, parameters, strict } = self;
         let mut function = json!({ "name": name, "description": description, "parameters": parameters });
@@ -36,7 +36,7 @@ pub struct ExpectedCall {
     pub arguments: Map<String, Value>,
 }
 
-/// Whether the model is free to call a tool.
+/// Whether the model may choose to call a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CaseChoice {
     /// `tool_choice: "auto"`.
@@ -44,16 +44,16 @@ pub enum CaseChoice {
     Auto,
     /// `tool_choice: "required"`.
     Required,
-    /// This tool, by its name.
+    /// The tool with this name.
     Named(String),
 }
 
 /// A prompt with its tools and wanted calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Case {
-    /// Its name, unique in its set.
+    /// The prompt's name, unique in its set.
     pub name: String,
-    /// The group of prompts that it belongs to; groups are reported separately.
+    /// The group that the prompt belongs to; groups are reported separately.
     pub group: String,
     /// The messages, as a chat request has them.
     pub messages: Vec<Value>,
@@ -71,7 +71,7 @@ impl Case {
         !self.calls.is_empty()
     }
 
-    /// Whether the conversation has calls before its end.
+    /// Whether the conversation contains earlier calls.
     pub fn has_history(&self) -> bool {
         self.messages.iter().any(|message| message.get("tool_calls").is_some())
     }
@@ -108,8 +108,8 @@ impl Case {
         request
     }
 
-    /// All content of the messages: texts, arguments of calls and results. Parts of a response that repeat it
-    /// are not made up.
+    /// Returns all content of the messages: texts, arguments of calls, and results. Parts of a response that
+    /// repeat it are not made up.
     pub fn said(&self) -> String {
         let mut said = String::new();
         self.messages.iter().for_each(|message| collect_strings(message, &mut said));

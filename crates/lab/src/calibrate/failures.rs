@@ -1,4 +1,5 @@
-//! [`Failures`]: decides after a failed request whether to continue, give the variant up, or end the run.
+//! [`Failures`]: decides after a failed request whether to continue, to give up the variant, or to end the
+//! run.
 
 use super::ask::AskError;
 
@@ -21,7 +22,7 @@ pub(crate) enum Next {
 enum Severity {
     /// Every request will fail, because the key or the model is refused.
     Fatal,
-    /// The upstream is not answering.
+    /// The upstream does not answer.
     Down,
     /// Only this request failed.
     Rejected,

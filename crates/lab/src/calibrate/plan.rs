@@ -27,9 +27,9 @@ pub struct Sampling {
 /// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The configuration of the server that is asked. Its models are the variants, named by their labels.
+    /// The configuration of the server that is asked. The server's models are the variants, named by their labels.
     pub config: Arc<Config>,
-    /// The upstream's URL and the model's name there. Answers of another model have other keys.
+    /// The upstream's URL, and the model's name at the upstream. Answers of another model have other keys.
     pub measured: String,
     pub variants: Vec<Variant>,
     /// The prompts.
@@ -95,8 +95,8 @@ impl Plan {
         questions
     }
 
-    /// Removes variants whose requests equal those of an earlier one, and returns their labels: their wording is the
-    /// default, or the upstream is not known to support the constraint that they enforce.
+    /// Removes variants whose requests equal those of an earlier variant, and returns their labels. Such a variant's
+    /// wording is the default, or the upstream is not known to support the constraint that the variant enforces.
     pub fn drop_repeated(&mut self) -> Vec<String> {
         let mut seen = HashSet::new();
         let asks = |variant: &Variant| {
@@ -104,7 +104,7 @@ impl Plan {
                 let preview = self.preview(&self.request(variant, case, 0));
                 preview.map_or_else(|| variant.label(), |preview| digest(&preview.body).to_string())
             });
-            // Retries do not affect the first request.
+            // `retry` does not affect the first request.
             (variant.enforce == "retry", bodies.collect::<Vec<_>>())
         };
         let repeated = self.variants.iter().filter(|variant| !seen.insert(asks(variant)));
@@ -113,7 +113,7 @@ impl Plan {
         repeated
     }
 
-    /// The texts that the model is shown in a variant for a prompt.
+    /// Returns the texts that the model is shown in a variant for a prompt.
     pub(crate) fn shown(&self, variant: &Variant, case: &Case) -> Shown {
         let shown = self.preview(&self.request(variant, case, 0));
         shown.map_or_else(Shown::default, |Preview { text, tool_tokens, .. }| Shown { text, tool_tokens })
@@ -134,13 +134,14 @@ impl Plan {
         Value::Object(request).to_string().into()
     }
 
-    /// The upstream's request. `None` if it cannot be made, which asking will reveal.
+    /// Returns the upstream's request. `None` if it cannot be made, which the question itself will reveal.
     fn preview(&self, body: &Bytes) -> Option<Preview> {
         preview(&self.config, ClientDialect::Chat, body).ok()
     }
 
-    /// The digest of everything that an answer depends on: the upstream, the exact request that it gets, the settings for
-    /// reading the response, the run, and toolwire's version. `enforce` is only included if it can have an effect.
+    /// Returns the digest of everything that an answer depends on: the upstream, the exact request that the upstream
+    /// gets, the settings for reading the response, the run, and toolwire's version. `enforce` is included only if it can
+    /// have an effect.
     fn key(&self, variant: &Variant, case: &Case, (run, body): (u32, &Bytes)) -> String {
         let request = self.preview(body).map_or_else(|| body.clone(), |preview| preview.body);
         let model = self.config.models.iter().find(|model| model.name == variant.label());

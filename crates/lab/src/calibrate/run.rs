@@ -1,4 +1,4 @@
-//! [`run`]: asks those questions of a plan whose answers are not in the cache.
+//! [`run`]: asks those questions in a plan whose answers are not in the cache.
 //!
 //! ```text
 //! questions ─▶ cached? ─▶ Outcome
@@ -34,7 +34,7 @@ use crate::{
 use toolwire_config::Config;
 use toolwire_gateway::{ServeError, Server};
 
-/// Maximum number of times that a request is repeated while the upstream has no capacity.
+/// Maximum number of repetitions of a request while the upstream has no capacity.
 const REPEATS: u32 = 5;
 
 /// Maximum pause before such a repetition.
@@ -64,7 +64,7 @@ pub struct Measured {
     pub(crate) cached: usize,
     /// Duration of the run.
     pub(crate) took: Duration,
-    /// Why it ended early, if it did.
+    /// The reason why the run ended early, if it did.
     pub(crate) stopped: Option<Stopped>,
     /// Indices of the variants that were given up, with the reasons.
     pub given_up: Vec<(usize, String)>,
@@ -74,7 +74,7 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stopped {
     Signal,
-    /// Failures of the upstream, with its message.
+    /// The upstream failed, with this message.
     Upstream(String),
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// The names at `/v1/models` of a server with this configuration.
+/// Returns the names at `/v1/models` of a server with this configuration.
 ///
 /// # Errors
 /// The names could not be read.
@@ -205,7 +205,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a question must still be asked. If another variant has asked the same, the answer is taken from there.
+    /// Whether a question must still be asked. If another variant has asked the same question, that answer is used.
     fn is_open(&mut self, place: usize, question: &Question) -> bool {
         let Some(slot) = self.answers.get_mut(place) else { return false };
         if slot.is_none() {
@@ -270,7 +270,7 @@ impl Session<'_> {
         self.progress.tick(&label, done as f64 / self.answers.len().max(1) as f64);
     }
 
-    /// Collects the answers. Failures that stopped the run say nothing about the model, so they are left out.
+    /// Collects the answers. Failures that stopped the run reveal nothing about the model, so they are left out.
     fn finish(mut self, questions: &[Question], took: Duration) -> Measured {
         self.progress.finish();
         if let Some(Stopped::Upstream(_)) = self.measured.stopped {

@@ -45,7 +45,7 @@ impl CaseSet {
         Self::new(Document::parse((Path::new("prompts.toml"), BUILT_IN))?, None, "prompts.toml")
     }
 
-    /// The prompts of a file. Their tools are those of another file, of the same file, or the
+    /// Reads the prompts in a file. Their tools come from another file, from the same file, or from the
     /// built-in ones.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl CaseSet {
     }
 }
 
-/// The tools of a file: an object with `tools`, or a list of them.
+/// Reads the tools in a file: an object with `tools`, or a list of them.
 fn read_tools(file: NamedText<'_>) -> Result<Vec<CaseTool>, CaseError> {
     let (path, text) = file;
     let entries = if is_json(path) && text.trim_start().starts_with('[') {
@@ -168,7 +168,7 @@ fn place(text: &str, offset: usize) -> String {
     format!("{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// A tool: in the form of OpenAI's declarations, or only its `function`.
+/// A tool, in the form of OpenAI's declarations or only their `function`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a tool: `name`, `description` and `parameters`")]
 enum ToolEntry {

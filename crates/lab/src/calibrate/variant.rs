@@ -4,10 +4,10 @@ use std::{collections::HashSet, fmt, str::FromStr};
 
 use toml::{Table, Value};
 
-/// The format that leaves tools to the upstream's own fields.
+/// The format name for tools that are declared in the upstream's own fields.
 pub const NATIVE: &str = "native";
 
-/// The values of `--enforce`, which are those of `enforce`.
+/// The values of `--enforce`, which are also those of the key `enforce`.
 pub const ENFORCE: [&str; 7] = ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
 
 /// The keys of a `[[models]]` entry that variants set.
@@ -83,7 +83,7 @@ pub struct Variant {
     pub(crate) wording: String,
     /// The value of `enforce`.
     pub(crate) enforce: String,
-    /// The keys that it sets in the `[[models]]` entry.
+    /// The keys that the variant sets in the `[[models]]` entry.
     pub(crate) keys: Table,
 }
 
@@ -118,7 +118,7 @@ impl Variant {
         Self { format: format.to_owned(), wording: wording.name.clone(), enforce: enforce.to_owned(), keys }
     }
 
-    /// Its name in reports: `hermes`, `hermes turns`, `hermes enforce=auto`.
+    /// The variant's name in reports: `hermes`, `hermes turns`, `hermes enforce=auto`.
     pub fn label(&self) -> String {
         let mut label = self.format.clone();
         if self.wording != "default" {
@@ -130,7 +130,7 @@ impl Variant {
         label
     }
 
-    /// The `[[models]]` entry of this variant: `base` with the variant's keys, under the name `name`.
+    /// Returns the `[[models]]` entry of this variant: `base` with the variant's keys, under the name `name`.
     pub fn entry(&self, name: &str, base: &Table) -> Table {
         let mut entry = Table::new();
         entry.insert("name".to_owned(), Value::String(name.to_owned()));

@@ -1,14 +1,14 @@
 //! [`PreciseTimer`]: fires at a time of [`clock::now`], accurate to some tens of microseconds.
 //!
-//! The runtime's own timers have a resolution of milliseconds. A request or a token that is sent a millisecond late is
-//! measured with that delay, which is more than many proxies add. On Linux, a timer file descriptor wakes the task, in
-//! the same way as a socket.
+//! The runtime's own timers have a resolution of milliseconds. If a request or a token were sent a millisecond late,
+//! that delay would be part of the figures, and many proxies add less. On Linux, a timer file descriptor wakes the
+//! task, in the same way as a socket.
 
 use std::io;
 
 use crate::clock;
 
-/// Fires at a time of the machine's clock. Only one task may wait for it at a time.
+/// Fires at a given time of the machine's clock. Only one task may wait for it at a time.
 #[derive(Debug)]
 pub(crate) struct PreciseTimer(kind::Timer);
 
@@ -21,12 +21,12 @@ impl PreciseTimer {
         kind::Timer::new().map(Self)
     }
 
-    /// Sets it to fire at this time instead of the time set before. A time in the past fires at once.
+    /// Sets the timer to fire at this time, replacing the previous time. A time in the past fires at once.
     pub(crate) fn set(&self, moment: u64) {
         self.0.set(moment);
     }
 
-    /// Waits until it fires.
+    /// Waits until the timer fires.
     ///
     /// # Errors
     /// The timer fails.
@@ -39,7 +39,7 @@ impl PreciseTimer {
     /// # Errors
     /// The timer fails.
     pub(crate) async fn until(&self, moment: u64) -> io::Result<()> {
-        // It may have fired for an earlier time that no longer matters.
+        // The timer may have fired for an earlier time that no longer matters.
         while clock::now() < moment {
             self.set(moment);
             self.fired().await?;
@@ -73,7 +73,7 @@ mod kind {
             Ok(Self(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
         }
 
-        /// Sets it to fire at `due`. A time in the past fires at once.
+        /// Sets the timer to fire at `due`. A time in the past fires at once.
         pub(super) fn set(&self, due: u64) {
             let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
             // Zero would disarm the timer.
@@ -85,8 +85,8 @@ mod kind {
                 timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value });
         }
 
-        /// Waits until it fires. The descriptor need not be read: setting the timer clears it, and each firing is an
-        /// edge.
+        /// Waits until the timer fires. The descriptor need not be read: setting the timer clears it, and each firing
+        /// is an edge.
         pub(super) async fn fired(&self) -> io::Result<()> {
             self.0.readable().await?.clear_ready();
             Ok(())

@@ -28,7 +28,7 @@ fn client(address: SocketAddr, limit: Duration) -> Client {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A complete response with these chunks.
+/// Returns a complete response with these chunks.
 fn answer(chunks: &[&str]) -> String {
     let chunks = chunks.iter().map(|chunk| format!("{:x}\r\n{chunk}\r\n", chunk.len()));
     format!("{HEAD}{}0\r\n\r\n", chunks.collect::<String>())
@@ -42,7 +42,8 @@ fn good() -> String {
     ])
 }
 
-/// A target that follows `script` connection by connection: a response for each request, then it closes.
+/// Starts a target that follows `script` connection by connection: it sends a response to each request, then
+/// closes the connection.
 async fn scripted(script: Vec<Vec<String>>) -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -183,12 +184,12 @@ async fn stream_over_the_time_limit_is_broken() {
     let whole = good();
     let (open, _) = whole.split_at(whole.len() - 5);
     let early = open.get(..200).unwrap().to_owned();
-    // The target keeps the connections open and sends nothing more.
+    // The target then keeps the connections open and sends nothing more.
     let (address, _target) = scripted(vec![vec![early, "".into()], vec![open.to_owned(), "".into()]]).await;
     let client = client(address, LIMIT);
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Broken("no end within 20s".to_owned()));
-    // After the end mark, the client does not wait that long.
+    // After the end mark, the client does not wait until its time limit.
     let sample = ask(&client).await;
     assert_eq!(sample.outcome, Outcome::Done);
     let told = "the body does not end properly after the end of the stream (it stays open, frame 5)";

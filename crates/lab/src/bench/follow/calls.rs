@@ -20,9 +20,9 @@ pub(super) struct CallDelta<'a> {
     kind: Field<'a>,
     name: Field<'a>,
     arguments: Field<'a>,
-    /// Whether it is for a custom tool, whose input is text.
+    /// Whether the call is for a custom tool, whose input is text.
     custom: bool,
-    /// Whether it has unknown keys, which break clients that join unknown members.
+    /// Whether the delta has unknown keys, which break clients that join unknown members.
     strange: bool,
 }
 
@@ -37,7 +37,7 @@ enum Key {
     Name,
     Arguments,
     Input,
-    /// Signatures that clients send back, in the form of Google's own layer.
+    /// Signatures that clients send back, in the form of Google's OpenAI compatibility layer.
     ExtraContent,
     #[serde(other)]
     Other,
@@ -51,7 +51,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CallDelta<'a> {
     }
 }
 
-/// A delta's object, or the one inside that names the function.
+/// A delta's object, or the object inside it that names the function.
 struct Level<'d, 'a> {
     delta: &'d mut CallDelta<'a>,
     inner: bool,
@@ -98,7 +98,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Level<'_, 'a> {
 }
 
 impl CallDelta<'_> {
-    /// Whether it looks like the first delta of its call.
+    /// Whether the delta looks like the first of its call.
     pub(super) fn begins(&self) -> bool {
         self.id.word().is_some() || self.name.word().is_some()
     }
@@ -110,7 +110,7 @@ pub(super) struct Call {
     id: String,
     named: bool,
     custom: bool,
-    /// Whether its result is in the same stream: the client must not run it.
+    /// Whether the call's result is in the same stream, so that the client must not run the call.
     pub(super) is_answered: bool,
     arguments: Document,
 }
@@ -162,7 +162,7 @@ impl Call {
         notes.call_goes_on(piece);
     }
 
-    /// Whether both have the same id.
+    /// Whether both calls have the same id.
     pub(super) fn has_id_of(&self, other: &Self) -> bool {
         !self.id.is_empty() && self.id == other.id
     }

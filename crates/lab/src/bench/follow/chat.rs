@@ -104,7 +104,7 @@ enum Finish {
     Stop,
     Calls,
     LegacyCall,
-    /// `length` or `content_filter`: calls may be truncated.
+    /// `length` or `content_filter`, with which calls may be truncated.
     Cut,
     Unknown,
 }

@@ -32,7 +32,7 @@ impl<'a> Field<'a> {
         self.0 == Some("null")
     }
 
-    /// Whether it is present and not `null`.
+    /// Whether the member is present and not `null`.
     pub(super) fn has_value(self) -> bool {
         self.0.is_some_and(|raw| raw != "null")
     }
@@ -42,12 +42,12 @@ impl<'a> Field<'a> {
         self.0?.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// The same, unless it is empty.
+    /// The raw text between the quotes of a string that is not empty.
     pub(super) fn word(self) -> Option<&'a str> {
         self.text().filter(|text| !text.is_empty())
     }
 
-    /// Whether it is the string `word`.
+    /// Whether the value is the string `word`.
     pub(super) fn is(self, word: &str) -> bool {
         self.text() == Some(word)
     }
@@ -60,13 +60,13 @@ impl<'a> Field<'a> {
         self.raw().starts_with('{')
     }
 
-    /// Whether it is an empty array or object.
+    /// Whether the value is an empty array or object.
     pub(super) fn is_empty(self) -> bool {
         let inside = self.0.and_then(|raw| raw.strip_prefix(['[', '{'])?.strip_suffix([']', '}']));
         inside.is_some_and(|inside| inside.trim_ascii().is_empty())
     }
 
-    /// Reads it as an object; an empty one if it is not an object.
+    /// Reads the value as an object. Returns an empty object if the value is not one.
     pub(super) fn read<T: Deserialize<'a> + Default>(self) -> T {
         self.0.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
     }
@@ -124,7 +124,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SmallList<T> {
     }
 }
 
-/// A text that arrives in pieces, reduced to its length and a hash (FNV-1a) for a comparison with the
+/// A text that arrives in pieces, reduced to its length and a hash (FNV-1a) for comparing it with the
 /// complete text. So memory does not grow with the length of texts.
 #[derive(Debug, Clone)]
 pub(super) struct Sum {

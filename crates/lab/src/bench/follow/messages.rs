@@ -109,7 +109,7 @@ enum Kind {
 enum Stop {
     Turn,
     Tools,
-    /// A reason that may end the stream inside or after a call.
+    /// A stop reason that may end the stream inside or after a call.
     Cut,
 }
 

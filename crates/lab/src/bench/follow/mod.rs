@@ -10,7 +10,7 @@
 //! [`rule`] returns the sentence alone.
 //!
 //! This code is on the measuring path, so an event is read once, into values that borrow from the receive buffer. Only
-//! values that later events are compared with are kept: ids, and hashes of texts that are repeated.
+//! values that are compared with later events are kept: ids, and hashes of texts that are repeated.
 
 mod calls;
 mod chat;
@@ -64,7 +64,7 @@ impl Dialect {
         }
     }
 
-    /// Its name on the command line.
+    /// The dialect's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -79,15 +79,15 @@ pub(crate) fn rule(violation: &str) -> &str {
     violation.split_once(" (").map_or(violation, |(rule, _)| rule)
 }
 
-/// Follows one stream. Sans-IO: bytes come with the time at which they were read.
+/// Follows one stream. It does no I/O: it is given bytes and the time at which they were read.
 #[derive(Debug)]
 pub(crate) struct Follower {
     frames: Frames,
     reader: Reader,
     finders: Finders,
-    /// Events so far.
+    /// Number of events so far.
     events: u64,
-    /// Number of bytes of a byte order mark seen at the start; its full length once the check is done.
+    /// Number of bytes of a byte order mark seen at the start; the full length of one once the check is done.
     bom: usize,
     /// Whether the chat stream is still searched for lines that end with CR, which is not allowed.
     seeks_cr: bool,
@@ -139,7 +139,7 @@ impl Follower {
         }
     }
 
-    /// Ends a body that has ended properly. A stream without its end mark is broken.
+    /// Handles the proper end of a body. A stream without its end mark is broken.
     pub(crate) fn finish(&mut self, at: u64, sample: &mut Sample) {
         let Self { frames, reader, finders, events, .. } = self;
         frames.finish(|frame| {
@@ -155,8 +155,8 @@ impl Follower {
         self.notes(at, sample).end(Outcome::Broken(missing.to_owned()));
     }
 
-    /// Ends a body that was interrupted or abandoned; `why` is the reason. After the end mark of the stream, that is
-    /// only a violation.
+    /// Handles the end of a body that was interrupted or abandoned; `why` is the reason. After the stream's end mark,
+    /// this is only a violation.
     pub(crate) fn break_off(&mut self, why: &str, at: u64, sample: &mut Sample) {
         let mut notes = self.notes(at, sample);
         if notes.sample.outcome == Outcome::Open {
@@ -184,7 +184,7 @@ impl Follower {
         {
             self.seeks_cr = false;
             let at = sample.bytes + at as u64;
-            // Goes before the violations of events: the order must not depend on splits.
+            // Inserted before the violations of events, since the order must not depend on splits.
             sample.violations.insert(0, format!("a line ends with CR (byte {at})"));
         }
     }
@@ -208,7 +208,7 @@ impl Reader {
         }
     }
 
-    /// The missing end mark of an unfinished stream.
+    /// Describes the end mark that an unfinished stream lacks.
     fn missing_end(&self) -> &'static str {
         match self {
             Self::Chat(_) => "the stream ends without [DONE]",
@@ -231,7 +231,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(data: &'a str, notes: &mut Notes<'_>) ->
     }
 }
 
-/// Ends the stream with the message of an error event.
+/// Ends the stream as failed, with the message of an error event.
 fn failure(error: field::Field<'_>, rule: &str, notes: &mut Notes<'_>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]

@@ -3,7 +3,7 @@
 use super::super::sample::{Outcome, Sample, Token, TokenKind};
 use crate::fixture::postmark::Finder;
 
-/// Finds a stream's postmarks however it is split. Each kind of delta is searched separately.
+/// Finds a stream's postmarks, however the stream is split. Each kind of delta is searched separately.
 #[derive(Debug, Default)]
 pub(super) struct Finders {
     text: Finder,
@@ -15,21 +15,21 @@ pub(super) struct Finders {
 pub(super) struct Notes<'n> {
     pub(super) sample: &'n mut Sample,
     pub(super) finders: &'n mut Finders,
-    /// When the bytes were read.
+    /// The time at which the bytes were read.
     pub(super) at: u64,
     /// Number of the event, counted from 1.
     pub(super) frame: u64,
 }
 
 impl Notes<'_> {
-    /// Records a violation.
+    /// Records a violation of `rule`.
     pub(super) fn breaks(&mut self, rule: &str) {
         if self.is_new(rule) {
             self.sample.violations.push(format!("{rule} (frame {})", self.frame));
         }
     }
 
-    /// The same, with the value that violates the rule.
+    /// Records a violation of `rule`, with the value that violates it.
     pub(super) fn breaks_by(&mut self, rule: &str, what: &str) {
         if self.is_new(rule) {
             let what: String = what.chars().take(80).collect();
@@ -91,7 +91,7 @@ impl Notes<'_> {
         self.end(Outcome::Failed(message));
     }
 
-    /// Records the outcome, unless there is one already.
+    /// Records the outcome, unless one is recorded already.
     pub(super) fn end(&mut self, outcome: Outcome) {
         if self.sample.outcome == Outcome::Open {
             self.sample.outcome = outcome;

@@ -16,7 +16,7 @@ use super::{
 /// Maximum number of items that are checked; more are a violation.
 const MAX_ITEMS: usize = 1024;
 
-/// Events of which only the item is checked: those of server tools, audio and citations.
+/// Events whose item is the only part that is checked: those of server tools, audio and citations.
 const OTHER_EVENTS: [&str; 28] = [
     "response.output_text.annotation.added",
     "response.web_search_call.in_progress",
@@ -152,7 +152,7 @@ impl Responses {
         }
         let Some(event) = parse::<Event<'_>>(data, notes) else { return };
         let kind = event.kind.text().unwrap_or_default();
-        // After an `error`, clients that do not raise it read the end of the response.
+        // After an `error`, clients that do not raise an exception read the end of the response.
         let ends_error = std::mem::take(&mut self.has_error) && kind == "response.failed";
         notes.holds(!self.ended || ends_error, "an event follows the end of the stream");
         if kind.is_empty() && event.error.has_value() {
@@ -170,7 +170,7 @@ impl Responses {
         self.dispatch(kind, &event, notes);
     }
 
-    /// The stream begins with `response.created`, then `response.in_progress`.
+    /// Checks that the stream begins with `response.created`, then `response.in_progress`.
     fn order(&mut self, kind: &str, notes: &mut Notes<'_>) {
         if kind == "error" {
             return;

@@ -11,7 +11,7 @@ const RESPONSES: &str = include_str!("tests/responses.sse");
 
 const MESSAGES: &str = include_str!("tests/messages.sse");
 
-/// The sample of a stream that arrives in these pieces, one per nanosecond.
+/// Returns the sample of a stream that arrives in these pieces, one per nanosecond.
 fn follow(dialect: Dialect, pieces: &[&[u8]]) -> Sample {
     let (mut follower, mut sample) = (Follower::new(dialect), Sample::default());
     for (piece, at) in pieces.iter().zip(1..) {
@@ -25,7 +25,7 @@ fn whole(dialect: Dialect, stream: &str) -> Sample {
     follow(dialect, &[stream.as_bytes()])
 }
 
-/// The part of a sample that must not depend on splits: everything except the times.
+/// Returns the part of a sample that must not depend on splits: everything except the times.
 fn told(mut sample: Sample) -> Sample {
     sample.tokens.iter_mut().for_each(|token| token.at = 0);
     for time in [&mut sample.first_byte, &mut sample.first_call, &mut sample.last_call] {
@@ -77,8 +77,8 @@ fn times_are_those_of_the_bytes_read() {
     }
 }
 
-/// Checks the table `variants`: changes to the canonical stream, and the rules that each violates. `⏎`
-/// stands for LF, `␍` for CR.
+/// Checks the table `variants`: each row is a change to the canonical stream, with the rules that the change
+/// violates. `⏎` stands for LF, `␍` for CR.
 fn check(dialect: Dialect, canonical: &str, variants: &str) {
     for variant in variants.split("\n\n").filter(|variant| !variant.trim().is_empty()) {
         let (mut stream, mut from, mut rules) = (canonical.to_owned(), String::new(), Vec::new());

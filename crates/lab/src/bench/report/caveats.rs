@@ -3,15 +3,16 @@
 use super::{Metric, Report, Summary, Target, figure};
 use toolwire_gateway::observe::terminal::{counted, plural};
 
-/// Minimum p99 of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
+/// Minimum p99, in µs, of the mock's slip and of the tool's lag that is reported: 1 ms, a scheduler tick.
 const LATE: f64 = 1_000.0;
-/// With fewer streams, the p99 of a figure that each stream has once is simply the maximum.
+/// Minimum number of streams for a p99 of a figure that each stream has once: with fewer, it is simply the
+/// maximum.
 const FEW: u64 = 100;
-/// With fewer open streams, memory per stream means little.
+/// Minimum number of open streams for memory per stream: with fewer, it means little.
 const MANY: u64 = 20;
-/// A round whose median exceeds that of the middle round by this factor is not noise.
+/// Factor by which a round's median must exceed that of the middle round to be more than noise.
 const UNEVEN: f64 = 3.0;
-/// With fewer rounds, their spread means little.
+/// Minimum number of rounds: with fewer, their spread means little.
 const ROUNDS: usize = 5;
 
 /// Everything about the run that weakens its figures.
@@ -30,7 +31,7 @@ pub(super) fn caveats(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Late pieces make every figure worse except `added`, which is measured from the postmark.
+/// Reports late pieces: they make every figure worse except `added`, which is measured from the postmark.
 fn slip(report: &Report) -> Option<String> {
     let baseline = report.baseline.iter().map(|target| ("the baseline", target));
     let sides = baseline.chain(report.targets.iter().map(|target| (target.name.as_str(), target)));
@@ -47,7 +48,7 @@ fn slip(report: &Report) -> Option<String> {
     })
 }
 
-/// Incomplete streams.
+/// Reports incomplete streams.
 fn losses(target: &Target) -> Option<String> {
     let Summary { streams, good, .. } = target.all;
     (good < streams).then(|| {
@@ -61,7 +62,7 @@ fn losses(target: &Target) -> Option<String> {
     })
 }
 
-/// Skipped starts: the real load is lower than the requested load.
+/// Reports skipped starts: the real load is lower than the requested load.
 fn unsent(target: &Target) -> Option<String> {
     let Summary { streams, unsent, .. } = target.all;
     (unsent > 0).then(|| {
@@ -74,7 +75,7 @@ fn unsent(target: &Target) -> Option<String> {
     })
 }
 
-/// Late requests: the real load differs from the requested load.
+/// Reports late requests: the real load differs from the requested load.
 fn lag(report: &Report) -> Option<String> {
     let lag = report.overhead.start_lag.as_ref().filter(|lag| lag.p99 > LATE)?;
     Some(format!(
@@ -83,7 +84,7 @@ fn lag(report: &Report) -> Option<String> {
     ))
 }
 
-/// Other work on the machine.
+/// Reports other work on the machine.
 fn busy(report: &Report) -> Option<String> {
     let (before, after) = report.machine.load?;
     let cores = report.machine.cores.max(1);
@@ -96,7 +97,7 @@ fn busy(report: &Report) -> Option<String> {
     })
 }
 
-/// A round that differs strongly from the others was disturbed.
+/// Reports a disturbed round, which differs strongly from the others.
 fn uneven(report: &Report) -> Option<String> {
     let spreads = report.targets.iter().flat_map(|target| {
         [Metric::Added, Metric::Ttft].into_iter().filter_map(move |metric| {
@@ -118,7 +119,7 @@ fn uneven(report: &Report) -> Option<String> {
     ))
 }
 
-/// Too few measurements.
+/// Reports too few measurements.
 fn thin(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     let fewest = report.targets.iter().map(|target| target.all.streams).min().unwrap_or(0);
@@ -144,7 +145,7 @@ fn thin(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Memory per stream can be told from general growth of the process only with many streams.
+/// Reports too few streams to distinguish memory per stream from general growth of the process.
 fn lonely(report: &Report) -> Option<String> {
     let processes = report.targets.iter().filter_map(|target| target.all.process.as_ref());
     let most = processes.map(|process| process.open_streams).max()?;

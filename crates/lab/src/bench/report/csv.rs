@@ -19,7 +19,7 @@ const HEAD: [&str; 6] = ["target", "round", "measure", "statistic", "value", "un
 ///
 /// # Errors
 ///
-/// Does not fail in practice: the CSV is written to memory.
+/// Never in practice: the CSV is written to memory.
 pub fn csv(report: &Report) -> Result<Vec<u8>, csv::Error> {
     let mut lines = Lines(csv::Writer::from_writer(Vec::new()));
     lines.0.write_record(HEAD)?;

@@ -3,7 +3,7 @@
 /// Shown where nothing was measured.
 pub(crate) const NONE: &str = "–";
 
-/// A time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
+/// Formats a time given in µs: `0.42 µs`, `58.3 µs`, `1.24 ms`, `312 ms`, `2.41 s`.
 pub(crate) fn time(us: f64) -> String {
     let (value, unit) = match us {
         us if !us.is_finite() => return NONE.to_owned(),
@@ -14,7 +14,7 @@ pub(crate) fn time(us: f64) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// A number with three significant digits and thousands separators: `0.42`, `58.3`, `312`, `18,204`.
+/// Formats a number with three significant digits and thousands separators: `0.42`, `58.3`, `312`, `18,204`.
 pub(crate) fn number(value: f64) -> String {
     match value {
         value if !value.is_finite() => NONE.to_owned(),
@@ -25,12 +25,12 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A count: `18,204`.
+/// Formats a count: `18,204`.
 pub(crate) fn count(value: u64) -> String {
     thousands(&value.to_string())
 }
 
-/// A factor: `1.02`, `0.038`, `12.4`. Small ones keep two significant digits.
+/// Formats a factor: `1.02`, `0.038`, `12.4`. Small factors keep two significant digits.
 pub(crate) fn factor(value: f64) -> String {
     match value {
         value if value.is_finite() && value != 0.0 && value.abs() < 0.0995 => format!("{value:.3}"),
@@ -38,7 +38,7 @@ pub(crate) fn factor(value: f64) -> String {
     }
 }
 
-/// A duration in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
+/// Formats a duration in seconds, for a sentence: `850 ms`, `42 s`, `1 min 42 s`.
 pub(crate) fn span(seconds: f64) -> String {
     if seconds.is_finite() && seconds >= 99.5 {
         format!("{:.0} min {:.0} s", (seconds.round() / 60.0).floor(), seconds.round() % 60.0)
@@ -47,7 +47,7 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// `text` with thousands separators; `text` is digits, perhaps after a minus.
+/// Adds thousands separators to `text`, which is digits, perhaps after a minus sign.
 fn thousands(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let mut out = sign.to_owned();

@@ -1,4 +1,4 @@
-//! [`Grid`]: a table of plain text in aligned columns, at most as wide as the terminal.
+//! [`Grid`]: a plain-text table in aligned columns, at most as wide as the terminal.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table in lines of at most `width` columns, if at least one column of numbers fits next to the
-    /// names. Columns that do not fit continue in a further table below, with the names repeated.
+    /// Returns the table in lines of at most `width` columns, if at least one column of numbers fits next to
+    /// the names. Columns that do not fit continue in another table below, with the names repeated.
     pub(crate) fn fitted(&self, width: usize) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<_> = (0..columns).map(|column| self.width(column)).collect();

@@ -23,7 +23,7 @@ impl Cell {
     }
 }
 
-/// A table with these heads, which are HTML already.
+/// Creates a table with these heads, which are HTML already.
 pub(crate) fn html_table(heads: &[String], rows: impl Iterator<Item = Vec<Cell>>) -> String {
     let heads = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect::<String>();
     let rows = rows.map(|cells| format!("<tr>{}</tr>\n", cells.iter().map(Cell::html).collect::<String>()));

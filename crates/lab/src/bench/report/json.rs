@@ -11,25 +11,26 @@ use serde_json::{
 
 use super::Report;
 
-/// The report, with one member per line, lists on one line, and a final line end.
+/// Returns the report as JSON, with one member per line, lists on one line, and a final line end.
 pub fn json(report: &Report) -> String {
     in_lines(report)
 }
 
-/// The same for a report of another kind.
+/// Like [`json`], for a report of another kind.
 pub(crate) fn in_lines(report: &impl Serialize) -> String {
     let mut bytes = Vec::new();
-    // Strings and numbers under string keys, written to memory: this cannot fail.
+    // This cannot fail: strings and numbers under string keys are written to memory.
     let written = report.serialize(&mut Serializer::with_formatter(&mut bytes, Layout::default()));
     bytes.push(b'\n');
     written.ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// One line per member, but one line per list: a curve of sixty points does not take sixty lines.
+/// Writes one line per member, but also one line per list, so that a curve of sixty points does not take
+/// sixty lines.
 #[derive(Default)]
 struct Layout {
     depth: usize,
-    /// Whether the current object has a member already.
+    /// Whether the current object already has a member.
     filled: bool,
 }
 

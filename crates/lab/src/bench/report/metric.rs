@@ -67,7 +67,7 @@ impl FromStr for Metric {
 }
 
 impl Distribution {
-    /// Its statistics by name, without the count: `mean`, `p99`, …
+    /// Returns the statistics by name, without the count: `mean`, `p99`, …
     pub fn statistics(&self) -> [(&'static str, f64); 8] {
         [
             ("min", self.min),

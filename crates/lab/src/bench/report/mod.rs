@@ -38,8 +38,8 @@ pub struct Report {
     pub machine: Machine,
     /// The tool's own cost.
     pub overhead: Overhead,
-    /// A mock in the tool's own process, read by the same client. It shows the share of the tool and the
-    /// kernel in the figures.
+    /// A mock in the tool's own process, read by the same client. It shows how much the tool and the kernel
+    /// contribute to the figures.
     pub baseline: Option<Target>,
     /// The targets, in the order of the command line.
     pub targets: Vec<Target>,
@@ -62,7 +62,7 @@ pub struct Machine {
 /// The tool's own cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// CPU time of the tool's process per token read, in µs.
+    /// CPU time of the tool's process per token that it reads, in µs.
     pub cpu_per_token: f64,
     /// One reading of the clock, in ns.
     pub clock_ns: f64,
@@ -76,7 +76,7 @@ pub struct Overhead {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     pub name: String,
-    /// Its address.
+    /// The target's address.
     pub url: String,
     /// All rounds together.
     pub all: Summary,
@@ -103,13 +103,13 @@ pub struct Summary {
     pub broken: u64,
     /// Number of complete streams with violations.
     pub malformed: u64,
-    /// Number of streams of an open loop's schedule that were not sent because too many were open. Not
+    /// Number of streams in an open loop's schedule that were not sent because too many were open. Not
     /// included in `streams`.
     #[serde(default)]
     pub unsent: u64,
     /// Number of deltas with content.
     pub tokens: u64,
-    /// Number of bytes in bodies.
+    /// Number of bytes in the bodies.
     pub bytes: u64,
     /// Time from the first intended start to the last end, in seconds.
     pub seconds: f64,
@@ -145,7 +145,7 @@ pub enum Metric {
     E2e,
     /// From the mock's postmark in a token to its arrival: the added latency.
     Added,
-    /// Delay of the mock's tokens against its own schedule.
+    /// Delay of the mock's tokens compared with its own schedule.
     Slip,
 }
 
@@ -225,9 +225,9 @@ pub struct Process {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ramp {
     pub target: String,
-    /// The service level, as given.
+    /// The service level, as it was given.
     pub slo: String,
-    /// The highest number of streams that met it.
+    /// The highest number of streams that met the service level.
     pub streams: Option<u64>,
     /// Every step that was tried.
     pub steps: Vec<RampStep>,

@@ -26,7 +26,7 @@ pub fn page(report: &Report) -> String {
 }
 
 /// Fills a template with its parts, each instead of its mark. The parts must be in the order of the template: each mark
-/// is searched after the previous part, never inside it, because a target's name may contain any text.
+/// is searched for after the previous part, never inside it, because a target's name may contain any text.
 pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -59,8 +59,8 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// JSON escaped for use in a `script` element. In such an element only `<` can end the element or begin a comment, and
-/// in JSON it occurs only in strings.
+/// Escapes JSON for use in a `script` element. Only `<` can end such an element or begin a comment in it, and in JSON,
+/// `<` occurs only in strings.
 pub(crate) fn embedded(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

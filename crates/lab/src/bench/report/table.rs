@@ -1,4 +1,4 @@
-//! The report for a terminal: plain text in aligned columns, at most as wide as the terminal.
+//! The report for a terminal: plain-text tables in aligned columns, at most as wide as the terminal.
 //!
 //! Each measure lists the targets below one another, since readers compare them. A table that is too wide
 //! is continued below, with the targets' names repeated.
@@ -22,7 +22,8 @@ const NAME: usize = 18;
 /// The name under which the baseline is shown.
 pub(super) const BASELINE: &str = "(baseline)";
 
-/// The report's tables, in lines of `width` columns: those of the terminal, if the output is one.
+/// Returns the report's tables in lines of `width` columns, which is the terminal's width if the output is a
+/// terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let words = width.min(WORDS);
@@ -159,7 +160,8 @@ fn latency(
     [title.to_owned(), shown, p50, p90, p99, max, typical, tail]
 }
 
-/// The heading of a column of ratios: the target that they refer to. Empty if the measure has no ratios.
+/// Returns the heading of a column of ratios, which names the target that they refer to. Empty if the measure
+/// has no ratios.
 fn against(report: &Report, measure: &str) -> String {
     let found = ratios(report).iter().find(|ratio| ratio.measure == measure);
     found.map_or_else(String::new, |ratio| format!("÷ {}", name(&ratio.to)))
@@ -171,7 +173,7 @@ fn ratios(report: &Report) -> &[Ratio] {
     if report.rounds > 0 { &report.ratios } else { &[] }
 }
 
-/// A heading that begins with the name of its subject. Empty if there is no heading.
+/// Returns a heading that begins with the name of its subject. Empty if there is no heading.
 fn titled(of: &str, against: &str) -> String {
     if against.is_empty() { String::new() } else { format!("{of}{against}") }
 }
@@ -271,7 +273,7 @@ fn warnings(report: &Report, width: usize) -> Option<String> {
 mod tests {
     use super::{super::example, *};
 
-    /// With `TOOLWIRE_APPROVE`, it overwrites the expected table; the test then passes once it is rebuilt.
+    /// With `TOOLWIRE_APPROVE`, the test overwrites the expected table, and then passes once it is rebuilt.
     #[test]
     fn table_matches_the_approved_one() {
         let told = table(&example::report(), None);

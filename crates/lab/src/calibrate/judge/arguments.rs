@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Placeholders for values: those that models are shown, and variants of them that models write.
+/// Placeholders for values: those that models are shown, and variants of these that models write.
 const PLACEHOLDERS: [&str; 14] = [
     "value",
     "string",
@@ -67,7 +67,7 @@ fn value_fits(wanted: &Value, actual: &Value) -> bool {
     }
 }
 
-/// In lower case, with single spaces.
+/// Returns the text in lower case, with single spaces.
 fn folded(text: &str) -> String {
     text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -80,7 +80,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let goes_on = |mut chars: &mut dyn Iterator<Item = char>| {
         let next = chars.next();
-        // Signs join words only if a word follows: a full stop may end a sentence.
+        // A sign joins words only if a word follows: a full stop may end a sentence.
         is_word(next) || next.is_some_and(|sign| "@_-.".contains(sign)) && is_word((&mut chars).next())
     };
     let (first, last) = (words.chars().next(), words.chars().next_back());
@@ -93,7 +93,7 @@ fn contains_words(text: &str, words: &str) -> bool {
     })
 }
 
-/// A placeholder among the arguments, unless the conversation contains it.
+/// Returns a placeholder among the arguments, unless the conversation contains it.
 pub(super) fn placeholder(arguments: &Value, said: &str) -> Option<String> {
     let said = folded(said);
     leaves(arguments).into_iter().map(|(_, value)| value).find_map(|value| {
@@ -119,8 +119,8 @@ fn is_placeholder(text: &str) -> bool {
         || between("your ", "") && text.split(' ').count() == 2
 }
 
-/// A value that is not wanted but was copied from a text that the model was shown. Values that the schema lists are meant
-/// to be used, so they do not count as copies.
+/// Returns a value that is not wanted but was copied from a text that the model was shown. Values that the schema lists
+/// are meant to be used, so they do not count as copies.
 pub(super) fn copied(
     arguments: &Value,
     wanted: Option<&Map<String, Value>>,
@@ -156,7 +156,7 @@ fn lists(schema: &Value, value: &Value) -> bool {
     }
 }
 
-/// The scalars in arguments, each with the argument that it belongs to.
+/// The scalars in the arguments, each with the argument that it belongs to.
 fn leaves(arguments: &Value) -> Vec<(&str, &Value)> {
     fn collect<'v>(key: &'v str, value: &'v Value, found: &mut Vec<(&'v str, &'v Value)>) {
         match value {

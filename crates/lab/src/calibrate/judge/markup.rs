@@ -28,7 +28,7 @@ const RESULT_WORDS: [&str; 7] = [
 /// Maximum size of a quotation, in bytes.
 const QUOTED: usize = 60;
 
-/// The markers that begin calls in some format and occur in no other text.
+/// The markers that begin calls in some format and do not occur in other text.
 static OPENERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let openers = format::ALL.iter().filter(|format| is_distinct(format)).flat_map(|format| format.openers());
     let is_marker = |opener: &&str| opener.len() > 6 && opener.starts_with(['<', '[']);
@@ -64,7 +64,7 @@ pub(super) struct Text<'a> {
     pub(super) names: &'a [&'a str],
 }
 
-/// The way in which a text mentions a tool.
+/// The way that a text mentions a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mention {
     /// As a call.
@@ -96,8 +96,7 @@ impl Text<'_> {
         Some(format!("the text repeats the list of tools: {}", self.quoted(at)))
     }
 
-    /// The position of a tag that contains one of these words and does not occur in the
-    /// conversation.
+    /// Returns the position of a tag that contains one of these words and does not occur in the conversation.
     fn tag(&self, words: &[&str]) -> Option<usize> {
         self.text.char_indices().filter(|(_, open)| matches!(open, '<' | '[')).find_map(|(at, open)| {
             let rest = self.text.get(at..)?;
@@ -116,7 +115,7 @@ impl Text<'_> {
         })
     }
 
-    /// The position of a line that begins as results do.
+    /// Returns the position of a line that begins as results do.
     fn result(&self) -> Option<usize> {
         let begins = RESULTS.iter().filter(|begin| !self.said.contains(**begin));
         let places = begins.flat_map(|begin| self.text.match_indices(begin).map(|(at, _)| at));
@@ -126,7 +125,7 @@ impl Text<'_> {
         places.filter(is_at_line_start).min()
     }
 
-    /// The position of the first mention of a tool in this way.
+    /// Returns the position of the first mention of a tool in the way `wanted`.
     fn mention(&self, wanted: Mention) -> Option<usize> {
         let found = self.names.iter().flat_map(|name| self.text.match_indices(name));
         let found = found.filter(|(at, name)| self.kind(*at, name) == wanted);

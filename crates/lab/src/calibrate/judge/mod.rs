@@ -1,7 +1,7 @@
 //! [`judge`]: judges a response by what its prompt wanted (docs/calibrate.md#verdicts).
 //!
-//! It judges the response as the client received it, so it judges the model and toolwire together. It is pure: the
-//! same response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
+//! It judges the response as the client received it, that is, the model and toolwire together. It is pure: the same
+//! response always gets the same judgement. `toolwire calibrate` uses it, and so do tests with scripted models.
 
 mod arguments;
 mod markup;
@@ -16,7 +16,7 @@ use crate::fixture::{Answer, answer::Call};
 use arguments::{copied, fits, placeholder};
 use toolwire_pipeline::tools::arguments_fault;
 
-/// The category that a response is counted in.
+/// The category of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -28,13 +28,13 @@ pub enum Verdict {
     WrongTool,
     /// Calls of the right tool, with arguments that its schema allows but that were not wanted.
     WrongArguments,
-    /// A call whose arguments are not valid JSON or break the schema of the tool.
+    /// A call whose arguments are not valid JSON or violate the tool's schema.
     SchemaError,
     /// A call of a tool that is not declared.
     UndeclaredName,
-    /// Text, where a call was wanted.
+    /// Only text, although a call was wanted.
     NoCall,
-    /// A call, where none was wanted.
+    /// A call, although none was wanted.
     FalseCall,
     /// The markup of a call in the text, without a call.
     Leak,
@@ -147,7 +147,7 @@ fn is_cut(answer: &Answer) -> bool {
     answer.finish.as_deref() == Some("length")
 }
 
-/// The judgement if no call is wanted.
+/// Judges a response for which no call is wanted.
 fn unwanted(answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
     if let Some(call) = answer.calls.first() {
         return (Verdict::FalseCall, format!("calls `{}`", call.name));
@@ -167,7 +167,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The judgement if a call is wanted.
+    /// Judges a response for which a call is wanted.
     fn wanted(&self, answer: &Answer, leak: Option<&str>, echo: Option<&str>) -> (Verdict, String) {
         if let Some(fault) = answer.calls.iter().find_map(|call| self.fault(call, answer)) {
             return fault;
@@ -188,7 +188,8 @@ impl Source<'_> {
         }
     }
 
-    /// The fault of a call that is wrong for any prompt: its name, or arguments that its tool does not allow.
+    /// Returns the fault of a call that is wrong for any prompt: its name, or arguments that its tool does not
+    /// allow.
     fn fault(&self, call: &Call, answer: &Answer) -> Option<(Verdict, String)> {
         let Some(tool) = self.case.tool(&call.name) else {
             return Some((Verdict::UndeclaredName, format!("calls `{}`", call.name)));
@@ -201,8 +202,8 @@ impl Source<'_> {
         Some((Verdict::SchemaError, why))
     }
 
-    /// Compares valid calls with the wanted ones. Each must be one of them; the model may make the remaining ones
-    /// later.
+    /// Compares valid calls with the wanted ones. Each call must be one of the wanted calls; the model may make the
+    /// remaining ones later.
     fn compared(&self, calls: &[Call]) -> (Verdict, String) {
         let mut open: Vec<_> = self.case.calls.iter().collect();
         for call in calls {
@@ -222,8 +223,8 @@ impl Source<'_> {
         (Verdict::Proper, String::new())
     }
 
-    /// The part of a call that was copied from the shown text, if there is one: a placeholder, or a value of an
-    /// example.
+    /// Returns the part of a call that was copied from the shown text, if there is one: a placeholder, or a value
+    /// from an example.
     fn copy(&self, call: &Call) -> Option<String> {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         if let Some(value) = placeholder(&arguments, self.said) {

@@ -128,7 +128,7 @@ fn markup_of_a_call_in_the_text_is_a_leak() {
     // Text that the conversation itself contains does not count as markup.
     let quoted = "I sent: </tool_call> closes what <tool_call> opens";
     assert_eq!(verdict("awkward-markup", &text(quoted)), Verdict::NoCall);
-    // It is reported even if there is a proper call.
+    // Leaked markup is reported even if there is a proper call.
     let mut both = calls(&[("get_weather", json!({"city": "Lisbon"}))]);
     both.text = "</tool_call>".to_owned();
     let judgement = judge(&case("one-weather"), "", &both);
@@ -151,7 +151,7 @@ fn copy_of_what_was_shown_is_an_imitation() {
         Verdict::Imitation
     );
     assert_eq!(verdict("one-weather", &text("<tool_response>sunny</tool_response>")), Verdict::Imitation);
-    // Results as each format shows them.
+    // Results in the form in which each format shows them.
     for format in toolwire_pipeline::format::ALL {
         let Some(teach) = format.teach else { continue };
         let result = toolwire_pipeline::conversation::CallOutput {

@@ -21,7 +21,7 @@ pub struct Report {
     pub version: String,
     /// The upstream's base URL.
     pub upstream: String,
-    /// The model's name there.
+    /// The model's name at the upstream.
     pub model: String,
     /// Number of prompts.
     pub prompts: usize,
@@ -53,7 +53,7 @@ impl Report {
         in_lines(self)
     }
 
-    /// The best variant, if it had a proper call.
+    /// The best variant, if it has a proper call.
     pub fn best(&self) -> Option<&VariantReport> {
         self.variants.first().filter(|variant| variant.proper.count > 0)
     }
@@ -62,7 +62,7 @@ impl Report {
 /// The answers of one variant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VariantReport {
-    /// Its name: `hermes`, `hermes turns`, `hermes enforce=auto`.
+    /// The variant's name: `hermes`, `hermes turns`, `hermes enforce=auto`.
     pub name: String,
     /// The format, or `native`.
     pub format: String,
@@ -72,17 +72,17 @@ pub struct VariantReport {
     /// Number of answers, including failures.
     pub answers: u64,
     /// The lower end of the 95 % interval of the share of proper calls minus that of false calls. The variants are sorted by
-    /// it.
+    /// this score.
     pub score: f64,
     /// Proper calls, out of the prompts that want a call.
     pub proper: Share,
-    /// The same for prompts without earlier calls.
+    /// Proper calls, out of the prompts that want a call and contain no earlier calls.
     pub proper_without_history: Share,
-    /// The same for prompts with earlier calls.
+    /// Proper calls, out of the prompts that want a call and contain earlier calls.
     pub proper_with_history: Share,
-    /// The same for prompts that require a call by `tool_choice`.
+    /// Proper calls, out of the prompts that require a call with `tool_choice`.
     pub proper_required: Share,
-    /// Calls, out of the prompts that want none.
+    /// Calls, out of the prompts that want no call.
     pub false_calls: Share,
     /// Answers whose text contains the markup of a call, out of all.
     pub leaks: Share,
@@ -107,13 +107,13 @@ pub struct VariantReport {
 /// An answer that was not right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Example {
-    /// Its category.
+    /// The answer's category.
     pub verdict: Verdict,
     /// The prompt's name.
     pub prompt: String,
     /// The last text of the user, clipped.
     pub user: String,
-    /// The reason of the verdict.
+    /// The reason for the verdict.
     pub why: String,
     /// The text of the answer, clipped.
     pub text: String,

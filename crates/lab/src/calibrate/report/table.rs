@@ -1,4 +1,4 @@
-//! The report for a terminal: plain text in aligned columns, at most as wide as the terminal.
+//! The report for a terminal: plain-text tables in aligned columns, at most as wide as the terminal.
 
 use super::{Example, Report, VariantReport};
 use crate::{
@@ -22,7 +22,7 @@ const EXAMPLES: usize = 2;
 /// Maximum number of bytes of an answer in an example.
 const SHOWN: usize = 160;
 
-/// With fewer answers per variant, only large differences mean something.
+/// Minimum number of answers per variant. With fewer, only large differences mean something.
 const FEW: u64 = 80;
 
 /// The failures that have a column.
@@ -38,7 +38,8 @@ pub(super) const FAILURES: [Verdict; 9] = [
     Verdict::Failed,
 ];
 
-/// The report's tables, in lines of `width` columns: those of the terminal, if the output is one.
+/// Returns the report's tables in lines of `width` columns, which is the terminal's width if the output is a
+/// terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let words = width.min(WORDS);
@@ -134,7 +135,7 @@ fn examples(report: &Report, width: usize) -> Option<String> {
     for verdict in Verdict::ALL {
         let all = report.variants.iter().flat_map(|variant| {
             let examples = variant.examples.iter().filter(move |example| example.verdict == verdict);
-            // One of each variant before the second of any.
+            // One example of each variant comes before the second of any variant.
             examples.enumerate().map(move |(at, example)| (at, variant, example))
         });
         let mut all: Vec<_> = all.collect();

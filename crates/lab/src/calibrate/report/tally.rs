@@ -21,8 +21,8 @@ const EXAMPLES: usize = 3;
 /// Maximum number of bytes of a text in an example.
 const CLIPPED: usize = 600;
 
-/// The report of a run. It shows the upstream and the model as `upstream` and `model`. `entry` returns the
-/// configuration of the variant with this index in the plan.
+/// Creates the report of a run. The report calls the upstream `upstream` and the model `model`. `entry`
+/// returns the configuration of the variant with this index in the plan.
 pub fn report(
     plan: &Plan,
     measured: &Measured,

@@ -89,10 +89,10 @@ impl Kind {
 #[derive(Debug)]
 struct Progress {
     sum: Sum,
-    /// Whether the `done` event of its text has arrived.
+    /// Whether the `done` event of the part's text has arrived.
     whole: bool,
     open: bool,
-    /// Whether it began with its own event.
+    /// Whether the part began with its own event.
     added: bool,
 }
 
@@ -178,7 +178,7 @@ impl Item {
     fn check_arguments(&mut self, field: Field<'_>, scratch: &mut String, notes: &mut Notes<'_>) {
         let same = field.text().is_some_and(|body| self.arguments.is(body, scratch));
         notes.holds(same, "a call's deltas differ from its complete arguments");
-        // Arguments that arrived complete, without deltas.
+        // The arguments arrived complete, without deltas.
         if self.arguments.is_empty()
             && let Some(body) = field.word()
         {
@@ -199,7 +199,7 @@ impl Item {
         }
     }
 
-    /// The part that an event belongs to.
+    /// Returns the part that an event belongs to.
     fn part(&mut self, slot: Slot, event: &Event<'_>, notes: &mut Notes<'_>) -> Option<&mut Progress> {
         let index = slot.index(event).number().and_then(|index| usize::try_from(index).ok());
         let parts = self.parts(slot);
