@@ -1,4 +1,5 @@
-//! Fixtures, the scripted upstream, the load generator, the calibration of models and the conformance check of gateways.
+//! Fixtures, the scripted upstream, the load generator, the calibration of models, and the conformance check for
+//! gateways.
 
 #![allow(
     missing_docs,

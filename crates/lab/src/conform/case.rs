@@ -14,15 +14,15 @@ use toolwire_pipeline::{event::Finish, format::Format};
 
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Its name, such as `chat/native/two-calls@cut=17`.
+    /// The case's name, such as `chat/native/two-calls@cut=17`.
     pub name: String,
-    /// The row of the report to which it belongs.
+    /// The row of the report to which the case belongs.
     pub(crate) category: Category,
     /// The dialect in which the gateway must call the mock.
     pub api: Api,
     /// The upstream's response.
     pub(crate) source: Source,
-    /// The format in which its calls are written as text.
+    /// The format in which the response's calls are written as text.
     pub format: Option<&'static Format>,
     /// The tools that the client declares, in the form of Chat Completions.
     pub(crate) tools: Arc<Vec<Value>>,
@@ -63,7 +63,7 @@ pub(crate) enum Category {
     Usage,
     /// Forms of the event stream that its standard permits.
     Framing,
-    /// The same bytes, cut elsewhere.
+    /// The same bytes, cut at other positions.
     Splits,
     /// Responses that break off.
     Truncation,
@@ -76,7 +76,7 @@ pub(crate) enum Category {
 }
 
 impl Category {
-    /// The name, as in names of cases.
+    /// The category's name, as in the names of cases.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -120,15 +120,15 @@ pub(crate) enum Expected {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wanted {
     pub(crate) text: String,
-    /// The reasoning. `None` if it is not compared.
+    /// The reasoning. `None` if reasoning is not compared.
     pub(crate) reasoning: Option<String>,
     /// Names and arguments of the calls.
     pub(crate) calls: Vec<(String, String)>,
     /// The finish reason.
     pub(crate) finish: Finish,
-    /// Input and output tokens. `None` if they are not compared.
+    /// Input and output tokens. `None` if tokens are not compared.
     pub(crate) usage: Option<(u64, u64)>,
-    /// Whether arguments must arrive as written. Otherwise it is enough that they mean the same.
+    /// Whether arguments must arrive as they were written. Otherwise it is enough that they mean the same.
     pub(crate) verbatim_arguments: bool,
     /// Whether white space at the ends of the text is ignored.
     pub(crate) trimmed: bool,
@@ -148,7 +148,7 @@ impl Wanted {
         }
     }
 
-    /// The same with the token counts that the mock reports.
+    /// Adds the token counts that the mock reports.
     #[must_use]
     pub(crate) fn counted(self) -> Self {
         Self { usage: Some(USAGE), ..self }

@@ -1,4 +1,4 @@
-//! The cases: the responses that are played, and how they are sent.
+//! The cases: the responses that are played, and the ways in which they are sent.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Selection {
     pub formats: Vec<&'static Format>,
     /// Recorded responses.
     pub fixtures: Vec<Fixture>,
-    /// Number of cuts in two of each response that is cut. If there are fewer positions, all are used.
+    /// Number of ways to cut a response in two. If it has fewer positions, all are used.
     pub cuts: usize,
     /// Seed for choosing the positions.
     pub seed: u64,
@@ -72,8 +72,8 @@ struct Catalogue<'c> {
     all: &'c mut Vec<Arc<Case>>,
 }
 
-/// The statuses of error responses, each with those that are accepted at the client. A gateway may hide errors that
-/// concern only its own key and address.
+/// The statuses of error responses, each with the range of statuses that are accepted at the client. A gateway may
+/// hide errors that concern only its own key and address.
 const STATUSES: [(u16, u16, u16); 7] = [
     (400, 400, 499),
     (401, 400, 599),
@@ -295,7 +295,7 @@ impl Catalogue<'_> {
             calls: calls.iter().map(|call| (call.name.clone(), call.arguments.clone())).collect(),
             finish: Finish::Calls,
             trimmed: true,
-            // Formats have their own markers of reasoning, and some responses begin in it.
+            // Formats have markers of their own for reasoning, and some responses begin inside reasoning.
             reasoning: None,
             ..Wanted::of(scenario)
         };
@@ -334,7 +334,7 @@ struct Places<'n> {
 }
 
 impl Places<'_> {
-    /// The wanted number of positions, sorted; they only depend on seed, name and length.
+    /// Returns the wanted number of positions, sorted. They depend only on seed, name and length.
     fn chosen(&self, selection: &Selection) -> impl Iterator<Item = usize> + use<> {
         let last = self.len.saturating_sub(1);
         let mut places: Vec<usize> = (1..=last).collect();
@@ -363,7 +363,7 @@ const OSLO: &str = r#"{"city":"Oslo — øst","days":3}"#;
 
 const NOTE: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\"\n"}"#;
 
-/// Arguments whose values have no white space at their ends, which formats with tags do not preserve.
+/// Arguments whose values have no white space at their ends, since formats with tags do not preserve it.
 const WRITTEN: &str = r#"{"path":"notes/today.txt","content":"line 1\nline \"2\" <b>&amp;</b>"}"#;
 
 /// Formats that allow only one call in a message.
@@ -374,7 +374,7 @@ const NUMBERS: &str = r#"{"a": 2.50, "b": 12345678901234567890, "c": 1e400, "d":
 
 const NESTED: &str = r#"{"list":[1,[2,{"three":[]}],null,true],"object":{"":{"a b":"c"}},"z":1,"a":2}"#;
 
-/// Characters of one to four bytes, joined ones, and line separators.
+/// Characters of one to four bytes, joined characters, and line separators.
 const CHARACTERS: &str = "naïve café — 日本語 😀 👩\u{200d}👩\u{200d}👧 e\u{301} \u{2028} \u{202e}rtl\u{202c} ﷽ 🏳\u{fe0f}\u{200d}🌈 𝔘 \u{feff}end";
 
 /// Text that JSON and event streams have to escape.

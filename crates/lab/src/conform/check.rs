@@ -14,9 +14,9 @@ use crate::bench::{Dialect, follow};
 /// A rule that a response violates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Fault {
-    /// The rule, the same in every case.
+    /// The violated rule, in the same words for every case.
     pub(crate) rule: String,
-    /// How this response violates it.
+    /// How this response violates the rule.
     pub(crate) detail: String,
 }
 
@@ -37,8 +37,8 @@ const TOLERATED: [&str; 12] = [
     "the usage is in a chunk with choices",
 ];
 
-/// As [`TOLERATED`], for single dialects. Clients of Messages ignore an event without an `event:` line, those of Responses
-/// do not.
+/// As [`TOLERATED`], but for a single dialect. Clients of Messages ignore an event without an `event:` line, clients of
+/// Responses do not.
 const TOLERATED_IN: [(Dialect, &str); 1] =
     [(Dialect::Responses, "an event's `event:` line differs from its type")];
 
@@ -197,7 +197,7 @@ fn same_json(left: &str, right: &str) -> bool {
     left == right || value(left).is_some_and(|left| Some(left) == value(right))
 }
 
-/// The position where two texts begin to differ.
+/// Returns the position where two texts begin to differ.
 fn difference(expected: &str, got: &str) -> String {
     let same: usize = expected
         .chars()

@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn causes(error: &(dyn Error + 'static)) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();

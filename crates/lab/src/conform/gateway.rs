@@ -1,4 +1,4 @@
-//! Configures a gateway for the cases: which upstream it calls for which model.
+//! Configures a gateway for the cases: which upstream to call for which model.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ impl Models {
     }
 }
 
-/// The name of a model: the dialect of its upstream, and the format in which it writes calls.
+/// Returns the name of a model: the dialect of its upstream, and the format in which it writes calls.
 fn model(api: Api, format: Option<&Format>) -> String {
     match format {
         Some(format) => format!("conform-{api}-{}", format.name),
@@ -35,7 +35,7 @@ pub fn base_url(mock: SocketAddr, api: Api) -> String {
     format!("http://{mock}{}", api.base())
 }
 
-/// A configuration of toolwire for these cases.
+/// Returns a configuration of toolwire for these cases.
 pub fn configuration(mock: SocketAddr, apis: &[Api], formats: &[&'static Format]) -> String {
     let mut file = "listen = [\"127.0.0.1:0\"]\n".to_owned();
     for &api in apis {

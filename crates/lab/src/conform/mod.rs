@@ -9,9 +9,9 @@
 //! table, JSON, page ◀─ Report ◀─ Verdict
 //! ```
 //!
-//! Every gateway forwards a user's message, so the case's name is put there. The mock answers in the dialect of the
-//! requested path. Its frames are written by separate code, not by that of the dialects. docs/conformance.md
-//! describes the cases and rules.
+//! Every gateway forwards a user's message, so the message contains the case's name. The mock answers in the
+//! dialect of the requested path. Its frames are written by separate code, not by toolwire's dialects.
+//! docs/conformance.md describes the cases and rules.
 
 pub mod case;
 mod catalogue;

@@ -14,7 +14,7 @@ use toolwire_pipeline::event::Finish;
 /// Name, response, the client's tools, and the expected outcome.
 type Found = (String, Arc<Recorded>, Vec<Value>, Expected);
 
-/// Those of `fixtures` that are responses in this dialect to a request with the default settings.
+/// Returns the responses of those `fixtures` that are in this dialect and whose requests have the default settings.
 pub(super) fn recorded(api: Api, fixtures: &[Fixture]) -> Vec<Found> {
     fixtures.iter().filter_map(|fixture| of_fixture(api, fixture)).collect()
 }
@@ -34,7 +34,7 @@ fn of_fixture(api: Api, fixture: &Fixture) -> Option<Found> {
     Some((fixture.name.clone(), Arc::new(recorded), tools, expected(answer)?))
 }
 
-/// Whether a request has no options beyond those of the cases' requests.
+/// Whether a request has only options that the cases' requests have.
 fn is_plain(request: &Value) -> bool {
     let known = ["model", "messages", "stream", "stream_options", "tools"];
     request.as_object().is_some_and(|request| request.keys().all(|key| known.contains(&key.as_str())))

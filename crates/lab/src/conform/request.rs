@@ -1,4 +1,4 @@
-//! A client's request for a case.
+//! The client's request for a case.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn insert_list(members: &mut serde_json::Map<String, Value>, tools: Vec<Value>) 
     }
 }
 
-/// Name, description and schema of a function.
+/// Returns name, description and schema of a function.
 fn parts(function: &Value) -> [Value; 3] {
     let part = |key: &str| function.get(key).cloned();
     let empty = || json!({"type": "object", "properties": {}});

@@ -22,8 +22,8 @@ pub struct Verdict {
     pub(crate) found: Found,
 }
 
-/// Plays every case to a client of every dialect, `concurrency` at a time. The verdicts are in that order. If `is_strict`,
-/// no violation is tolerated.
+/// Plays every case to a client of every dialect, `concurrency` cases at a time. The verdicts are in the same order. If
+/// `is_strict`, no violation is tolerated.
 pub async fn run(
     client: &Client,
     cases: &[Arc<Case>],

@@ -5,9 +5,9 @@ use toolwire_pipeline::event::Finish;
 /// A response of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scenario {
-    /// Its parts, in order.
+    /// The parts of the response, in order.
     pub(crate) steps: Vec<Step>,
-    /// Its finish reason.
+    /// The finish reason of the response.
     pub(crate) finish: Finish,
 }
 
@@ -25,11 +25,11 @@ pub(crate) enum Step {
 /// A native call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MadeCall {
-    /// Its id, in dialects whose calls have one.
+    /// The call's id, in dialects whose calls have one.
     pub(crate) id: String,
     /// The tool's name.
     pub(crate) name: String,
-    /// The arguments, in one delta each for dialects that stream them.
+    /// The arguments: one delta for each element, in dialects that stream arguments.
     pub(crate) arguments: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ impl MadeCall {
 pub(crate) const USAGE: (u64, u64) = (21, 34);
 
 impl Scenario {
-    /// A response of text that ends normally.
+    /// A response that consists of text and ends normally.
     pub(crate) fn text<S: Into<String>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let steps = pieces.into_iter().map(|piece| Step::Text(piece.into())).collect();
         Self { steps, finish: Finish::Stop }
@@ -58,7 +58,7 @@ impl Scenario {
         self
     }
 
-    /// Adds a call at the end. `size` is the number of bytes of its arguments in one delta.
+    /// Adds a call at the end, with `size` bytes of its arguments in each delta.
     #[must_use]
     pub(crate) fn called(mut self, name: &str, arguments: &str, size: usize) -> Self {
         let number = self.calls().count() + 1;

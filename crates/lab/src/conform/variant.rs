@@ -97,7 +97,7 @@ impl Variant {
         }
     }
 
-    /// The same for a body whose frames are not known, for variants that only cut it.
+    /// As [`Variant::body`], for a body whose frames are not known. Only for variants that cut the body.
     pub(crate) fn body_of(self, body: &[u8]) -> Sent {
         let body = Bytes::copy_from_slice(body);
         match self {

@@ -1,6 +1,7 @@
 //! [`ReceivedResponse`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
 //!
-//! [`Follower`] decides whether a stream keeps its dialect's rules. Its content is read here once more, leniently.
+//! [`Follower`] decides whether a stream keeps its dialect's rules. Here, the stream's content is read once more,
+//! leniently.
 
 mod chat;
 mod messages;
@@ -35,7 +36,7 @@ pub(crate) struct ReceivedResponse {
     pub(crate) error: Option<String>,
     /// Whether the stream has its end mark.
     pub(crate) is_complete: bool,
-    /// Why the response broke off, if it did: no connection, a broken body, a timeout.
+    /// The reason why the response broke off, if it did: no connection, a broken body, a timeout.
     pub(crate) broken: Option<String>,
     /// Whether the body was interrupted, which the client can see.
     pub(crate) is_interrupted: bool,
@@ -138,7 +139,8 @@ impl Reading {
     }
 }
 
-/// Type and data of each event. Accepts line ends of all three kinds, and a last event without a blank line.
+/// Returns the type and data of each event. Accepts all three kinds of line ends, and a last event without a blank
+/// line.
 fn events(body: &[u8]) -> Vec<(String, String)> {
     let text: String = body.utf8_chunks().map(|chunk| chunk.valid()).collect();
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -152,7 +154,7 @@ fn events(body: &[u8]) -> Vec<(String, String)> {
     events.filter(|(_, data)| !data.is_empty()).collect()
 }
 
-/// A string member.
+/// Returns a string member.
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -47,7 +47,7 @@ pub struct Row {
 pub struct Count {
     /// Number of cases.
     pub cases: u64,
-    /// Number of cases without a violated rule.
+    /// Number of cases in which no rule was violated.
     pub held: u64,
 }
 
@@ -55,13 +55,13 @@ pub struct Count {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     pub rule: String,
-    /// Number of cases that violate it, over all clients.
+    /// Number of cases that violate the rule, over all clients.
     pub cases: u64,
     /// The first of these cases.
     pub first: String,
-    /// How that case violates it.
+    /// How the first case violates the rule.
     pub detail: String,
-    /// The command that repeats that case.
+    /// The command that repeats the first case.
     pub command: String,
 }
 
@@ -71,7 +71,7 @@ pub struct Failure {
     pub case: String,
     /// The client's dialect.
     pub client: String,
-    /// The violated rules, each with a detail.
+    /// The violated rules, each with details.
     pub faults: Vec<(String, String)>,
     /// The command that repeats this case.
     pub command: String,

@@ -7,7 +7,7 @@ use toolwire_gateway::observe::{terminal::WITHOUT_TERMINAL, untrusted_text::esca
 /// Maximum number of rules that are shown with an example.
 const SHOWN: usize = 40;
 
-/// The tables, in lines of `width` columns: those of the terminal, if the output is one.
+/// Returns the tables in lines of `width` columns, which is the terminal's width if the output is a terminal.
 pub fn table(report: &Report, width: Option<usize>) -> String {
     let width = width.unwrap_or(WITHOUT_TERMINAL);
     let heads = ["upstream", "category"].into_iter().chain(report.clients.iter().map(String::as_str));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{super::scenario::USAGE, CREATED, Frames, MODEL, Scenario, Step, data, with};
 use toolwire_pipeline::event::Finish;
 
-/// The response as chunks. It has no reasoning and no native calls.
+/// Returns the response as chunks. They contain no reasoning and no native calls.
 pub(super) fn frames(scenario: &Scenario) -> Frames {
     let chunk = |choices: Value, more: Value| {
         let head =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Frames, MODEL, Scenario, Step, data};
 use toolwire_pipeline::event::Finish;
 
-/// The response as chunks. Lumo runs its native calls itself, so a scenario's calls are left out.
+/// Returns the response as chunks. Lumo runs its native calls itself, so a scenario's calls are left out.
 pub(super) fn frames(scenario: &Scenario) -> Frames {
     let chunk =
         |choice: Value| data(&json!({"object": "CompletionChunk", "model": MODEL, "choices": [choice]}));

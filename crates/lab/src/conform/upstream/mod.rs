@@ -48,7 +48,7 @@ pub enum Api {
 pub(crate) struct Frames {
     /// The frames, each including its terminator.
     pub(crate) all: Vec<Vec<u8>>,
-    /// The number of frames before the one with the finish reason.
+    /// Number of frames before the frame with the finish reason.
     pub(crate) before_finish: usize,
 }
 
@@ -64,7 +64,7 @@ impl Api {
         Self::Completions,
     ];
 
-    /// The name, as on the command line and in configurations.
+    /// The dialect's name, as on the command line and in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -79,7 +79,7 @@ impl Api {
 
     /// The dialect for a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
-        // A longer path comes before its suffixes.
+        // A longer path comes before paths that are its suffixes.
         let ends = [
             ("/ai/v1/chat/completions", Self::Lumo),
             ("/chat/completions", Self::Chat),
@@ -92,7 +92,7 @@ impl Api {
         ends.into_iter().find(|(end, _)| path.ends_with(end)).map(|(_, api)| api)
     }
 
-    /// The path below the mock's address to which the API's clients append their own.
+    /// The base path, below the mock's address, to which the API's clients append their own paths.
     pub(crate) fn base(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Messages | Self::Completions => "/v1",
@@ -102,27 +102,27 @@ impl Api {
         }
     }
 
-    /// Whether it supports native calls, any number of them.
+    /// Whether the dialect supports native calls, any number of them.
     pub(crate) fn has_calls(self) -> bool {
         !matches!(self, Self::Completions | Self::Lumo)
     }
 
-    /// Whether it separates reasoning from text.
+    /// Whether the dialect separates reasoning from text.
     pub(crate) fn has_reasoning(self) -> bool {
         self != Self::Completions
     }
 
-    /// Whether its responses are event streams.
+    /// Whether the dialect's responses are event streams.
     pub(crate) fn has_events(self) -> bool {
         self != Self::Ollama
     }
 
-    /// Whether calls are carried as JSON values, so that only their meaning must arrive.
+    /// Whether the dialect carries arguments as JSON values, so that only their meaning must arrive.
     pub(crate) fn has_parsed_arguments(self) -> bool {
         matches!(self, Self::Gemini | Self::Ollama)
     }
 
-    /// The media type of its streams.
+    /// The media type of the dialect's streams.
     pub(crate) fn content_type(self) -> &'static str {
         if self.has_events() { "text/event-stream" } else { "application/x-ndjson" }
     }
@@ -140,7 +140,7 @@ impl Api {
         }
     }
 
-    /// An error within a stream, after `frames` frames.
+    /// Returns an error within a stream, after `frames` frames.
     pub(crate) fn error_frame(self, frames: usize) -> Vec<u8> {
         match self {
             Self::Chat | Self::Completions | Self::Gemini => data(&self.error_body(500)),
@@ -154,7 +154,7 @@ impl Api {
         }
     }
 
-    /// The body of an error response.
+    /// Returns the body of an error response.
     pub(crate) fn error_body(self, status: u16) -> Value {
         let kind = match status {
             400 => "invalid_request_error",
@@ -196,23 +196,23 @@ impl FromStr for Api {
     }
 }
 
-/// An event without an `event:` line.
+/// Writes an event without an `event:` line.
 fn data(value: &Value) -> Vec<u8> {
     format!("data: {value}\n\n").into_bytes()
 }
 
-/// An event with an `event:` line for its type.
+/// Writes an event with an `event:` line for its type.
 fn event(value: &Value) -> Vec<u8> {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     format!("event: {kind}\ndata: {value}\n\n").into_bytes()
 }
 
-/// A line of JSON.
+/// Writes a line of JSON.
 fn line(value: &Value) -> Vec<u8> {
     format!("{value}\n").into_bytes()
 }
 
-/// The arguments of a call as a JSON value that keeps the digits of numbers.
+/// Returns the arguments of a call as a JSON value that keeps the digits of numbers.
 fn parsed(call: &MadeCall) -> Value {
     serde_json::from_str(&call.joined()).unwrap_or_default()
 }

@@ -74,7 +74,7 @@ impl Writer {
             "truncation": "disabled", "usage": null})
     }
 
-    /// Adds an event. If it does not concern the response, it belongs to the current item.
+    /// Adds an event. Unless it concerns the response, it belongs to the current item.
     fn event(&mut self, kind: &str, members: Value) {
         let place = match members.get("response") {
             Some(_) => json!({}),
@@ -121,7 +121,7 @@ impl Writer {
         self.event("response.reasoning_summary_text.delta", members);
     }
 
-    /// Opens a message or reasoning. Returns `false` if it was open already.
+    /// Opens a message or reasoning. Returns `false` if it was already open.
     fn open(&mut self, kind: &'static str) -> bool {
         if self.open.as_ref().is_some_and(|(open, _)| *open == kind) {
             return false;
