@@ -1,7 +1,8 @@
-//! Allocations per token while a stream of plain text is running: there must be none.
+//! Counts allocations per token while a stream of plain text is running: there must be none.
 //!
-//! The output is taken in two ways. Cleared: this shows the allocations of the stages themselves. Split off and
-//! dropped, as the proxy passes it to hyper: one shared buffer, reused once hyper has written it.
+//! The output is taken in two ways. Clearing the buffer shows the allocations of the stages themselves.
+//! Splitting the output off and dropping it is what the proxy does when it passes the output to hyper: one
+//! shared buffer, reused once hyper has written it.
 
 #![allow(clippy::print_stdout, reason = "the counts are the result")]
 
@@ -52,7 +53,7 @@ fn count(mut pipeline: Pipeline, reads: &[Bytes], take: impl Fn(&mut BytesMut)) 
         pipeline.push(read, &mut out);
         take(&mut out);
     };
-    // By the middle of the answer, shapes are known and buffers have their final size.
+    // By the middle of the answer, the shapes of frames are known and buffers have their final size.
     let (warm, rest) = reads.split_at_checked(reads.len() / 2).unwrap_or_default();
     warm.iter().for_each(&mut push);
     // The end of the answer is not part of the steady state.

@@ -1,5 +1,5 @@
-//! Framing of an event stream, compared with eventsource-stream; also whether the cost of one long event is
-//! proportional to its length.
+//! Measures the framing of an event stream, compared with eventsource-stream, and whether the cost of one
+//! long event is proportional to its length.
 //!
 //! The compared sides take turns, and the results are printed as ratios.
 
@@ -70,7 +70,7 @@ fn ours(pieces: &[Bytes]) -> usize {
     total
 }
 
-/// The same, read by eventsource-stream.
+/// Number of bytes in all events' data, read by eventsource-stream.
 fn theirs(pieces: &[Bytes]) -> usize {
     let pieces = pieces.iter().cloned().map(Ok::<_, Infallible>);
     let total = EventStream::new(stream::iter(pieces))
@@ -87,7 +87,7 @@ fn compare_reads() {
     tell("framing an event, 16 KB reads", &figures, theirs / ours, Bound::Least(10.0));
 }
 
-/// Twice the length must take twice the time.
+/// Checks that an event of twice the length takes twice the time.
 fn compare_long_events() {
     let (one, two) = (long_event(1 << 20), long_event(2 << 20));
     let [once, twice] = best(20, [Box::new(|| ours(&one)), Box::new(|| ours(&two))]);

@@ -72,7 +72,7 @@ fn prepare(scenario: &str, tokens: usize) -> Option<(Pipeline, Vec<Bytes>)> {
     Some((pipeline(&conversation(), upstream, detect, verbatim), single(&frames)))
 }
 
-/// callgrind counts inside this function, found by its name.
+/// callgrind counts inside this function, which it finds by its name.
 #[inline(never)]
 fn counted(pipeline: Pipeline, reads: &[Bytes]) -> usize {
     answers::run(black_box(pipeline), reads, &mut BytesMut::with_capacity(4 << 10), || ())

@@ -1,5 +1,6 @@
-//! The time that the execution stage adds to a response, as ratios: for a response without calls, and for a hosted call
-//! compared with a client that runs the same tool itself. The tool's result is cached, so it takes no time.
+//! Measures the time that the execution stage adds to a response, as ratios: for a response without calls, and for a
+//! hosted call compared with a client that runs the same tool itself. The tool's result is cached, so the tool takes no
+//! time.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let upstream = Upstream::start()?;
     let plain = start(&upstream, "")?;
     let hosting = start(&upstream, &format!("{HOSTED}\"http://{}\"\n", upstream.address))?;
-    // The requests that toolwire sends for a hosted call are those that a client sends that runs the tool itself.
+    // The requests that toolwire sends for a hosted call equal those of a client that runs the tool itself.
     connect(&hosting)?.ask(&question("call"))?;
     let by_client = upstream.asked();
     connect(&hosting)?.ask(&question("text"))?;

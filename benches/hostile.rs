@@ -34,8 +34,8 @@ use toolwire::{
 /// Bytes of the shorter text for a repeated marker.
 const MARKERS: usize = 100_000;
 
-/// Bytes of the shorter text for a sampled beginning of an example. Work that is quadratic up to a limit on held text
-/// shows as growth in short texts, and as a large number for each byte in long ones.
+/// Bytes of the shorter text for a sampled beginning of an example. If work is quadratic up to a limit on held text,
+/// this shows as growth in short texts, and as a large number per byte in long texts.
 const BEGINNINGS: usize = 10_000;
 
 /// Bytes of the shorter text for slow counters.
@@ -47,7 +47,7 @@ const LONGER: usize = 4;
 /// Number of sampled beginnings of each example.
 const CUTS: usize = 8;
 
-/// Fragments that no format's table contains, but that begin or prolong something.
+/// Fragments that are in no format's table, but that begin or prolong something.
 const OTHERS: &[&str] = &[
     "{",
     "[",
@@ -271,7 +271,7 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     format.openers().into_iter().chain(others).filter(|marker| !marker.is_empty()).collect()
 }
 
-/// Returns the number of counted steps, or 0 if nothing counts them.
+/// Reads a text, and returns the number of counted steps, or 0 if nothing counts them.
 fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
     let Some(detector) =
@@ -291,13 +291,13 @@ fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     steps() - before
 }
 
-/// The number that `benches/hostile/steps.c` has counted so far, if the program was built with it.
+/// Returns the number that `benches/hostile/steps.c` has counted so far, if the program was built with it.
 fn steps() -> u64 {
     let Some(file) = env::var_os("TOOLWIRE_STEPS") else { return 0 };
     fs::read(file).ok().and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or_default()
 }
 
-/// callgrind counts inside this function, found by its name.
+/// callgrind counts inside this function, which it finds by its name.
 #[inline(never)]
 fn counted(mut detector: Detector, pieces: &[&str]) {
     for piece in black_box(pieces) {
@@ -306,7 +306,7 @@ fn counted(mut detector: Detector, pieces: &[&str]) {
     detector.event(Event::Finish(Finish::Stop), &mut Nowhere);
 }
 
-/// callgrind counts inside this function, found by its name.
+/// callgrind counts inside this function, which it finds by its name.
 #[inline(never)]
 fn counted_request(case: &requests::Case, text: &str) {
     case.translate(black_box(text));

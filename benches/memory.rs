@@ -1,6 +1,6 @@
-//! The memory that an open stream adds to `toolwire serve`: 200 streams to a scripted upstream are held open after a
-//! few tokens, and the proportional set size is compared with that before. The figure includes both connections of a
-//! stream, their buffers and the pipeline. Linux only.
+//! Measures the memory that an open stream adds to `toolwire serve`: 200 streams to a scripted upstream are held
+//! open after a few tokens, and the proportional set size is compared with its value before. The figure includes
+//! both connections of a stream, their buffers and the pipeline. Linux only.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -68,7 +68,7 @@ fn pss(serve: &Serve) -> Result<u64, Box<dyn Error>> {
     Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// An upstream that begins every answer and ends none of them.
+/// Starts an upstream that begins every answer and ends none of them.
 fn scripted(upstream: Upstream) -> Result<SocketAddr, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -129,7 +129,7 @@ impl Stream {
              content-length: {}\r\n\r\n{body}",
             body.len()
         )?;
-        // All but the last tokens, whose end detection may hold.
+        // All but the last tokens, whose end detection may hold back.
         let mut lines = BufReader::new(&stream).lines();
         let mut tokens = 0;
         while tokens < TOKENS - 3 {

@@ -1,5 +1,5 @@
-//! The cost of a text event for every pair of an upstream's and a client's dialect, as a ratio to Chat Completions on both
-//! sides with rewritten frames, in the same run.
+//! Measures the cost of a text event for every pair of an upstream's and a client's dialect, as a ratio to Chat Completions
+//! on both sides with rewritten frames, in the same run.
 //!
 //! `--bench pairs` measures. With the name of an upstream's dialect, a client's dialect and a number of tokens (and
 //! `verbatim`, for frames that are forwarded), it runs one response once, for counting (`valgrind --tool=callgrind

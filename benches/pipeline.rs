@@ -1,8 +1,8 @@
-//! The complete pipeline for an answer, as a multiple of a minimum: the work that any proxy that reads the stream
-//! must do for each event, done in the simplest way. It finds the event with memchr, parses it with serde_json into
-//! its type, borrowing where possible, and writes one chunk with a prepared prefix.
+//! Measures the complete pipeline for an answer, as a multiple of a minimum: the work that any proxy that reads the
+//! stream must do for each event, done in the simplest way. That work finds the event with memchr, parses it with
+//! serde_json into its type, borrowing where possible, and writes one chunk with a prepared prefix.
 //!
-//! Then the cost per byte of a call's arguments: whether it is the same in a long call as in a short one.
+//! Then measures the cost per byte of a call's arguments: whether it is the same in a long call as in a short one.
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
@@ -51,7 +51,7 @@ struct Case {
     verbatim: bool,
     /// Whether the tokens are a native call's arguments instead of text.
     native: bool,
-    /// Its maximum cost, as a multiple of the minimum.
+    /// The case's maximum cost, as a multiple of the minimum.
     most: f64,
 }
 
@@ -117,7 +117,7 @@ fn compare_with_floor() {
     }
 }
 
-/// The minimum work on a stream.
+/// Does the minimum work on a stream.
 #[derive(Default)]
 struct Floor {
     /// The beginning of an incomplete line.
@@ -248,7 +248,7 @@ impl<'a> Chunk<'a> {
 const SHORT: usize = 2 << 10;
 const CALLS: usize = 100;
 
-/// A call's arguments of this many bytes, with the characters that occur in source code.
+/// Arguments for a call, `size` bytes long, made of characters that occur in source code.
 fn arguments(size: usize) -> String {
     let line = "    let total = items.iter().map(|item| item.price * item.count).sum();\\n    log(\\\"total\\\");\\n";
     let mut arguments = String::from(r#"{"path":"src/main.rs","content":""#);
@@ -273,8 +273,8 @@ fn written(open: &str, close: &str, size: usize) -> String {
     format!("{open}{{\"name\":\"write_file\",\"arguments\":{}}}{close}", arguments(size))
 }
 
-/// Compares one long answer with many short ones of the same total size, a lap per read. The cost of beginning an
-/// answer or a call is left out.
+/// Compares one long answer with many short answers of the same total size, with one lap per read. The cost of
+/// beginning an answer or a call is left out.
 fn compare_lengths() {
     let tools = DeclaredTools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
@@ -300,7 +300,7 @@ fn compare_lengths() {
 
 fn compare_answers(name: &str, upstream: Upstream, long: &[String], short: &[String]) {
     let long = answers::reads(long, READ);
-    // Each short answer has memory of its own, as the parts of the long one do.
+    // Each short answer has its own memory, as the parts of the long one do.
     let short: Vec<_> = (0..CALLS).map(|_| answers::reads(short, READ)).collect();
     let mut shorts = short.iter().cycle();
     let (mut out, mut short_out) = (BytesMut::with_capacity(4 * READ), BytesMut::with_capacity(4 * READ));

@@ -23,7 +23,7 @@ const TOKENS: usize = 2_000;
 criterion_group!(benches, framing, readers, detection, calls, writing);
 criterion_main!(benches);
 
-/// Consumes events and looks at each.
+/// Consumes events, looking at each.
 #[derive(Default)]
 struct Seen(usize);
 
@@ -60,7 +60,7 @@ fn framed(reads: &[Bytes]) -> usize {
     total
 }
 
-/// Reading a frame: one of a known shape, one that is parsed, and a piece of a native call.
+/// Measures reading a frame: one of a known shape, one that is parsed, and a piece of a native call.
 fn readers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reader, an event");
     group.throughput(Throughput::Elements(TOKENS as u64));
@@ -105,7 +105,7 @@ fn bytes(pieces: &[&str]) -> Throughput {
     Throughput::Bytes(pieces.iter().map(|piece| piece.len() as u64).sum())
 }
 
-/// Text without calls, with four declared tools.
+/// Measures detection in text without calls, with four declared tools.
 fn detection(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("detector, text");
     let detector = detector();
@@ -124,7 +124,7 @@ fn detection(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Calls of 8 KB: with arguments that are forwarded, and with arguments that are repaired on the
+/// Measures calls of 8 KB: with arguments that are forwarded, and with arguments that are repaired on the
 /// way.
 fn calls(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("detector, a call");

@@ -25,20 +25,20 @@ const MARKDOWN: &str = "## Steps\n\n1. Read the **config** with `load(path)`.\n2
     println!(\"{}\", items.iter().sum::<u32>());\n}\n```\n\n- The result is {\"ok\": true} in most cases.\n- Otherwise \
     see <details> below.\n\n";
 
-/// `tokens` pieces of prose, each one word with its leading blank, as tokenizers split it: five to six bytes.
+/// Returns `tokens` pieces of prose, each a word with its leading space, as tokenizers split it: five to six bytes.
 pub fn prose(tokens: usize) -> Vec<&'static str> {
     PROSE.split_inclusive(' ').cycle().take(tokens).map(blank_first).collect()
 }
 
-/// Tokens begin with their blank instead of ending with it. `PROSE` ends with white space, so the cut before each word
-/// is one byte before it.
+/// Moves a token's space from its end to its beginning. `PROSE` ends with white space, so every piece starts one byte
+/// before its word.
 fn blank_first(word: &'static str) -> &'static str {
     let start = word.as_ptr().addr() - PROSE.as_ptr().addr();
     let first = start.saturating_sub(1);
     PROSE.get(first..start + word.trim_end_matches(' ').len()).unwrap_or(word)
 }
 
-/// Text that contains everything that detection has to check more closely, in pieces of four bytes.
+/// Returns text that contains everything that detection has to check more closely, in pieces of four bytes.
 pub fn markdown(tokens: usize) -> Vec<&'static str> {
     pieces(MARKDOWN, 4).into_iter().cycle().take(tokens).collect()
 }
@@ -55,14 +55,14 @@ pub fn pieces(text: &str, size: usize) -> Vec<&str> {
     pieces
 }
 
-/// The upstream's way of writing a token.
+/// How an upstream writes a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upstream {
     LumoV1,
     LumoV2,
     Chat,
-    /// As OpenAI's own servers do it: a member with random letters in each frame hides the token's length, so no two
-    /// frames are alike.
+    /// As OpenAI's own servers write it: a member with random letters in each frame hides the token's length, so no
+    /// two frames are alike.
     Padded,
 }
 
@@ -70,7 +70,7 @@ const HEAD: &str =
     r#""id":"chatcmpl-BxYz0123456789abcdef","object":"chat.completion.chunk","created":1718000000"#;
 
 impl Upstream {
-    /// One frame per token, and the end. Each has between 70 (v1) and 190 bytes.
+    /// Returns one frame per token, and the end. Each frame has between 70 (v1) and 190 bytes.
     pub fn frames(self, tokens: &[&str]) -> Vec<String> {
         let body = |token: &str| serde_json::Value::from(token).to_string();
         let frame = |(count, token): (usize, &&str)| match self {
@@ -107,7 +107,7 @@ impl Upstream {
         frames
     }
 
-    /// A reader for its answers. With `verbatim`, frames may be forwarded unchanged.
+    /// Creates a reader for the upstream's answers. With `verbatim`, frames may be forwarded unchanged.
     pub fn reader(self, verbatim: bool) -> Reader {
         match self {
             Self::LumoV1 | Self::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings::default())),
@@ -142,12 +142,12 @@ pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     frames.into_iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-/// The frames as read from a socket, `size` bytes at a time.
+/// Returns the frames as read from a socket, `size` bytes at a time.
 pub fn reads(frames: &[String], size: usize) -> Vec<Bytes> {
     frames.concat().as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// The frames as read when the upstream writes each token once it is generated: one at a time.
+/// Returns the frames one at a time, as they are read if the upstream writes each token once it is generated.
 pub fn single(frames: &[String]) -> Vec<Bytes> {
     frames.iter().map(|frame| Bytes::copy_from_slice(frame.as_bytes())).collect()
 }

@@ -14,7 +14,7 @@ use toolwire::{
 /// Number of repetitions of the parts in the shorter request.
 pub(super) const MANY: usize = 3_000;
 
-/// The same for slow counters.
+/// As [`MANY`], for slow counters.
 pub(super) const FEW: usize = 600;
 
 /// Upstreams of different forms.
@@ -181,7 +181,7 @@ impl Case {
     /// All cases.
     pub(super) fn all() -> Vec<Self> {
         let ways = UPSTREAMS.into_iter().flat_map(|upstream| [(upstream, false), (upstream, true)]);
-        // The way of teaching tools depends little on the upstream.
+        // How tools are taught depends little on the upstream.
         let ways: Vec<_> = ways.filter(|(upstream, taught)| !taught || *upstream == Dialect::Chat).collect();
         let case = |(client, shape): &(ClientDialect, &'static str)| {
             let (client, shape) = (*client, *shape);

@@ -1,4 +1,4 @@
-//! A `toolwire serve` started by the bench, which ends with it.
+//! A `toolwire serve` that the bench starts, and that ends with the bench.
 
 #![allow(unreachable_pub, reason = "each bench has it as a module of its own")]
 

@@ -16,8 +16,8 @@ use std::{
 /// The measured work. It returns a value that cannot be computed without doing the work.
 pub type Work<'w> = Box<dyn FnMut() -> usize + 'w>;
 
-/// Whether ratios are measured. They are not when `cargo test --benches` only checks that the benches run, or while
-/// one bench is profiled.
+/// Whether ratios are measured: not when `cargo test --benches` only checks that the benches run, nor while one
+/// bench is profiled.
 pub fn wanted() -> bool {
     let asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     asked("--bench") && !asked("--profile-time")
@@ -41,7 +41,7 @@ pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duratio
     best
 }
 
-/// The best time of each lap of a work over all rounds, for works so long that hardly any run is undisturbed.
+/// The best time over all rounds for each lap of a work. For works so long that hardly any run is undisturbed.
 pub struct Laps {
     best: Vec<Duration>,
     lap: usize,
@@ -59,7 +59,7 @@ impl Laps {
         self.lap = 0;
     }
 
-    /// Starts a lap here instead of at the end of the last one: the time in between is not measured.
+    /// Starts a lap here instead of at the end of the last lap, so that the time in between is not measured.
     pub fn ready(&mut self) {
         self.begun = Instant::now();
     }

@@ -10,14 +10,14 @@ use crate::support::{Server, ask, request, toolwire};
 
 const KEY: &str = "authorization: Bearer an-admin-key\r\ncontent-type: application/json\r\n";
 
-/// Maximum number of polls for the end of a run. A run takes far less time than all of them together.
+/// Maximum number of polls for the end of a run. A run takes far less time than that many polls.
 const TRIES: usize = 1200;
 
 fn mock(pace: &str) -> Server {
     Server::start(&mut toolwire(&["mock", "--generate", "--listen", "127.0.0.1:0", "--pace", pace]))
 }
 
-/// A server whose upstreams are the mock, one that cannot be measured, and one without named models.
+/// Starts a server with three upstreams: the mock, one that cannot be measured, and one without named models.
 fn server(folder: &TempDir, mock: &Server) -> Server {
     let (file, models) = configured(folder, mock);
     fs::write(&file, models + ADMIN).unwrap();
@@ -41,7 +41,7 @@ fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     (folder.path().join("toolwire.toml"), models)
 }
 
-/// The status and the body of a response.
+/// Returns the status and the body of a response.
 fn said((head, body): (String, Vec<u8>)) -> (u16, Value) {
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
     (status, serde_json::from_slice(&body).unwrap())
@@ -55,7 +55,7 @@ fn state(server: &Server) -> (u16, Value) {
     said(ask(server, "/admin/bench", KEY, ""))
 }
 
-/// Waits for the end of the run whose state is `seen`, and returns the state then.
+/// Waits for the end of the run whose state was `seen`, and returns the state after it.
 fn ended(server: &Server, mut seen: Value) -> Value {
     for _ in 0..TRIES {
         if seen["state"] != "running" {

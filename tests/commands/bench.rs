@@ -13,7 +13,7 @@ use toolwire::bench::report::{Metric, Report};
 
 use crate::support::{Server, run, toolwire};
 
-/// Exit status, stdout, stderr of a bench.
+/// Runs a bench; returns exit status, stdout and stderr.
 fn bench(arguments: &[&str]) -> (i32, String, String) {
     run(toolwire(&["bench"]).args(arguments))
 }

@@ -26,7 +26,7 @@ use toolwire::{
 
 use crate::support::{run, toolwire};
 
-/// The action of a scripted model.
+/// What a scripted model does.
 enum Act {
     /// It writes a text.
     Text(String),
@@ -63,7 +63,7 @@ impl Upstream {
         self.asked.lock().unwrap().len()
     }
 
-    /// Waits until it has received this many chat requests.
+    /// Waits until the server has received this many chat requests.
     fn wait_for(&self, count: usize) {
         let mut patience = 3_000;
         while self.asked() < count {
@@ -239,7 +239,7 @@ fn good_model_gets_a_configuration_that_check_accepts() {
     assert!(stderr.contains("answers are kept in "), "{stderr}");
     assert!(stdout.contains("100 %") && stdout.contains("scripted at http://127.0.0.1"), "{stdout}");
     assert!(fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
-    // Calls in hermes are found whatever format is taught, so both formats have the same score; bare needs fewer
+    // Calls in hermes are found whichever format is taught, so both formats have the same score; bare needs fewer
     // tokens.
     let (_, entry) = stdout.rsplit_once("\n[[upstreams]]").unwrap();
     let file = desk.path("toolwire.toml");
@@ -297,7 +297,7 @@ fn bad_models_are_told_apart() {
     assert_eq!(leaking.examples[0].verdict, Verdict::Leak);
 }
 
-/// Every built-in prompt can be answered properly in every format, by a model that writes the wanted calls in that
+/// Every built-in prompt can be answered properly in every format by a model that writes the wanted calls in that
 /// format.
 #[test]
 fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
@@ -327,9 +327,9 @@ fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// The output of a perfect model: the wanted calls, or a sentence.
+/// Returns the output of a perfect model: the wanted calls, or a sentence.
 fn perfect(format: &Format, cases: &[Case], request: &Value) -> String {
-    // The prompt is recognised by the texts in it, whatever surrounds them.
+    // The prompt is recognised by the texts in it, whatever is around them.
     let texts: Vec<_> = request["messages"]
         .as_array()
         .unwrap()
@@ -368,7 +368,7 @@ fn killed_run_is_resumed_by_the_same_command() {
     upstream.wait_for(3);
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // The last line may be incomplete, too.
+    // The last line of the file may be incomplete, too.
     let answers = desk.path("answers.jsonl");
     let kept = fs::read(&answers).unwrap();
     assert_eq!(kept.iter().filter(|byte| **byte == b'\n').count(), 2);

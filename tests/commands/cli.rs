@@ -1,4 +1,4 @@
-//! The built program: exit statuses, and what goes to stdout and what to stderr.
+//! The built program: exit statuses, and which output goes to stdout and which to stderr.
 
 use std::{
     fs,

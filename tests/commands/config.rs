@@ -1,4 +1,5 @@
-//! Configurations: errors in invalid ones, precedence of the sources, and that secrets are never shown.
+//! Configurations: the errors in invalid ones, the precedence of the sources, and that secrets are never
+//! shown.
 
 use std::{
     fs,
@@ -667,7 +668,7 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// Replaces the table under `heading` in `page` that has the same head as `table`.
+/// Replaces the table below `heading` in `page` that has the same head as `table`.
 fn with_table(page: &str, heading: &str, table: &str) -> String {
     let head = table.split_inclusive('\n').next().unwrap();
     let (before, rest) = page.split_once(heading).unwrap();
@@ -677,7 +678,7 @@ fn with_table(page: &str, heading: &str, table: &str) -> String {
     [before, heading, between, table, after].concat()
 }
 
-/// With `TOOLWIRE_WRITE=1`, it writes the tables.
+/// With `TOOLWIRE_WRITE=1`, the test writes the tables.
 #[test]
 fn generated_tables_of_the_documentation_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
@@ -775,7 +776,7 @@ fn documentation_matches_the_configuration() {
 }
 
 proptest! {
-    /// However a file is damaged, nothing panics and every location is inside the file.
+    /// Whatever the damage to a file, nothing panics and every location is inside the file.
     #[test]
     fn damaged_file_is_reported_at_a_valid_location(
         start in 0..GOOD.len(),
@@ -996,7 +997,7 @@ fn an_entry_with_targets_is_its_first_one_under_another_name() {
     assert_eq!((alternatives.fallback.as_slice(), alternatives.retries), (&["one".to_owned()][..], 2));
     assert!(config.model("one").unwrap().alternatives.is_none());
     assert_eq!(config.failover.eject_for, Duration::from_secs(20));
-    // The shown values are read back as the same.
+    // The values that are shown are read back as the same values.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown).load().unwrap().config;
     assert_eq!(again.model("both").unwrap().alternatives, both.alternatives);

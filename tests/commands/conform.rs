@@ -56,7 +56,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Uses the mock as the gateway: one that forwards everything unchanged.
+/// Uses the mock as the gateway, as a gateway that forwards everything unchanged.
 fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
     let mock = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{mock}/v1");

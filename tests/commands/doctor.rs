@@ -31,7 +31,7 @@ fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> Str
         for mut socket in listener.incoming().flatten() {
             let mut head = Vec::new();
             let mut byte = [0];
-            // A TLS handshake begins with 22; this server does not speak it.
+            // A TLS handshake begins with 22, and this server does not speak TLS.
             while !head.ends_with(b"\r\n\r\n")
                 && head != [22]
                 && socket.read(&mut byte).is_ok_and(|read| read == 1)
@@ -50,8 +50,8 @@ fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> Str
     address
 }
 
-/// A server that speaks TLS, with a certificate for `name` that it writes to the file, and closes connections without an
-/// answer. Returns its port.
+/// Starts a server that speaks TLS, with a certificate for `name` that it writes to the file `certificate`, and closes
+/// connections without an answer. Returns the server's port.
 fn silent_tls_server(name: &str, certificate: &Path) -> u16 {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     fs::write(certificate, made.cert.pem()).unwrap();
@@ -79,7 +79,7 @@ fn doctor(base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
     doctor_of("chat", base_url, more, flags)
 }
 
-/// The same for an upstream of this dialect.
+/// As [`doctor`], for an upstream of this dialect.
 fn doctor_of(dialect: &str, base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("toolwire.toml");
@@ -229,7 +229,7 @@ fn gemini_and_lumo_are_asked_with_the_key() {
         ("gemini", "/bad/v1beta", key, "error: key: the upstream refuses the request (400 Bad Request)"),
         ("lumo", "/api", key, "ok: lists 2 models, in "),
         ("lumo", "/bad", key, "error: key: the upstream refuses the key (401"),
-        // Not every Lumo server has a list, and a session is not a key.
+        // Not every Lumo server has a list of models, and a session is not a key.
         ("lumo", "/older", key, "ok: answers (404 Not Found); it has no list of models"),
         ("lumo", "/api", "", "ok: answers (404 Not Found); it has no list of models"),
     ];

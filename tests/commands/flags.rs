@@ -184,7 +184,7 @@ fn code_on(page: &str) -> Vec<String> {
     code
 }
 
-/// With `TOOLWIRE_WRITE=1`, it writes the page.
+/// With `TOOLWIRE_WRITE=1`, the test writes the page.
 #[test]
 fn generated_page_of_commands_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");

@@ -1,4 +1,4 @@
-//! The contents of packages besides the program: completions, manual pages, units, manifests.
+//! What packages contain besides the program: completions, manual pages, units, manifests.
 
 use std::{fs, path::Path, process::Command};
 
@@ -79,7 +79,7 @@ fn deployed_configurations_are_valid() {
     let file = folder.path().join("toolwire.toml");
     for text in [deployed("toolwire.toml"), inner.to_owned()] {
         fs::write(&file, text).unwrap();
-        // With the environment that the compose file and the deployment set.
+        // `check` runs with the environment that the compose file and the deployment set.
         let mut check = toolwire(&["check", "--config", file.to_str().unwrap()]);
         check.env("TOOLWIRE_LISTEN", "0.0.0.0:8787").env("TOOLWIRE_CLIENT_KEY", "sk-1");
         let (status, out, err) = run(check.env("CLIENT_KEY", "sk-2").env("UPSTREAM_KEY", "sk-3"));

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use self::redis_server::{RedisServer, expect_ok, free_port};
 use crate::support::{Server, run, toolwire};
 
-/// Longer than any response takes. A request that hangs fails the test.
+/// Time limit for a request, longer than any response takes. A request that hangs fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads a request with its body.
@@ -93,7 +93,7 @@ fn continued(address: &str, next: &Value) {
     }
 }
 
-/// nginx, which sends each request to the next instance.
+/// A running nginx, which sends each request to the next instance.
 struct Nginx {
     child: Child,
     address: String,
@@ -101,7 +101,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None` if nginx is not installed.
+    /// Starts nginx. `None` if it is not installed.
     fn start(instances: [&str; 2]) -> Option<Self> {
         let is_there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
         if !is_there {
@@ -174,7 +174,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     let (first, second) = (start(), start());
     let Some(nginx) = Nginx::start([&first.address, &second.address]) else { return };
 
-    // Limits apply to both together. One more request is allowed every six seconds.
+    // Limits apply to both instances together. One more request is allowed every six seconds.
     let begun = Instant::now();
     let statuses = load(&nginx.address, "limited", 8);
     let admitted = statuses.iter().filter(|status| **status == 200).count() as u64;
@@ -192,7 +192,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
         last = response;
     }
 
-    // The store is killed under load: requests that do not need it continue, others are refused, and none hangs.
+    // The store is killed under load: requests that do not need it continue, other requests are refused, and none hangs.
     let address = nginx.address.clone();
     let loading = thread::spawn(move || load(&address, "free", 40));
     thread::sleep(Duration::from_millis(200));
@@ -215,8 +215,8 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     }
 }
 
-/// Writes an authority and a certificate of it for this machine, to files whose names begin with `name`. Returns the files
-/// of the authority, the certificate and its key.
+/// Writes an authority, and a certificate that it issued for this machine, to files whose names begin with `name`. Returns
+/// the files of the authority, the certificate and its key.
 fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
     let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -249,7 +249,7 @@ fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
     });
 }
 
-/// Two instances that trust the store's certificate use it, and one that does not reports an error.
+/// Checks that two instances that trust the store's certificate use it, and that one that does not reports an error.
 fn shares_a_store_with_tls(scheme: &str, more: &[&str], prepare: impl FnOnce(&RedisServer)) {
     let folder = TempDir::new().unwrap();
     let [authority, certificate, key] = certificates(&folder, "store");

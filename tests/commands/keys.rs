@@ -1,4 +1,4 @@
-//! `toolwire keys`, and a server that reads its file.
+//! `toolwire keys`, and a server that reads the file of keys.
 
 use std::{fs, path::PathBuf, time::Duration};
 

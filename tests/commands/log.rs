@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{Server, toolwire};
 
-/// The code of an upstream's error, as written in JSON.
+/// The code of an upstream's error, as it is written in JSON.
 const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
 
 /// Answers one request with a status of 400 and an error of this code.
@@ -17,7 +17,7 @@ fn upstream(code: String) -> String {
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        // The request is small: it arrives in one piece, and its rest is not needed.
+        // The request is small: it arrives in one piece, and the rest of it is not needed.
         let _ = socket.read(&mut [0; 64 << 10]).unwrap();
         let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
         let length = body.len();

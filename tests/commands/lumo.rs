@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{run, toolwire};
 
-/// Answers one request per connection with each of `answers`, and returns the requests: heads in lower case, and
-/// bodies.
+/// Gives one answer on each connection, and returns the requests: heads in lower case, and bodies.
 fn upstream(answers: Vec<(&'static str, String)>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/api", listener.local_addr().unwrap());

@@ -1,8 +1,8 @@
 //! The admin API reveals no secret.
 //!
 //! A different secret is planted in every place where the program may hold one. The upstream and the tools' servers repeat
-//! everything that they receive, the tools everything that they know. Then all output of the API, its feed, the fixtures,
-//! the log, the metrics and the audit file is searched for the secrets.
+//! everything that they receive, and the tools repeat everything that they know. Then all output of the API, its feed, the
+//! fixtures, the log, the metrics and the audit file is searched for the secrets.
 
 use std::{
     collections::BTreeSet,
@@ -245,7 +245,7 @@ fn stream(deltas: Vec<Value>, finish: &str) -> String {
     text + &end + "data: [DONE]\n\n"
 }
 
-/// The program, and all its output.
+/// The running program, and all its output.
 struct Planted {
     child: Child,
     address: String,
@@ -288,7 +288,7 @@ impl Planted {
         planted
     }
 
-    /// Waits until the program reports its address.
+    /// Waits until the program reports its address, and returns it.
     fn place(&mut self, log: &Path) -> String {
         loop {
             let said = fs::read_to_string(log).unwrap();
@@ -357,7 +357,7 @@ fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) ->
     socket
 }
 
-/// The bytes as text. Exports of traces are binary, so invalid UTF-8 is escaped.
+/// Returns the bytes as text. Exports of traces are binary, so invalid UTF-8 is escaped.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
 }
@@ -371,7 +371,7 @@ fn said(mut socket: &TcpStream) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// Clients send requests to all models and call all tools.
+/// Has clients send requests to all models and call all tools.
 fn clients_ask(planted: &Planted) {
     // A person may paste a key into a prompt, even one that is configured here.
     let prompt = "planted-key-of-the-painter planted-variable-in-the-file planted-admin-variable planted-team-variable";
@@ -406,7 +406,7 @@ fn clients_ask(planted: &Planted) {
     );
 }
 
-/// Keys are sent where they do not belong, and invalid keys are sent.
+/// Sends keys to places where they do not belong, and sends invalid keys.
 fn keys_are_misplaced(planted: &mut Planted) {
     for (path, headers) in [
         ("/v1/models?key=planted-client-variable&api_key=planted-key-in-a-url", String::new()),
@@ -439,7 +439,7 @@ fn keys_are_misplaced(planted: &mut Planted) {
     );
 }
 
-/// A program registers with a token.
+/// Registers a program with a token.
 fn program_registers(planted: &mut Planted, echo: &str) {
     let register = |planted: &mut Planted, url: &str| {
         let tools = json!([{"name": "clock.now", "label": "Time", "description": "The time.", "parameters": {"type": "object"}}]);
@@ -522,7 +522,7 @@ fn exchanges_are_read(planted: &mut Planted) -> usize {
 fn feed(address: &str) -> JoinHandle<String> {
     let socket = send(address, "GET", "/admin/events", &bearer(ADMIN), &Value::Null);
     let mut first = [0; 512];
-    // The head, and the comment at the start of the stream.
+    // Reads the head, and the comment at the start of the stream.
     let read = (&socket).read(&mut first).unwrap();
     assert!(str::from_utf8(&first[..read]).unwrap().contains(" 200 "));
     thread::spawn(move || said(&socket).0)

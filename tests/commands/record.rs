@@ -58,8 +58,8 @@ fn recording_can_be_replayed() {
     assert_eq!(run(&mut toolwire(&["replay", &out_text, "--splits", "every"])).0, 0);
 }
 
-/// A fixture whose upstream repeats secrets, in pieces of five bytes, and pauses for a minute before its
-/// end.
+/// Writes a fixture whose upstream repeats secrets, in pieces of five bytes, and pauses for a minute before
+/// its end.
 fn echo(desk: &Path) -> String {
     let dir = desk.join("echo");
     fs::create_dir(&dir).unwrap();
@@ -112,7 +112,7 @@ fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
         body.len()
     )
     .unwrap();
-    // The recorder has written or holds back everything that the client has seen; then it is killed.
+    // By now, the recorder has written or holds back everything that the client has seen. Then it is killed.
     let mut seen = Vec::new();
     while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
         let mut piece = [0; 1024];

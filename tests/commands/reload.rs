@@ -49,7 +49,7 @@ impl Desk {
         assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
 
-    /// The next log line with this message.
+    /// Returns the next log line with this message.
     fn logged(&mut self, message: &str) -> Value {
         loop {
             let line = self.server.line();
@@ -158,7 +158,7 @@ fn changed_file_is_loaded_however_it_was_replaced() {
     assert!(desk.models().contains("\"four\""));
 }
 
-/// An upstream that begins every response, and ends it once the sender is dropped.
+/// Starts an upstream that begins every response, and ends it once the sender is dropped.
 fn holding() -> (String, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,5 +1,5 @@
-//! `toolwire replay`, and all fixtures of the repository, cut in every way: law 1 of the architecture, and the
-//! subject of each fixture.
+//! `toolwire replay`, and all fixtures in the repository, cut in every way: law 1 of the architecture, and
+//! whatever each fixture is about.
 
 use std::{
     collections::BTreeSet,

@@ -26,7 +26,7 @@ impl Desk {
         self.0.path().join("state")
     }
 
-    /// The same with these saved settings.
+    /// Adds these saved settings.
     fn with_saved(self, text: &str) -> Self {
         fs::create_dir_all(self.state()).unwrap();
         fs::write(self.state().join("settings.json"), text).unwrap();
@@ -40,7 +40,7 @@ impl Desk {
         (status, serde_json::from_str(&stdout).unwrap_or(Value::String(stderr)))
     }
 
-    /// The problems of `check`: each with its severity, its line or setting, and its message.
+    /// Returns the problems that `check` finds: each with its severity, its line or setting, and its message.
     fn problems(&self) -> (i32, String) {
         let (status, report) = self.check();
         let problems = report["problems"].as_array().unwrap().iter().map(|problem| {

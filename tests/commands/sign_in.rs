@@ -15,7 +15,7 @@ use crate::support::{Server, terminal, toolwire};
 const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
     base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n[admin]\napi_keys = [\"an-admin-key\"]\n";
 
-/// Killed at the end of the test.
+/// A running program, which is killed at the end of the test.
 struct Running(Child);
 
 impl Drop for Running {

@@ -20,7 +20,8 @@ use crate::{
 const FILES: [&str; 6] =
     ["store.redb", "deferred.redb", "turn_states.redb", "usage.redb", "usage_copy.redb", "results.redb"];
 
-/// A configuration with its state in the folder `state` next to it. Its client `team` has the key `free`.
+/// Writes a configuration with its state in the folder `state` next to it. Its client `team` has the key
+/// `free`.
 fn config(folder: &TempDir) -> std::path::PathBuf {
     let state = folder.path().join("state");
     fs::create_dir(&state).unwrap();

@@ -36,12 +36,12 @@ pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// A command that serves (`serve`, `mock`, `record`); killed at the end of the test.
+/// A command that serves (`serve`, `mock`, `record`), which is killed at the end of the test.
 pub(crate) struct Server {
     child: Child,
-    /// The address on which it listens: the first one that it prints on stderr.
+    /// The address on which the server listens: the first one that it prints on stderr.
     pub(crate) address: String,
-    /// Its stderr up to and including the line with the address.
+    /// The server's stderr up to and including the line with the address.
     pub(crate) start: String,
     /// The following lines. They are read immediately: a server waits while its log cannot be written.
     lines: Receiver<String>,
@@ -115,7 +115,7 @@ pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (St
     request(server, if body.is_empty() { "GET" } else { "POST" }, path, headers, body)
 }
 
-/// The same with any method.
+/// Sends a request with any method, otherwise as [`ask`].
 pub(crate) fn request(
     server: &Server,
     method: &str,
@@ -137,7 +137,7 @@ pub(crate) fn request(
     (String::from_utf8(reply[..end].to_vec()).unwrap().to_lowercase(), reply[end + 4..].to_vec())
 }
 
-/// The answer that a client assembles from a chat stream, which must break no rule.
+/// Returns the answer that a client assembles from a chat stream, which must break no rule.
 pub(crate) fn read_stream(stream: &str) -> Answer {
     let assembled = assemble(ClientDialect::Chat, stream.as_bytes(), true, 200);
     assert_eq!(assembled.faults, Vec::<String>::new());
@@ -149,7 +149,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
-/// The same as an argument of a command.
+/// The folder of a fixture, as an argument for a command.
 pub(crate) fn fixture_path(name: &str) -> String {
     fixture(name).display().to_string()
 }

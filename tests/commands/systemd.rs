@@ -1,4 +1,4 @@
-//! `serve` under systemd: sockets that were opened before, and notifications. `python3` plays the role of systemd.
+//! `serve` under systemd: sockets that systemd has opened, and notifications. `python3` plays the role of systemd.
 
 use std::{
     fs,
@@ -79,7 +79,7 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // It stops the program when its input ends.
+        // The launcher stops the program when its input ends.
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -87,14 +87,14 @@ impl Drop for Launcher {
 
 fn file(folder: &TempDir) -> String {
     let file = folder.path().join("toolwire.toml");
-    // The address is in use, so that listening on it would fail.
+    // The address is already in use, so that listening on it would fail.
     let text = "listen = \"127.0.0.1:1\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
         base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
     fs::write(&file, text).unwrap();
     file.display().to_string()
 }
 
-/// The status line of the answer to a request on a new connection.
+/// Returns the status line of the answer to a request on a new connection.
 fn ask(address: &str) -> Result<String, ErrorKind> {
     let asked = || {
         let mut socket = TcpStream::connect(address)?;
@@ -131,7 +131,7 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
         for _ in 0..3 {
             statuses.push(launcher.restart());
             // The new program is serving, so it can be stopped: more answers have arrived than could be left over
-            // from the previous program.
+            // from the previous one.
             let stopped_at = answers.load(Ordering::SeqCst);
             let deadline = Instant::now() + Duration::from_secs(120);
             while answers.load(Ordering::SeqCst) < stopped_at + 50 && Instant::now() < deadline {

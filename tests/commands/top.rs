@@ -61,7 +61,7 @@ fn top(server: &Server, arguments: &[&str]) -> Command {
     command
 }
 
-/// A `top` running on a terminal; killed at the end of the test.
+/// A `top` that is running on a terminal, and is killed at the end of the test.
 struct OnTerminal {
     person: File,
     /// Keeps the terminal open after the program has ended.
@@ -80,7 +80,7 @@ impl OnTerminal {
         Self { person, program, child, seen: String::new() }
     }
 
-    /// Reads until the screen has shown `text` after the last call.
+    /// Reads until the screen has shown `text` since the last call.
     fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         while !self.seen.contains(text) {

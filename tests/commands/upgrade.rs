@@ -13,7 +13,7 @@ use crate::support::{Server, ask, run, toolwire};
 /// Folders of `fixtures/upgrade`.
 const VERSIONS: &[&str] = &["93faecc2"];
 
-/// A copy of a version's configuration and state.
+/// A copy of the configuration and state that a version left behind.
 struct Copy {
     folder: TempDir,
     facts: Value,
@@ -54,7 +54,7 @@ impl Copy {
         (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_slice(&body).unwrap())
     }
 
-    /// State files that the program has set aside.
+    /// Returns the state files that the program has set aside.
     fn put_aside(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path().join("state")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -96,7 +96,7 @@ where
     Ok(answer.map(|body| Either::Left(adapt(body))))
 }
 
-/// The complete body. `None` if it is not JSON.
+/// Returns the complete body. `None` if it is not JSON.
 async fn checked(body: Incoming) -> Option<Bytes> {
     let body = body.collect().await.ok()?.to_bytes();
     serde_json::from_slice::<serde::de::IgnoredAny>(&body).ok()?;

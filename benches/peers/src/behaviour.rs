@@ -1,4 +1,4 @@
-//! Checks whether results are right, and independent of cuts.
+//! Checks whether results are right, and whether they are independent of cuts.
 
 use crate::{
     client::Assembled,
@@ -21,14 +21,14 @@ pub struct Tally {
     pub wrong: usize,
 }
 
-/// The response that a client has received at the end.
+/// Returns the response that a client has received at the end.
 pub fn sum(contender: &dyn Contender, format: &str, pieces: &[&str], stopped: bool) -> Assembled {
     let mut client = Assembled::default();
     contender.read(Answer { format, pieces, stopped }, &mut client, &mut Clock::new(Duration::from_secs(60)));
     client
 }
 
-/// Reads the samples uncut and in two pieces; of all two-way splits, every `step`th is tried.
+/// Reads the samples uncut and in two pieces. Of all two-way splits, only every `step`th is tried.
 pub fn tally(
     contender: &dyn Contender,
     format: &str,

@@ -40,8 +40,8 @@ impl Assembled {
         self.calls.iter().map(|(_, call)| call)
     }
 
-    /// Whether both look the same to a client that parses arguments as JSON and ignores the amount of
-    /// white space.
+    /// Whether both responses look the same to a client that parses arguments as JSON and ignores the amount
+    /// of white space.
     pub fn same(&self, other: &Self) -> bool {
         let alike = |(a, b): (&Call, &Call)| {
             a.name == b.name && (a.arguments == b.arguments || value(&a.arguments) == value(&b.arguments))
@@ -52,12 +52,12 @@ impl Assembled {
     }
 }
 
-/// The words of a text, whatever the white space between them.
+/// Returns the words of a text, whatever white space is between them.
 pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// Arguments as a value with numbers normalised; text that is not JSON is compared as it is.
+/// Returns arguments as a value with numbers normalised. Text that is not JSON becomes a string that says so.
 pub fn value(arguments: &str) -> Value {
     serde_json::from_str(arguments).map_or_else(|_| Value::String(format!("no JSON: {arguments}")), numbers)
 }
@@ -86,7 +86,7 @@ impl Client for Assembled {
     }
 }
 
-/// Counts and keeps nothing, so that the cost of a client is not attributed to a contender.
+/// Counts pieces and keeps nothing, so that the cost of a client is not attributed to a contender.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     pub bytes: usize,

@@ -1,5 +1,5 @@
 //! Compares toolwire's engine with the parsers of other servers: whether results are right, whether they
-//! depend on cuts, how fast it is, and how much it streams. Prints Markdown.
+//! depend on cuts, how fast each parser is, and how much it streams. Prints Markdown.
 //!
 //! ```text
 //! --quick           fewer rounds, a shorter time limit, every fifth split
@@ -98,7 +98,7 @@ fn run(options: &Options) -> Result<(), String> {
     std::fs::write(file, format!("{:#}\n", report.json())).map_err(|failure| format!("{file}: {failure}"))
 }
 
-/// The name in toolwire of a case's format.
+/// Returns toolwire's name for a case's format.
 fn ours(format: &str) -> &str {
     match format {
         "pre_json" => "pre",

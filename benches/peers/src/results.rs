@@ -33,7 +33,7 @@ pub struct Behaviour {
 pub struct Speed {
     pub label: &'static str,
     pub contender: &'static str,
-    /// Whether the call is found only if no marker is cut, so that markers were passed in one piece, like a
+    /// Whether the call is found only if no marker is cut. If so, markers were passed in one piece, like a
     /// model's tokens.
     pub whole: bool,
     /// Whether the call is not found or is wrong, so that the times are meaningless.
@@ -134,14 +134,14 @@ pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> V
     able.iter().zip(times).map(row).collect()
 }
 
-/// Megabytes per second; `None` if it did not finish in time.
+/// Megabytes per second; `None` if the contender did not finish in time.
 pub fn rate(bytes: usize, times: &Times) -> Option<f64> {
     let median = times.median().filter(|_| !times.expired)?;
     Some(bytes as f64 / median.as_secs_f64() / 1e6)
 }
 
-/// Ratio of the time for the longest response to that for one of a tenth of the length. A lower bound if it
-/// did not finish in time.
+/// Ratio of the time for the longest response to the time for a response of a tenth of its length. A lower
+/// bound if the contender did not finish in time.
 pub fn growth(speed: &Speed, budget: Duration) -> Option<f64> {
     let [_, (_, middle), (_, long)] = speed.cells.as_slice() else { return None };
     let middle = middle.median().filter(|_| !middle.expired)?;

@@ -84,7 +84,7 @@ fn wanted(name: &'static str, arguments: Value) -> Wanted {
     Wanted { name, arguments }
 }
 
-/// The plain scenarios that this format can express: text before, calls, text after.
+/// Returns the plain scenarios that this format can express: text before, calls, text after.
 pub fn scenarios(shape: &Shape) -> Vec<Sample> {
     let weather = || wanted("get_weather", json!({"city": "Paris"}));
     let search = || wanted("search", json!({"query": "café au lait", "limit": 3}));

@@ -13,7 +13,7 @@ pub struct Effort {
     pub rounds: usize,
     /// The time that a contender has for all its rounds.
     pub budget: Duration,
-    /// The minimum duration of a round: a reading is repeated until it is reached.
+    /// The minimum duration of a round: a reading is repeated until this is reached.
     pub least: Duration,
 }
 
@@ -29,7 +29,7 @@ pub struct Side<'a> {
 pub struct Times {
     rounds: Vec<Duration>,
     spent: Duration,
-    /// Whether it did not finish within the budget.
+    /// Whether the contender did not finish within the budget.
     pub expired: bool,
     /// The share of pieces that yielded a piece of arguments.
     pub streamed: f64,

@@ -56,9 +56,9 @@ struct Task {
 struct Seen {
     /// Times from sending a request to the first postmark, in ns.
     first: Vec<u64>,
-    /// Times from each postmark to reading it.
+    /// Times from each postmark to the moment when it is read, in ns.
     transit: Vec<u64>,
-    /// The same for the first postmark of each response.
+    /// As `transit`, for the first postmark of each response.
     first_transit: Vec<u64>,
     slip: Vec<u64>,
     bytes: u64,
@@ -100,7 +100,7 @@ async fn measure() -> Result<(), Failed> {
     }
     println!("{}", all.told(now() - begun));
     if task.hold {
-        // The sockets must stay open after the tasks end: `Task::run` leaks them on purpose.
+        // The sockets must stay open after the tasks have ended: `Task::run` leaks them on purpose.
         BufReader::new(tokio::io::stdin()).read_line(&mut String::new()).await?;
     }
     Ok(())
@@ -131,7 +131,7 @@ impl Task {
             }
         }
         if self.hold {
-            // Leaked, so that it stays open until the process ends.
+            // Leaked, so that the socket stays open until the process ends.
             std::mem::forget(socket);
         }
         seen

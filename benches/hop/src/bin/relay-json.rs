@@ -1,5 +1,4 @@
-//! Parses and serialises each event: the cost of a proxy that converts every frame to values and
-//! back.
+//! Parses and serialises each event: the cost of a proxy that converts every frame to values and back.
 
 use std::{
     mem,

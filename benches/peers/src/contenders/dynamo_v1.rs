@@ -1,4 +1,5 @@
-//! `dynamo-parsers`: a response's chunks pass through its jail, which holds a call back until it is complete.
+//! `dynamo-parsers`: the chunks of a response pass through its jail, which holds a call back until the call
+//! is complete.
 
 use dynamo_parsers::tool_calling::{
     ToolDefinition,

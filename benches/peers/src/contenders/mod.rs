@@ -30,7 +30,7 @@ pub trait Contender {
     fn name(&self) -> &'static str;
     /// Package and version.
     fn version(&self) -> &'static str;
-    /// Whether it supports this format.
+    /// Whether the contender supports this format.
     fn has(&self, format: &str) -> bool;
     /// Reads a response. `clock` runs from the first piece to the end of the response; setup for each
     /// request is not measured.
@@ -110,7 +110,7 @@ impl Clock {
     }
 
     #[cfg(feature = "peers")]
-    /// As `piece`, for a contender that pulls the pieces itself.
+    /// As [`Clock::piece`], for a contender that pulls the pieces itself.
     pub fn in_time<T>(&self) -> impl FnMut(&T) -> bool + Send + use<T> {
         let (budget, begun, mut pieces) = (self.budget, self.begun, 0);
         move |_| {

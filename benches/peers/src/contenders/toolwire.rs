@@ -1,4 +1,4 @@
-//! toolwire: only the detector, driven as by the pipeline. The peers do no more than that.
+//! toolwire: only the detector, driven as the pipeline drives it. The peers do no more than that.
 
 use std::borrow::Cow;
 
