@@ -18,7 +18,7 @@ fn decoded(client: ClientDialect, body: &Value) -> Conversation {
     client.side().decode(body.to_string().as_bytes()).unwrap()
 }
 
-/// The request that an upstream of `dialect` gets, which knows the model as `model`.
+/// Returns the request that an upstream of `dialect` gets if it knows the model as `model`.
 fn sent(dialect: Dialect, conversation: &Conversation, model: &str) -> Value {
     let upstream = UpstreamDialect::try_from(dialect).unwrap();
     let side = upstream.side();
@@ -36,7 +36,7 @@ fn objects(value: &Value) -> Vec<&Value> {
     value.is_object().then_some(value).into_iter().chain(inner).collect()
 }
 
-/// The values of the members `keys` at any depth, in order.
+/// Returns the values of the members `keys` at any depth, in order.
 fn members<'v>(value: &'v Value, keys: &[&str]) -> Vec<&'v Value> {
     objects(value).into_iter().flat_map(|object| keys.iter().filter_map(|key| object.get(key))).collect()
 }
@@ -209,7 +209,7 @@ fn other_models_get_only_adjacent_system_messages_at_the_beginning_as_one() {
     assert_eq!(body["messages"][0]["content"], "A\n\nB");
 }
 
-/// The request that `upstream` gets for a decoded conversation, with these settings changed.
+/// Returns the request that `upstream` gets for a decoded conversation, with these settings changed.
 fn sent_with(mut upstream: UpstreamDialect, host: &str, conversation: &Conversation, model: &str) -> Value {
     upstream.adapt_to_host(host);
     serde_json::from_slice(&upstream.side().encode(conversation, model).body).unwrap()

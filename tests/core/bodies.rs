@@ -1,5 +1,4 @@
-//! The kinds of body that upstreams send, which the readers of all dialects distinguish in the same
-//! way.
+//! The kinds of body that upstreams send, which the readers of all dialects distinguish in the same way.
 
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat, completions},
@@ -23,7 +22,7 @@ fn completions() -> completions::ReaderSettings {
     completions::ReaderSettings { max_frame: MAX_FRAME, ..completions::ReaderSettings::default() }
 }
 
-/// The result of both readers for a body, which must be the same in every split.
+/// Returns the result of both readers for a body, which must be the same in every split.
 #[track_caller]
 fn read(body: impl AsRef<[u8]>) -> Read {
     let outcome = |read: &Read| (read.summary(), read.message.clone(), read.pings.clone());
@@ -85,7 +84,7 @@ fn bytes_that_are_not_utf8_fail_and_half_a_character_at_the_end_does_not() {
     }
 }
 
-/// Just within the limit, at it, and just beyond it, in one piece and in many.
+/// Each is tested just within the limit, at it, and just beyond it, in one piece and in many.
 #[test]
 fn frames_lines_and_values_are_limited() {
     let text = |kind: &str, length: usize| {
@@ -129,8 +128,8 @@ fn many_small_lines_are_not_kept() {
     assert_eq!(summary.len(), 20_000 + " | stop".len());
 }
 
-/// A client that wants the complete response gets up to `max_answer` bytes of it, and then its own
-/// error.
+/// A client that does not stream gets at most `max_answer` bytes. Beyond that, it gets an error that names
+/// this limit.
 #[test]
 fn whole_response_is_limited_by_the_clients_limit() {
     let conversation = request(&serde_json::json!({"stream": false}));

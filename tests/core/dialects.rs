@@ -1,5 +1,5 @@
 //! No dialect imports another: code that they share is next to them. The compiler checks all other dependencies, since a
-//! crate can only use those below it.
+//! crate can use only the crates below it.
 
 use std::{fs, path::Path};
 
@@ -44,7 +44,7 @@ fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
     }
 }
 
-/// The dialects that the imports in `text` name, from the crate's root or relative to a module.
+/// Returns the dialects that the imports in `text` name, from the crate's root or relative to a module.
 fn imported(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,5 @@
-//! Errors that contain a text that the server could not read as a call: if the text contains a call, the client gets it.
+//! Errors that contain a text that the server could not read as a call. If the text contains a call, the client gets the
+//! call.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, rules::Rules};
@@ -25,7 +26,7 @@ fn error(code: &str, text: &str) -> String {
     format!("event: error\ndata: {}\n\n", json!({ "error": error }))
 }
 
-/// The answer that a client of this API gets, at every split of the stream.
+/// Returns the answer that a client of this API gets, at every split of the stream.
 fn given(client: ClientDialect, stream: bool, upstream: &str) -> Answer {
     let declared =
         tools(["get_weather"], &json!({"type": "object", "properties": {"city": {"type": "string"}}}));
@@ -84,7 +85,7 @@ fn text_before_the_call_is_not_given_twice() {
     assert_eq!(answer.finish.as_deref(), Some("tool_calls"));
 }
 
-/// The text is read in one step, so a huge text is not treated as the model's.
+/// The text is read in one step, so a huge text is not treated as the model's text.
 #[test]
 fn huge_text_stays_an_error() {
     let declared = tools(["get_weather"], &Value::Null);

@@ -1,5 +1,5 @@
-//! Upstreams of every dialect that send invalid data: clients of each API get a complete response or an error in the form of
-//! their API, and a response that has broken off never ends properly. The clients of [`support`](crate::support) check the
+//! Upstreams of every dialect that send invalid data. Clients of each API get a complete response, or an error in the form
+//! of their API, and a response that broke off never ends properly. The clients of [`support`](crate::support) check the
 //! form.
 
 use bytes::BytesMut;
@@ -45,7 +45,7 @@ fn exchanges(speech: Speech, limits: Limits) -> Vec<Exchange> {
     CLIENTS.into_iter().flat_map(of).collect()
 }
 
-/// The response that a client has at the end. It has either failed, with a message for people, or it is complete.
+/// Returns the response that a client has at the end. Either it has failed, with a message for people, or it is complete.
 fn play(exchange: &Exchange, what: &str, bytes: &[u8]) -> Answer {
     let shown = || format!("{:?} to {:?}: {what}", exchange.speech, exchange.client);
     let answer = exchange.run([bytes]).0;
@@ -97,7 +97,7 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
         let (head, end) = (frames[0].clone(), frames.len() - 3);
         for (at, frame) in frames.iter().enumerate() {
             let Some((text, value)) = json_of(frame) else { continue };
-            // Its neighbours belong to the same call.
+            // The frames before and after it belong to the same call.
             let (before, after) = (&frames[1.min(at)..at], &frames[at + 1..]);
             let before = &before[before.len().saturating_sub(1)..];
             let (after, last) = after.split_at(after.len().min(1));
@@ -106,7 +106,7 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
                 let changed = frame.replace(text, &changed.to_string());
                 let first = if at == 0 { "" } else { &head };
                 let stream = [first, &before.concat(), &changed, &after.concat(), &last.concat()].concat();
-                // The client of the upstream's own API may get frames unchanged. Each other client is tested with a part of
+                // The client of the upstream's own API may get frames unchanged. Each other client is tested with some of
                 // the changes.
                 let is_own = |it: &&Exchange| it.conversation.stream && Some(it.client) == own_client(speech);
                 let other = &exchanges[(at + number) % exchanges.len()];
@@ -163,7 +163,7 @@ fn what_follows_the_end_changes_nothing() {
     }
 }
 
-/// Pieces of 500 bytes that never end, after each beginning.
+/// After each beginning, pieces of 500 bytes follow without end.
 #[test]
 fn what_never_ends_fails_at_its_limit() {
     const MOST: usize = 4000;

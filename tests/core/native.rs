@@ -15,7 +15,7 @@ use crate::support::{
 
 const CLIENTS: [ClientDialect; 3] = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
 
-/// The response to a request with the tool `get_weather`.
+/// Returns the response to a request with the tool `get_weather`.
 fn answered(speech: Speech, client: ClientDialect, rules: &Rules, events: &[Value], stream: bool) -> Answer {
     let fields = json!({"tools": tools(["get_weather", "f"], &Value::Null), "stream": stream});
     let mut exchange = Exchange::new(request(&fields), rules.clone(), speech);

@@ -92,7 +92,7 @@ fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     events.map(|event| Seen::Event { event: event.event, data: event.data, id: Some(event.id) }).collect()
 }
 
-/// Events in the form that the oracle reports, without details that it cannot express.
+/// Returns events in the form that the oracle reports, without details that it cannot express.
 fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     let words = |frame| match frame {
         Seen::Event { event, data, id } => {
@@ -156,8 +156,8 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    /// The comment at the end lets the oracle process a CR that ends the stream: it waits for an LF after it. A byte
-    /// order mark at the start is not given to the oracle, because it would panic.
+    /// The comment at the end lets the oracle process a CR that ends the stream, since it waits for an LF after it.
+    /// A byte order mark at the start is not given to the oracle, because it would panic.
     #[test]
     fn events_match_eventsource_stream(stream in stream_text(), sizes in sizes(), marked: bool) {
         let plain = stream + ":\n";

@@ -1,4 +1,5 @@
-//! The golden matrix: the response that a client of each dialect receives for each fixture, streamed and not.
+//! The golden matrix: the response that a client of each dialect receives for each fixture, streamed and not
+//! streamed.
 //!
 //! A snapshot is `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are included
 //! automatically. `TOOLWIRE_WRITE=1 cargo test --test golden` writes the snapshots; review the difference before

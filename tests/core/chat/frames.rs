@@ -12,7 +12,7 @@ pub(crate) fn loose(delta: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
 }
 
-/// The last chunk of such a server.
+/// The last chunk of a server that leaves out everything optional.
 pub(crate) fn end(word: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
 }

@@ -1,4 +1,5 @@
-//! The Chat Completions dialect: requests decoded and encoded, upstream streams read, client streams written.
+//! The Chat Completions dialect: decoding and encoding requests, reading upstream streams, writing client
+//! streams.
 
 mod frames;
 mod reader;

@@ -227,8 +227,8 @@ fn turns_of_other_dialects_become_messages() {
     );
 }
 
-/// A conversation from a client of `dialect`, with a value in that dialect's own form in every possible
-/// place.
+/// Returns a conversation from a client of `dialect`, with a value in that dialect's own form in every
+/// possible place.
 fn with_received(dialect: &'static str) -> Conversation {
     let own = |key: &str| Rest::new(dialect, Map::from_iter([(key.to_owned(), json!("own"))]));
     let other = |kind: &str| Part::Other(Received::new(dialect, json!({"type": kind})));

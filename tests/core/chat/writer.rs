@@ -1,5 +1,4 @@
-//! The bytes of a Chat Completions stream, and the frames that pass through reader and writer
-//! unchanged.
+//! The bytes of a Chat Completions stream, and the frames that pass through reader and writer unchanged.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -273,7 +272,7 @@ impl Sink for Joined {
     }
 }
 
-/// The client's bytes, and the number of frames that were forwarded unchanged.
+/// Returns the client's bytes, and the number of frames that were forwarded unchanged.
 fn through(verbatim: bool, answering: &Answering, stream: &str) -> (String, usize) {
     let mut reader = Reader::new(ReaderSettings { verbatim, ..ReaderSettings::default() });
     let mut joined = Joined { writer: Writer::new(answering), out: BytesMut::new(), verbatim: 0 };
@@ -601,7 +600,7 @@ fn summary_on_the_wire(settings: ReaderSettings, bytes: &str, size: usize) -> St
     read_in(settings, bytes.as_bytes().chunks(size), true).summary()
 }
 
-/// Frames of one server: canonical and other ones, with everything that may be between them.
+/// Frames from one server: canonical and other frames, with everything that may be between them.
 fn frames() -> impl Strategy<Value = Vec<String>> {
     let delta = |key: &str, text: String| format!("{{\"{key}\":{}}}", serde_json::Value::from(text));
     let frame = prop_oneof![
@@ -661,7 +660,7 @@ proptest! {
         size in 1..60_usize,
     ) {
         let stream = [frames.concat().concat(), end("stop")].concat();
-        // Only the slow path: no two frames have the same shape.
+        // These frames take only the slow path, since no two of them have the same shape.
         let apart = |(at, frame): (usize, &str)| frame.replacen("\"choices\"", &format!("\"x{at}\":0,\"choices\""), 1);
         let unlike: String = stream.split_inclusive("\n\n").enumerate().map(apart).collect();
         // Frames whose padding hides the length of tokens.

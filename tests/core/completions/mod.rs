@@ -1,4 +1,4 @@
-//! Upstreams that complete text: requests in three forms, and responses in all of them, cut anywhere.
+//! Upstreams that complete text: requests in three forms, and responses in each of these forms, cut anywhere.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -15,7 +15,7 @@ use crate::read::{read_in, read_splits};
 
 const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
-/// The meaning of a body, which must be the same in every split.
+/// Returns the meaning of a body, which must be the same in every split.
 #[track_caller]
 fn read(body: &str) -> String {
     read_splits(SETTINGS, body.as_bytes()).summary()
@@ -113,7 +113,7 @@ const ENDS: [&str; 7] = [
     "garbage",
 ];
 
-/// A member that is not read and differs in each chunk keeps a stream off the fast path.
+/// A member that is not read, and that differs in each chunk, keeps a stream off the fast path.
 #[test]
 fn fast_path_reads_what_the_slow_path_reads() {
     let texts =

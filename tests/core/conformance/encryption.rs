@@ -1,4 +1,4 @@
-//! The cases of encrypted responses. A star in an event stands for a piece that the server has encrypted; the pieces are
+//! The cases of encrypted responses. A star in an event stands for a piece that the server has encrypted. The pieces are
 //! encrypted here, by code that shares nothing with the reader.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::support::upstream::Speech;
 const KEY: [u8; 32] = [7; 32];
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Encrypts pieces like a server, each with its own nonce.
+/// Encrypts pieces like a server, each piece with its own nonce.
 struct Server {
     pieces: u32,
 }
@@ -113,7 +113,7 @@ fn published_cases_of_encryption() {
     }
 }
 
-/// Whatever is wrong with a piece, the response fails: with an error response if nothing was sent yet, otherwise in the
+/// However a piece is damaged, the response fails: with an error response if nothing was sent yet, otherwise in the
 /// stream.
 #[test]
 fn damaged_pieces_fail_the_response() {

@@ -1,5 +1,5 @@
-//! The published cases of those text formats that toolwire has, over a plain upstream, each detected only in its own
-//! format.
+//! The published cases of the text formats that toolwire has, with a plain upstream. Each case is detected only in
+//! its own format.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,8 +19,8 @@ use crate::support::{
 /// mdjson-01 keeps both line ends around a fence; T03, "canonical", keeps one. The rule for fences is T03's
 /// (docs/protocols/text-formats.md#white-space).
 ///
-/// hermes-31 keeps as text a closer that closes nothing. Immediately after a call it counts as framing: small models
-/// write it, and users saw it.
+/// hermes-31 keeps as text a closer that closes nothing. Immediately after a call, such a closer counts as framing:
+/// small models write it, and users saw it.
 const DISAGREE: &[(&str, &str)] = &[("mdjson-01", "I'll call it:\nWaiting."), ("hermes-31", "x")];
 
 fn lines() -> (Value, Vec<Value>) {
@@ -47,7 +47,7 @@ fn format_of(case: &Value) -> Option<&'static Format> {
     })
 }
 
-/// Replaces numbers by normalised ones, so that their spelling does not matter.
+/// Replaces numbers with normalised ones, so that their spelling does not matter.
 fn as_values(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(format!("{:?}", number.as_f64())),
@@ -95,7 +95,7 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
             assert_eq!(call.id, id, "{what}");
         }
         if let Some(prefix) = wanted["arguments_prefix"].as_str() {
-            // Of the certain part of a cut value, at most an unfinished token may still be missing.
+            // At most an unfinished token of the certain part of a cut value may still be missing.
             let missing = prefix.strip_prefix(call.arguments.as_str());
             assert!(missing.is_some_and(|missing| missing.len() <= 12), "{what}: {}", call.arguments);
             continue;

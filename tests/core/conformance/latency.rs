@@ -1,4 +1,4 @@
-//! The text that has reached the client after each piece: as little as possible is held back.
+//! The text that has reached the client after each piece: as little as possible may be held back.
 
 use bytes::BytesMut;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use toolwire::rules::ArgumentDelivery;
 use super::{Kind, id, lumo, run, run_own};
 use crate::support::{client::Answer, upstream::Speech};
 
-/// `released` is the exact text that must have been sent after each piece, `released_min` the minimum;
-/// `released_arguments` the arguments of all calls, one after the other.
+/// Checks a case. `released` is the exact text that must have been sent after each piece, `released_min` the
+/// least text; `released_arguments` are the arguments of all calls, one after the other.
 fn check(case: &Value) {
     let pieces = case["pieces"].as_array().expect("pieces").iter().map(|piece| piece.as_str().unwrap());
     for speech in Speech::ALL {

@@ -1,5 +1,5 @@
-//! Texts and streams, at every cut: uncut, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and at every two-way cut of the
-//! bytes; a text also at every two-way cut of the text into events, from three upstreams. All of it is run with
+//! Runs texts and streams uncut, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and at every two-way cut of the bytes.
+//! Texts are also divided into two events at every position, for each of three upstreams. Every case runs with
 //! streamed arguments and repairs, and with complete arguments and no repairs. [`cuts`] describes what is left out to
 //! save time.
 
@@ -30,7 +30,7 @@ fn put_over(case: &mut Value, over: &Value) {
     }
 }
 
-/// The case with the expectations of this mode.
+/// Returns the case with the expectations of this mode.
 fn in_mode(case: &Value, arguments: ArgumentDelivery) -> Value {
     let mut case = case.clone();
     let (key, published) = match arguments {
@@ -91,7 +91,7 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
     exchange
 }
 
-/// Compares an answer with what the case expects. `calls` decide the finish reason where the case names none.
+/// Compares an answer with what the case expects. If the case names no finish reason, `calls` decide it.
 pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     let text = |key: &str, got: &str| {
         if let Some(expected) = case[key].as_str() {
@@ -172,7 +172,7 @@ fn run_text(case: &Value) {
     }
 }
 
-/// Cuts of bytes only concern the readers, and are alike in both modes; fewer of them are tried for our own cases.
+/// Cuts of bytes concern only the readers, and are alike in both modes. Fewer of them are tried for our own cases.
 fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
     let published = id(case).starts_with(|letter: char| letter.is_ascii_uppercase());
     match (arguments, speech) {
@@ -216,7 +216,7 @@ fn run_events(case: &Value) {
     }
 }
 
-/// A client that does not ask for a stream gets the same.
+/// Checks that a client that does not ask for a stream gets the same response.
 fn agrees_with_whole_answer(what: &str, exchange: &Exchange, bytes: &[u8]) {
     let (streamed, _) = exchange.run([bytes]);
     let mut exchange = exchange.clone();

@@ -1,5 +1,5 @@
-//! The conformance cases through the whole pipeline: an upstream's bytes in, a client's bytes out, read back by the
-//! tests' own client. Rules and notation: fixtures/conformance/README.md#rules and
+//! The conformance cases through the whole pipeline: an upstream's bytes go in, and the client's bytes that come
+//! out are read by the tests' own client. Rules and notation: fixtures/conformance/README.md#rules and
 //! fixtures/conformance/README.md#notation.
 
 #[cfg(feature = "lumo-u2l")]
@@ -86,7 +86,7 @@ fn run(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(published(), kind), test)
 }
 
-/// The same for our own cases.
+/// Runs all our own cases of a kind; returns their number.
 fn run_own(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(own(), kind), test)
 }

@@ -28,7 +28,7 @@ fn in_all_lines(check: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     faults
 }
 
-/// Each `page.md` or `page.md#heading` in a line.
+/// Returns each `page.md` or `page.md#heading` in a line.
 fn cited(line: &str) -> Vec<(&str, Option<&str>)> {
     let is_path = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.' | '/');
     let is_anchor = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fs};
 
 use super::{files, none, root};
 
-/// The names in backticks in the last cell of a row.
+/// Returns the names in backticks in the last cell of a row.
 fn tests(row: &str) -> Vec<&str> {
     let cell = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
     cell.split('`').skip(1).step_by(2).collect()

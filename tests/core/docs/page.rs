@@ -4,8 +4,8 @@ use std::{collections::HashMap, fs};
 
 use super::root;
 
-/// Why a reference to `path#anchor` does not resolve, if it does not. `path` is relative to the
-/// repository's root.
+/// Returns the reason why a reference to `path#anchor` does not resolve, if it does not. `path` is relative
+/// to the repository's root.
 pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
     let Ok(target) = root().join(path).canonicalize() else {
         return Some(format!("{path} does not exist"));
@@ -51,12 +51,11 @@ fn anchors(page: &str) -> Vec<String> {
     headings.map(anchor).collect()
 }
 
-/// The targets of the links of a page, `[text](target)`. Inline code has no links.
+/// Returns the targets of a page's links, `[text](target)`. Inline code contains no links.
 pub(crate) fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page) {
-        // Every second piece is code, which contains no links; but the text of a link may contain
-        // code.
+        // Every second piece is code, which contains no links; but the text of a link may contain code.
         let code: Vec<&str> = line.split('`').collect();
         let plain = code.iter().enumerate().map(|(at, piece)| if at % 2 == 0 { piece } else { "code" });
         let plain = plain.collect::<String>();

@@ -1,4 +1,4 @@
-//! Constraints for upstreams: any text that a constraint allows is read as the intended call.
+//! Constraints for upstreams: any text that a constraint allows must be read as the intended call.
 
 mod gbnf;
 
@@ -29,7 +29,7 @@ fn asking(tools: &[(&str, Value)]) -> Conversation {
     Conversation { tools, tool_choice: ToolChoice::Required, parallel_calls: true, ..Conversation::default() }
 }
 
-/// The calls in `text`, and the text between them.
+/// Returns the calls in `text`, and the text between them.
 fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, Vec<(String, String)>) {
     let declared = DeclaredTools::new(conversation, "");
     let rules = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
@@ -82,7 +82,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     })
 }
 
-/// An object some of whose properties are required; some of the optional ones are present.
+/// An object with required and optional properties; some of the optional ones are present.
 fn object(inner: impl Strategy<Value = Pair> + 'static) -> impl Strategy<Value = Pair> {
     let property = ("[a-z_]{1,5}|ключ|a\"b", inner, any::<bool>(), any::<bool>());
     prop::collection::vec(property, 0..4).prop_map(|properties| {
@@ -184,7 +184,7 @@ fn formats_with_json_arguments_and_a_marker_have_structural_tags() {
     for name in ["hermes", "mistral", "granite3", "jamba", "deepseek_v31", "pre"] {
         assert!(names.contains(&name), "{name}");
     }
-    // These have no marker, no JSON, or a marker that is already in the prompt.
+    // These formats have no marker, no JSON, or a marker that is already in the prompt.
     for name in ["bare", "fenced", "qwen3_coder", "pythonic", "harmony"] {
         assert!(!names.contains(&name), "{name}");
     }

@@ -4,7 +4,7 @@ use super::*;
 
 const PDF: &str = "data:application/pdf;base64,JVBERi0=";
 
-/// A file in the form of each API, with its client.
+/// Returns a file in the form of each API, with the API's client.
 fn files() -> [(ClientDialect, Value); 3] {
     [
         (

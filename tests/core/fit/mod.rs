@@ -15,7 +15,7 @@ use toolwire::{
 const UPSTREAMS: [Dialect; 6] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Lumo];
 
-/// The request that an upstream of `upstream` gets for these fields of a request of `client`.
+/// Returns the request that an upstream of `upstream` gets for these fields of a request of `client`.
 fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value, Failure> {
     let mut request = json!({"model": "m", "max_tokens": 100});
     request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -27,7 +27,8 @@ fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value
     Ok(serde_json::from_slice(&upstream.side().encode(&fitted, "m").body).unwrap())
 }
 
-/// The message of the failure with which a request is refused, and the location that it names.
+/// Returns the message of the failure with which a request is refused, and the location that the failure
+/// names.
 fn refused(client: ClientDialect, fields: Value, upstream: Dialect) -> (String, String) {
     let failure = sent(client, fields, upstream).expect_err("a failure");
     assert_eq!(failure.status(), 400);

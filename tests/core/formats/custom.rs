@@ -1,4 +1,4 @@
-//! Formats of users: imported from a checkpoint's response template, and found in text.
+//! Formats that users define: imported from a checkpoint's response template, and found in text.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -82,8 +82,8 @@ fn imported(template: &Value) -> Definition {
     definition
 }
 
-/// The calls found in `text` with the imported format, alone and in addition to the automatically
-/// detected ones.
+/// Returns the calls found in `text` with the imported format, alone and in addition to the automatically
+/// detected formats.
 fn find(template: &Value, text: &str) -> Found {
     let own = imported(template).build(&[]).unwrap();
     let known = KnownFormats::new(vec![own.clone()]);

@@ -1,4 +1,5 @@
-//! Examples of calls in taught prompts: whatever the schemas are, the engine reads them as calls of declared tools.
+//! Examples of calls in taught prompts: whatever the schemas, the engine reads the examples as calls of declared
+//! tools.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -66,7 +67,8 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// The examples in a notation in which values carry their types. More of them than usual, since there is room for all.
+/// Returns the examples in a notation in which values carry their types. There are more of them than usual, since
+/// there is room for all.
 fn meant(tools: &[Tool]) -> Vec<(String, Value)> {
     read_back_of(tools, toolwire::format::by_name("hermes").unwrap(), 64)
 }

@@ -60,12 +60,12 @@ fn find_among<'t>(known: &KnownFormats, detect: Detect, pieces: impl IntoIterato
     Found::of(&mut detector, &pieces, Finish::Stop, |_, _| {})
 }
 
-/// The same for the complete text and for every cut in two.
+/// As [`find`], for the complete text and for every cut in two.
 pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
     find_among_at_every_cut(KnownFormats::built_in(), detect, text)
 }
 
-/// The same if these formats are known.
+/// As [`find_at_every_cut`], if these formats are known.
 pub(crate) fn find_among_at_every_cut(known: &KnownFormats, detect: &Detect, text: &str) -> Found {
     let whole = find_among(known, detect.clone(), [text]);
     for (at, _) in text.char_indices() {

@@ -58,12 +58,12 @@ fn asked(more: &Value) -> Conversation {
     request(&fields)
 }
 
-/// The turns that the model is shown for that request.
+/// Returns the turns that the model is shown for the request of [`asked`].
 fn shown(format: &Format, teaching: &Teaching) -> Vec<Turn> {
     instruct(asked(&json!({})), format, teaching).turns
 }
 
-/// The answer that the client gets if the model answers with these texts, one for each request.
+/// Returns the answer that the client gets if the model answers with these texts, one for each request.
 fn said(more: &Value, rules: &Rules, texts: &[&str]) -> (Answer, Tally) {
     let (first, later) = texts.split_first().unwrap();
     let mut exchange = Exchange::new(asked(more), rules.clone(), Speech::Chat);
@@ -108,7 +108,7 @@ fn repeated_result_is_not_a_call() {
 fn repeated_instructions_are_not_calls() {
     for format in taught() {
         for signatures in [true, false] {
-            // Without examples, only the text around them: they are calls wherever they are written.
+            // Without examples, only the text around them remains: examples are calls wherever they are written.
             let teaching = Teaching { signatures, examples: 0, ..Teaching::default() };
             let instructions = shown(format, &teaching)[0].joined_text();
             for text in [

@@ -1,4 +1,4 @@
-//! Variations around JSON in markers, the same for every format that has them.
+//! Variations of JSON between markers, the same for every format with such JSON.
 
 use serde_json::json;
 use toolwire::{format, rules::Detect};

@@ -1,4 +1,4 @@
-//! Results as they are shown to the model: a copy of one never becomes a call.
+//! Results as they are shown to the model: the copy of a result never becomes a call.
 
 use toolwire::{
     conversation::CallOutput,
@@ -33,7 +33,7 @@ const OUTPUTS: &[&str] = &[
 #[test]
 fn taught_result_is_not_a_call_in_any_format() {
     for (format, form) in taught() {
-        // "auto" with the format itself listed first detects everything that "auto" alone does.
+        // "auto" with the format itself listed first detects everything that "auto" alone detects.
         let detects = [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])];
         for output in OUTPUTS {
             let result = shown(&form, output);
@@ -47,7 +47,7 @@ fn taught_result_is_not_a_call_in_any_format() {
     }
 }
 
-/// A model that imitates decides with the first characters whether it writes a call or a result.
+/// The first characters of an imitation decide whether it is a call or a result.
 #[test]
 fn taught_result_begins_unlike_a_call() {
     for (format, form) in taught() {
@@ -73,7 +73,7 @@ fn imitated_result_after_a_call_is_dropped() {
     }
 }
 
-/// The closer of a result in a form, if it has one.
+/// Returns the closer of a result in a form, if there is one.
 fn closer(form: &Form) -> Option<&'static str> {
     let behind = form.result.rsplit_once("}}")?.1.trim();
     (!behind.is_empty()).then_some(behind)

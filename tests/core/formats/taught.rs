@@ -1,4 +1,4 @@
-//! The formats that models are taught are the ones that the engine reads.
+//! The formats that models are taught are the formats that the engine reads.
 
 use serde_json::{Value, json};
 use toolwire::{

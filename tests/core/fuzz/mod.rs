@@ -1,5 +1,5 @@
-//! The fuzz targets' checks over the committed corpus and its mutations, on stable Rust: the part of `fuzz/` that
-//! CI runs.
+//! The fuzz targets' checks, run over the committed corpus and its mutations on stable Rust: the part of `fuzz/`
+//! that CI runs.
 
 pub(crate) mod checks;
 mod corpus;
@@ -49,7 +49,7 @@ fn run((name, check): Check) {
     }
 }
 
-/// Shrinks `input`: removes every part without which it still fails.
+/// Shrinks `input`: removes every part without which the check still fails.
 fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut size = input.len() / 2;
     while size > 0 {

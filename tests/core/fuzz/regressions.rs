@@ -1,5 +1,5 @@
-//! Findings of the fuzzer: each text once gave different results at some cut, or violated another rule. Named after
-//! the rule.
+//! Findings of the fuzzer: each text once gave different results at some cut, or violated another rule. Each is
+//! named after the rule.
 
 use toolwire::{
     event::Finish,
@@ -130,7 +130,8 @@ fn blanks_after_a_possible_closer_are_read_once() {
     }
 }
 
-/// Complete arguments in formats of messages: the text, its visible part, and the arguments of its calls.
+/// Texts whose complete arguments are in formats of messages: the text, its visible part, and the arguments of its
+/// calls.
 const WAITED: &[(&str, &str, &str, &[&str])] = &[
     (
         "inkling",

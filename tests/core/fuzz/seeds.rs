@@ -1,4 +1,4 @@
-//! The committed corpus, generated from the formats' examples, conformance cases and recorded streams.
+//! The committed corpus, generated from the formats' examples, the conformance cases and recorded streams.
 
 use std::{collections::HashMap, fs};
 
@@ -14,7 +14,7 @@ const STREAM: usize = 2500;
 /// Maximum number of streams for each kind of upstream.
 const MOST: usize = 17;
 
-/// Arguments as models write them, right and wrong.
+/// Arguments as models write them, valid and invalid.
 const JSON: &[(&str, &str)] = &[
     ("plain", r#"{"city": "Paris", "days": 2.50, "list": [1, {"k": null}], "ok": true}"#),
     ("escapes", r#"{"a": "\u00e9\ud83d\ude00\"\\\/\b", "é😀": "\ud83d"}"#),

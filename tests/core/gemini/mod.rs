@@ -33,7 +33,7 @@ fn array(frames: &[String]) -> String {
     format!("[{}\n]\n", frames.join("\n,\r\n"))
 }
 
-/// The meaning of frames, which must be the same in both forms and in every split.
+/// Returns the meaning of frames, which must be the same in both forms and in every split.
 #[track_caller]
 fn read(frames: &[String]) -> String {
     let read = |body: &str| read_splits(SETTINGS, body.as_bytes());
@@ -69,7 +69,7 @@ fn text_and_thoughts_are_read_however_the_body_is_cut() {
     }
 }
 
-/// Older models put the finish reason into every frame, so it only counts if nothing follows.
+/// Older models put the finish reason into every frame, so it counts only if nothing follows.
 #[test]
 fn finish_reason_before_more_content_is_not_the_end() {
     let each = |text: &str| frame(&format!("{{\"text\":\"{text}\"}}"), ",\"finishReason\":\"STOP\"");

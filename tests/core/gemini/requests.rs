@@ -1,4 +1,4 @@
-//! Requests: paths, contents, tools, the configuration of the generation, and errors.
+//! Requests: paths, contents, tools, the generation settings, and errors.
 
 use serde_json::{Value, json};
 use toolwire::{

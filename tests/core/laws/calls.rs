@@ -1,5 +1,5 @@
-//! Law 3 for calls: they are written here, by code that shares nothing with the engine, and must be found byte for
-//! byte. Law 5 for text that resembles them.
+//! Law 3 for calls: this file writes them, with code that shares nothing with the engine, and they must be found
+//! byte for byte. Law 5 for text that resembles calls.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::{
@@ -132,7 +132,7 @@ fn string() -> impl Strategy<Value = String> {
         .prop_map(|parts| format!("\"{}\"", parts.concat()))
 }
 
-/// JSON text of every kind, as models write it: with any spelling of numbers and any blanks.
+/// JSON text of every kind, as models write it: with any spelling of numbers and any white space.
 fn value() -> impl Strategy<Value = String> {
     let number = prop::sample::select(
         &["0", "-0", "2.50", "12345678901234567890", "1e3", "-1.5E-7", "0.1e+2"] as &[_],
@@ -150,7 +150,7 @@ fn value() -> impl Strategy<Value = String> {
 
 fn object(inner: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let blank = prop::sample::select(&["", "", " ", "\n  "] as &[_]);
-    // Keys that occur twice, and keys that a call has, too.
+    // The keys include one that occurs twice, and keys that a call has, too.
     let key = prop::sample::select(&["x", "y", "name", "arguments", "a b", "type", "é", "\\\"", "x"] as &[_]);
     (prop::collection::vec((key, inner), 0..4), blank).prop_map(|(members, blank)| {
         let members: Vec<String> =
@@ -277,8 +277,8 @@ proptest! {
     }
 }
 
-/// A call inside text that was first read as another format's is found as soon as that reading fails. It breaks off
-/// in the piece in which it began to stream.
+/// A call inside text that was first read as another format's call is found as soon as that reading fails. It
+/// breaks off in the piece in which it began to stream.
 #[test]
 fn text_after_a_broken_call_is_text() {
     let settings = Rules { repair: false, ..Rules::default() };

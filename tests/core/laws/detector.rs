@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// The output for a text, and when it appeared.
+/// The output for a text, with the times at which it appeared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Traced {
     found: Found,
@@ -57,8 +57,8 @@ pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced 
     Traced { found, trace }
 }
 
-/// The results for `text`, after checking that they are the same for pieces cut at `cuts` and for single
-/// characters.
+/// Returns the results for `text`, after checking that they are the same for pieces cut at `cuts` and for
+/// single characters.
 pub(crate) fn find_in_any_split(
     settings: &Rules,
     text: &str,

@@ -1,4 +1,4 @@
-//! Responses of several hops: the client sees one response, however each hop is split.
+//! Responses with several hops: the client sees one response, however each hop is split.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ fn hops_are_one_response() {
     assert_eq!((tally.input_tokens, tally.output_tokens, tally.calls.len()), (Some(33), Some(3), 1));
 }
 
-/// Id, model and time of each chunk.
+/// Returns id, model and time of each chunk.
 fn heads(stream: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(stream).unwrap();
     let chunks = text
@@ -144,7 +144,7 @@ fn truncated_hop_never_looks_complete() {
     }
 }
 
-/// Limits of hops that are one below, equal to, and one above the number that the model needs.
+/// Tests limits that are one below, equal to, and one above the number of hops that the model needs.
 #[test]
 fn hops_are_limited() {
     for (max_hops, expected) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
@@ -158,7 +158,7 @@ fn hops_are_limited() {
     }
 }
 
-/// Without a further hop, the response ends with what it has: incomplete calls are sent as they are.
+/// Without another hop, the response ends with what it has: incomplete calls are sent as they are.
 #[test]
 fn response_can_end_after_any_hop() {
     let exchange = exchange(3, &json!({}));
@@ -216,7 +216,7 @@ fn max_calls_spans_hops() {
 proptest! {
     #![proptest_config(tries(64))]
 
-    /// Any number of hops of any text, cut in any way.
+    /// Any number of hops with any text, cut in any way.
     #[test]
     fn n_hops_in_any_split(
         texts in prop::collection::vec("[a-z<>{}` é\n]{0,30}\\.", 1..6),

@@ -48,7 +48,7 @@ fn arguments(number: usize) -> String {
     format!(r#"{{"n":{number}}}"#)
 }
 
-/// The expected answer of the client, and the expected calls.
+/// The answer that the client should get, and the calls that should run.
 #[derive(Debug, Default, PartialEq)]
 struct Expected {
     text: String,
@@ -151,7 +151,7 @@ fn run(follow_up: &FollowUp, ran: &mut Vec<String>) {
     ran.extend(follow_up.hosted.iter().map(|call| call.arguments.clone()));
 }
 
-/// A hop. Most calls are of hosted tools, so that there are many hops.
+/// Creates a hop. Most calls are of hosted tools, so that there are many hops.
 fn hop() -> impl Strategy<Value = Vec<Step>> {
     let call = |is_hosted: bool| any::<bool>().prop_map(move |is_written| Call { is_hosted, is_written });
     prop::collection::vec(

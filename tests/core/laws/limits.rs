@@ -60,7 +60,7 @@ const RUNS: &[&str] = &[
     ",",
 ];
 
-/// A soup that contains long runs.
+/// Generates a soup that contains long runs.
 fn long_soup() -> impl Strategy<Value = String> {
     let run = (prop::sample::select(RUNS), 1..900_usize).prop_map(|(text, times)| {
         if text.len() == 1 { text.repeat(times) } else { text.repeat(times % 3 + 1) }
@@ -214,7 +214,7 @@ fn deep_nesting_is_safe() {
     assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
-/// Conformance case L05, without a clock: a fence that never closes does not accumulate held text.
+/// Conformance case L05, without a clock: no held text accumulates for a fence that never closes.
 #[test]
 fn unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {

@@ -9,8 +9,7 @@ use toolwire::{
 use crate::laws::detector::find;
 use crate::support::cuts::by_characters;
 
-/// Number of bytes that may be held in addition to the limits: markers, and the text that waits
-/// after them.
+/// Number of bytes that may be held in addition to the limits: markers, and the text that waits after them.
 const FIXED: usize = 1100;
 
 fn small(detect: Detect) -> Rules {

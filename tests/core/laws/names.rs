@@ -1,5 +1,5 @@
-//! Names of tools and ids of calls, converted to the forms that upstreams accept, and back: whatever names a client's
-//! tools have, the upstream gets names that it accepts, and the client gets calls with its own names.
+//! Names of tools and ids of calls, converted to the forms that upstreams accept, and back: whatever the names of a
+//! client's tools, the upstream gets names that it accepts, and the client gets calls with its own names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -135,7 +135,7 @@ proptest! {
         names in prop::sample::select(&[NameForm::Any, NameForm::Word, NameForm::Identifier][..]),
         ids in prop::sample::select(&[IdForm::Any, IdForm::AtMost(40), IdForm::Word, IdForm::Alphanumeric(9)][..]),
     ) {
-        // Calls that share an id get separate ids, see `call_ids_that_repeat_become_unique_and_results_follow_them`.
+        // Calls that share an id get separate ids: see `call_ids_that_repeat_become_unique_and_results_follow_them`.
         let (mut case, mut seen) = (case, HashSet::new());
         case.calls.retain(|(id, _)| id.is_empty() || seen.insert(id.clone()));
         let before = conversation(&case);
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!(&fresh.in_forms(names, ids).tools, &after.tools);
     }
 
-    /// The names in a response: the model may write those that it got, or those in the client's instructions.
+    /// The names in a response: the model may write the names that it got, or the names in the client's instructions.
     #[test]
     fn calls_reach_the_client_under_its_own_names(
         case in case(),

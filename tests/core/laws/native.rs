@@ -58,7 +58,7 @@ impl Call {
         self.name.len() <= LIMITS.max_name && self.arguments.len() <= LIMITS.max_arguments
     }
 
-    /// The `tool_calls` members of the deltas of this call, which has this index.
+    /// Returns the `tool_calls` members of the deltas for this call, which has this index.
     fn deltas(&self, index: usize) -> Vec<Value> {
         let (id, name, arguments) = (format!("c{index}"), &self.name, &self.arguments);
         let (left, right) = arguments.split_at(arguments.len() / 2);
@@ -95,7 +95,7 @@ fn call() -> impl Strategy<Value = Call> {
     let name = prop_oneof![6 => 1..=name, 2 => Just(name), 1 => Just(name + 1), 1 => Just(500 * name)];
     (arguments, name, prop::sample::select(&LAYOUTS as &[_])).prop_map(|(arguments, name, layout)| Call {
         arguments: format!(r#"{{"x":"{}"}}"#, "y".repeat(arguments - 8)),
-        // The two halves differ: a name that is sent twice counts as one name.
+        // The two halves differ, since a name that is sent twice counts as one name.
         name: format!("a{}", "n".repeat(name - 1)),
         layout,
     })

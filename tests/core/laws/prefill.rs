@@ -1,4 +1,4 @@
-//! A response that continues a text of the request: the client gets the calls that begin in that text, and none of it as
+//! Responses that continue a text in the request: the client gets the calls that begin in that text, but none of it as
 //! text.
 
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// The prefill of each format that has one, with the format.
+/// Returns the prefill of each format that has one, with the format.
 fn prefills(names: &[&str]) -> Vec<(&'static Format, String)> {
     let mut conversation = request(&json!({"tools": tools(names.iter().copied(), &Value::Null)}));
     conversation.tool_choice = ToolChoice::Required;
@@ -141,7 +141,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
     for (text, expected, calls) in [
         ("I cannot.", "I cannot.", 0),
         (" I cannot.\n", " I cannot.\n", 0),
-        // The call turns out to be invalid.
+        // This call turns out to be invalid.
         (r#" "a" and so on"#, r#" "a" and so on"#, 0),
         (r#" "a", "arguments": nothing"#, r#" "a", "arguments": nothing"#, 0),
         // The response begins from the start, or repeats the prefill.
@@ -149,7 +149,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
         ("<tool_call>\n{\"name\":\"a\", \"arguments\": {\"x\":1}}\n</tool_call>", "", 1),
         ("<tool_call>\n{\"name\": x", "<tool_call>\n{\"name\": x", 0),
         ("<tool_call>\n{\"name\"", "<tool_call>\n{\"name\"", 0),
-        // Both: the call that the prefill began, and text with the same marker after it.
+        // Both: the call that the prefill began, and text that contains the same marker after it.
         (
             " \"a\", \"arguments\": {\"x\":1}}</tool_call> and <tool_call>\n{\"name\": x",
             "and <tool_call>\n{\"name\": x",
@@ -184,7 +184,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
         let answer = exchange.text(text, text, "stop", Cuts::Bytes).0;
         assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0));
     }
-    // This server always repeats the prefill: only the text after it is the model's.
+    // This server always repeats the prefill: only the text after it is the model's own.
     let exchange = prefilled(HERMES, true, Rules::default());
     for (text, expected, calls) in [
         ("<tool_call>\n{\"name\": x", " x", 0),

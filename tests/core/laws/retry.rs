@@ -1,4 +1,4 @@
-//! The model is asked again: how the client sees it, and what it receives if that does not help.
+//! The model is asked again: how the client sees this, and what it receives if asking again does not help.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ fn wrong_call_is_not_a_missing_one() {
     assert_eq!(tally.follow_ups, [Reason::InvalidArguments]);
 }
 
-/// The model is asked for a tool by the name that it was taught, which the client does not know.
+/// The model is asked for the tool under the name that it was taught, which the client does not know.
 #[test]
 fn missing_call_is_asked_for_by_its_taught_name() {
     let rules = Rules { tool_prefix: "user:".to_owned(), ..enforcing() };
@@ -252,7 +252,7 @@ fn failed_or_cut_response_is_not_replaced() {
     assert_eq!(got.finish, None);
 }
 
-/// The second response fails: before any content, that is the failure of the complete response, with its
+/// The second response fails: before any content, its failure is that of the complete response, with its
 /// status.
 #[test]
 fn failure_of_the_second_response_has_its_status() {

@@ -25,7 +25,7 @@ fn some_dialect_has_both_sides() {
 
 // Requests.
 
-/// Possible texts of a message. They are not empty, since some dialects refuse or drop empty ones.
+/// Possible texts of a message. None is empty, since some dialects refuse or drop empty texts.
 fn said() -> impl Strategy<Value = String> {
     prose().prop_map(|text| format!("a{text}z"))
 }
@@ -47,7 +47,8 @@ const TOOLS: [&str; 2] = ["find", "write_file"];
 
 /// A user's message, and the model's answer with its calls and their results.
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
-    // Servers of Messages refuse a result that consists of white space only, so it is sent as an empty one.
+    // Servers of Messages refuse a result that consists only of white space, so such a result is sent as an empty
+    // one.
     let result = prop_oneof![4 => said(), 1 => Just(String::new())];
     let calls = prop::collection::vec((prop::sample::select(&TOOLS[..]), arguments(), result), 0..3);
     let image = prop::option::of(Just("data:image/png;base64,iVBORw0KGgo="));
@@ -123,8 +124,8 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     )
 }
 
-/// The content that a conversation has in every dialect, whatever the shape of its messages: adjacent texts of one
-/// author count as one, and instructions may be in a separate field.
+/// Returns the content that a conversation has in every dialect, whatever the shape of its messages: adjacent texts
+/// by the same author count as one, and instructions may be in a separate field.
 fn meaning(conversation: &Conversation) -> Value {
     let mut said: Vec<(&str, Value)> = Vec::new();
     for turn in &conversation.turns {

@@ -1,5 +1,5 @@
-//! Calls that the upstream ran, or tried to run, after they were read: how they are forwarded, their limits, and the
-//! repeated request.
+//! Calls that the upstream ran, or tried to run, after they have been read: how they are forwarded, their limits, and
+//! the repeated request.
 
 use std::collections::BTreeSet;
 
@@ -326,8 +326,8 @@ fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     words.windows(3).filter(|words| id(words)).map(|words| words[2]).collect()
 }
 
-/// The text that the client gets from the model's text: without the white space at its end, which is framing if there
-/// are calls.
+/// Returns the text that the client gets from the model's text: without the white space at its end, which is framing
+/// if there are calls.
 fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
     let calls =
         answer.named_calls().into_iter().map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));

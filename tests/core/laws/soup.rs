@@ -1,4 +1,4 @@
-//! Texts made of troublesome fragments: markers, halves of markers, JSON, fences, quotes, blanks, in any
+//! Texts made of troublesome fragments: markers, halves of markers, JSON, fences, quotes, white space, in any
 //! order.
 
 use proptest::{prelude::*, sample::Index};

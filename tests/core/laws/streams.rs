@@ -31,7 +31,7 @@ fn event(speech: Speech) -> BoxedStrategy<Value> {
     prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(deviations(speech))].boxed()
 }
 
-/// Endings of streams, including none.
+/// Endings of streams; one of them is no ending at all.
 fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     let good = match speech {
         Speech::LumoV1 => vec![vec![json!(["done"])], vec![json!(["harmful"])]],
@@ -48,7 +48,7 @@ fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     prop_oneof![3 => prop::sample::select(good), 1 => prop::sample::select(bad)].boxed()
 }
 
-/// The stream with another line end or with other text between frames.
+/// Returns the stream with different line ends, or with other text between frames.
 fn dressed(stream: Vec<u8>, dress: usize) -> Vec<u8> {
     let text = String::from_utf8(stream).unwrap();
     let text = match dress {
@@ -105,8 +105,8 @@ fn fields() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// The content of a response that every client's dialect can express. In some dialects refusals are text, so the order
-/// of characters is ignored.
+/// Returns the content of a response that every client's dialect can express. In some dialects refusals are text, so
+/// the order of characters is ignored.
 fn common(answer: &Answer) -> Value {
     let arguments = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => object.into(),
@@ -130,7 +130,7 @@ fn common(answer: &Answer) -> Value {
     calls.sort_by_key(Value::to_string);
     let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
     let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
-    // For broken calls, Responses only marks their items as incomplete.
+    // Of broken calls, Responses only marks the items as incomplete.
     let is_broken = calls.iter().any(|call| call[1].is_string());
     let finish = answer.finish.as_deref().filter(|finish| !is_broken || *finish != "tool_calls");
     let finish = if is_broken { finish.or(Some("stop")) } else { finish };
@@ -149,7 +149,7 @@ fn common(answer: &Answer) -> Value {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Law 1 for every reader and the stages after it.
+    /// Checks law 1 for every reader and the stages after it.
     #[test]
     fn byte_splits_make_no_difference(
         (speech, bytes) in stream(),
@@ -250,7 +250,7 @@ proptest! {
     }
 }
 
-/// Law 7: a part of a stream never gives a response that looks complete.
+/// Law 7: a part of a stream never results in a response that looks complete.
 #[test]
 fn truncated_stream_never_looks_complete() {
     let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";

@@ -90,7 +90,8 @@ fn may_be_held(held: &str, before: &str) -> bool {
     }
 }
 
-/// Openers of reasoning and channels in formats that are safe in any text: these are read whatever formats are listed.
+/// Openers of reasoning and channels in formats that are safe in any text: they are recognised whichever formats are
+/// listed.
 fn other_openers() -> impl Iterator<Item = String> {
     let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
     let openers = grammars.flat_map(|grammar| match grammar {
@@ -159,14 +160,14 @@ proptest! {
         holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
     }
 
-    /// The same for all formats.
+    /// As [`splits_make_no_difference`], for all formats.
     #[test]
     fn splits_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
         find_in_any_split(&settings, &text, &cuts, Finish::Stop)?;
     }
 
     /// Law 3 for all formats whose text is not split into channels: text outside calls is unchanged, and the arguments of a
-    /// complete call are JSON. Law 5: an undeclared name needs a marker.
+    /// complete call are JSON. Law 5: an undeclared name is a call only after a marker.
     #[test]
     fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
         let found = find(&settings, &[&text], finish);

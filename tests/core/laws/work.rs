@@ -1,5 +1,5 @@
-//! Law 4 for the client's output: however a text is written, the output is at most a constant multiple of the input, and
-//! a large input is processed in slices.
+//! Law 4 for the client's output: whatever the text, the output is at most a constant multiple of the input, and a large
+//! input is processed in slices.
 //!
 //! `.ci/linear` counts the instructions that detection takes for such texts.
 
@@ -24,7 +24,7 @@ use crate::support::{
 /// for each letter.
 const MOST: usize = 32;
 
-/// Number of additional bytes of an answer: its first chunk, and its last ones.
+/// Number of additional bytes in an answer: its first chunk, and its last chunks.
 const ENDS: usize = 2000;
 
 /// A format, and the repeated text.
@@ -89,7 +89,7 @@ fn output_of_one_frame_is_proportional_to_it() {
 fn output_of_each_frame_is_proportional_to_it() {
     each_hostile_stream(600, 1, |what, exchange, stream| {
         let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
-        // Held text is released together with the text that decides it.
+        // Held text is released together with the text that decides what it is.
         let (mut came, mut left) = (0, 0);
         for frame in stream.split_inclusive(|byte| *byte == b'\n') {
             pipeline.push(frame, &mut out);
@@ -157,7 +157,7 @@ fn large_text_is_processed_in_slices() {
         assert!(came == expected, "{what}");
         // A frame that is forwarded unchanged takes no work, and an answer that reaches a limit ends early.
         assert!(slices == 0 || slices > 10 || whole.failure().is_some(), "{what}: {slices}");
-        // A slice may decide about text of earlier slices, but no more than that is released together.
+        // A slice may decide about text in earlier slices, but no more than that is released together.
         assert!(most <= 400_000, "{what}: {most} at once");
     });
 }

@@ -97,7 +97,7 @@ impl Assembled {
         }
     }
 
-    /// The finish reason as corrected by the rules after the reader: only the client's calls matter.
+    /// The finish reason as the rules after the reader correct it: only the client's calls matter.
     pub(crate) fn finish_word(&self) -> Option<&'static str> {
         let calls = self.calls.iter().any(|call| call.0 == Runner::Client);
         Some(match self.finish? {

@@ -1,4 +1,4 @@
-//! Law 3: text stays text, and unreadable data gives an error or is counted with its reason.
+//! Law 3: text stays text, and unreadable data results in an error or is counted with its reason.
 
 use serde_json::{Value, json};
 use toolwire::event::{Finish, Runner};

@@ -1,4 +1,5 @@
-//! The Lumo dialect: streams read uncut, in small pieces and at every two-way split; conversations encoded.
+//! The Lumo dialect: streams, read uncut, in small pieces and at every two-way split; and encoded
+//! conversations.
 
 mod assembled;
 mod cases;

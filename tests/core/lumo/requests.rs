@@ -1,4 +1,4 @@
-//! Conversations as requests: the cases of the conformance file, and further ones.
+//! Conversations as requests: the cases of the conformance file, and more.
 
 use serde_json::{Map, Value, json};
 use toolwire::{

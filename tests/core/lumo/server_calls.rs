@@ -1,5 +1,5 @@
-//! Calls that Lumo runs itself: each is forwarded when it is dispatched and as it is written,
-//! without delaying other content.
+//! Calls that Lumo runs itself: each is forwarded once it is dispatched, as Lumo wrote it, without delaying
+//! other content.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn undispatched_call_is_not_sent_in_a_failed_response() {
         let got = v1(json!([["tc", "{\"name\":\"a\"}"], ["m", "F"], [end]]));
         assert_eq!((calls(&got), got.text.as_str()), (vec![], "F"), "{end}");
     }
-    // Nor does a result that was cut off count.
+    // A result that was cut off does not count either.
     let got = v1(json!([["tc", "{\"name\":\"a\",\"arguments\":{\"x\":1}}"], ["tr", "half a res"]]));
     assert_eq!((calls(&got).len(), got.results), (1, vec![]));
 }
@@ -145,8 +145,8 @@ fn object_in_a_broken_call_is_not_a_call() {
 enum StreamStep {
     Text(String),
     Announce(usize),
-    /// A piece of the call's arguments: its number, and the number of all pieces. The last one
-    /// completes them.
+    /// A piece of a call's arguments: its number, and the number of all pieces. The last piece completes the
+    /// arguments.
     Dispatch(usize, usize),
     Result(usize),
 }

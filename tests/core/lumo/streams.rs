@@ -1,4 +1,4 @@
-//! Streams that the conformance cases do not cover: further known peculiarities of Lumo.
+//! Streams that the conformance cases do not cover: more of Lumo's known peculiarities.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -33,7 +33,7 @@ fn client_calls(got: &Assembled) -> Vec<String> {
     calls(got, Runner::Client)
 }
 
-/// Kind and status of the failure, as its code.
+/// Returns kind and status of the failure, as a code.
 fn failure(got: &Assembled) -> (&str, u16) {
     let (code, status) = got.failure.as_ref().expect("a failure");
     (code, *status)

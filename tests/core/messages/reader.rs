@@ -1,4 +1,4 @@
-//! Streams of servers of the Messages API, each with its meaning, in every split.
+//! Streams from servers of the Messages API, each with its meaning, in every split.
 
 use toolwire::dialect::{Skip, messages::ReaderSettings};
 

@@ -14,7 +14,7 @@ use crate::read::{read_in, read_splits};
 
 const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
-/// The meaning of a body, which must be the same in every split.
+/// Returns the meaning of a body, which must be the same in every split.
 #[track_caller]
 fn read(body: &str) -> String {
     read_splits(SETTINGS, body.as_bytes()).summary()

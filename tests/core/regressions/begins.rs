@@ -19,8 +19,8 @@ fn tool(name: &str, properties: &Value) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": parameters}})
 }
 
-/// The answer that a client gets for `text`, at any cut. The tools have one string, two strings, a number, and no
-/// parameters.
+/// Returns the answer that a client gets for `text`, at any cut. The tools have one string, two strings, a
+/// number, and no parameters.
 fn answer(format: &str, text: &str) -> Answer {
     let tools = [
         tool("calculator", &json!({"expression": {"type": "string"}})),
@@ -55,7 +55,7 @@ fn calls(format: &str, text: &str, visible: &str, wanted: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{format}: {text}");
 }
 
-/// Formats with their own marker: a call of NAME with BODY instead of its arguments.
+/// Formats with their own marker, each with a call of NAME that has BODY instead of its arguments.
 const FORMS: &[(&str, &str)] = &[
     ("qwen3_coder", "<tool_call>\n<function=NAME>\nBODY\n</function>\n</tool_call>"),
     ("qwen3_coder", "<function=NAME>BODY</function>"),

@@ -10,7 +10,7 @@ use toolwire::format;
 use crate::regressions::{Speech, declared, exchange, with_calls};
 use crate::support::cuts::by_characters;
 
-/// All deltas of arguments that result from `pieces`, each with the index of the piece that caused it.
+/// Returns all deltas of arguments that result from `pieces`, each with the index of the piece that caused it.
 fn argument_deltas(format: &'static format::Format, pieces: &[&str]) -> Vec<(usize, String)> {
     let mut pipeline = exchange(&[format], true).pipeline();
     let mut deltas = Vec::new();

@@ -6,7 +6,7 @@ use toolwire::format;
 
 use crate::regressions::{ended, found_in, is, read, tried};
 
-/// The argument text of a call before it is closed, and the closers that are added. `None` if it is not provably
+/// The argument text of a call before it is closed, and the closers that are added. `None` if the text is not provably
 /// complete.
 const ENDS: &[(&str, Option<&str>)] = &[
     (r#"{"cmd":"ls""#, Some("}")),
@@ -138,8 +138,8 @@ fn closers_may_be_missing_or_truncated() {
     }
 }
 
-/// A truncated value in a tagged format ends at the end of the text; a possible beginning of its closer is not part of
-/// it.
+/// A truncated value in a tagged format ends at the end of the text. The possible beginning of its closer is not part
+/// of it.
 #[test]
 fn truncated_value_contains_no_markup() {
     for (format, text) in [

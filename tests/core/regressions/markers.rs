@@ -1,4 +1,4 @@
-//! Markers: cut anywhere, several in a chunk, resembling others, or in places where they have no meaning.
+//! Markers: cut anywhere, several in a chunk, similar to others, or in places where they have no meaning.
 
 use serde_json::{Value, json};
 use toolwire::format::{self, Grammar};
@@ -139,7 +139,7 @@ fn unclosed_section_with_prose_is_read() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // Its own closer then counts as a closer without an opener: immediately after a call, it is framing.
+    // After prose, the section's closer counts as a closer without an opener. Immediately after a call, it is framing.
     let text = format!("{begin}{one} and then {two}{end}");
     is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
     let text = format!("{begin}{one} and then {two} at last {end}");
@@ -147,7 +147,7 @@ fn unclosed_section_with_prose_is_read() {
 }
 
 /// sglang PR 27337: closers such as `</parameter/>` became part of the value. ollama PR 17914: without a closer, all
-/// text after it did.
+/// text after the value became part of it.
 #[test]
 fn malformed_or_missing_closer_closes() {
     let call = [("get_weather", json!({"city": "Paris", "days": 2}))];

@@ -38,8 +38,8 @@ fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 
-/// The answer that a client gets for a text in one of these formats, in any split. `finish` is the upstream's finish
-/// reason.
+/// Returns the answer that a client gets for a text in one of these formats, in any split. `finish` is the upstream's
+/// finish reason.
 fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -77,7 +77,7 @@ fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// The same for one format by name, with reasoning.
+/// As [`found_in`], for one format by name, with reasoning.
 fn found(format: &str, text: &str) -> Answer {
     ended(format, text, "stop")
 }

@@ -1,4 +1,4 @@
-//! Responses that are not searched for calls: reasoning and channels are still read.
+//! Responses that are not searched for calls: their reasoning and channels are still read.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -25,7 +25,7 @@ fn without_calls() -> [Value; 3] {
     [json!({}), json!({"tools": []}), json!({"tools": declared(), "tool_choice": "none"})]
 }
 
-/// Text and reasoning of a response without calls.
+/// Returns text and reasoning of a response without calls.
 fn said(detect: &Detect, text: &str) -> (String, String) {
     let mut same = None;
     for fields in without_calls() {

@@ -9,7 +9,7 @@ use toolwire::{
 use crate::regressions::{Speech, found, is, read};
 use crate::support::exchange::{Cuts, Exchange, request};
 
-/// vllm#9693, lmdeploy PR 4802: arguments before the name were lost, or the call was.
+/// vllm#9693, lmdeploy PR 4802: arguments before the name were lost, or the whole call was.
 #[test]
 fn arguments_may_precede_the_name() {
     let call = [("get_weather", json!({"city": "Paris"}))];

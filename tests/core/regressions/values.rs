@@ -1,4 +1,4 @@
-//! Values: markers inside them, their types, their last bytes.
+//! Values: the markers inside them, their types, their last bytes.
 
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 const WORDS: &[&str] =
     &["Let me see", "ok", "naïve 東京 😀 then", "I will look that up.", "1.50 and so on", "So"];
 
-/// Fragments for the middle of a text that begin no call: false starts, quoted markers, code, JSON that is not a
-/// call.
+/// Fragments for the middle of a text that do not begin a call: false starts, quoted markers, code, and JSON
+/// that is not a call.
 #[rustfmt::skip]
 const BESIDE: &[&str] = &[
     "a < b & c > d", "set {a, b}", "[1, 2]", "[x]", "{\"a\": 1}", "f(x=1)", "} ]", "\\", "don't", "it's \"quoted\"",
@@ -44,7 +44,7 @@ const INSIDE: &[&str] = &[
     "<|end|>", "<|start|>", ">>>", ">>>now\n", "<|open|>", "<|close|>", "<|sep|>", "<|end_message|>", "<|eom|>",
 ];
 
-/// `text` without any of `never`.
+/// Returns `text` without any of `never`.
 fn without(mut text: String, never: &[&str]) -> String {
     while let Some(found) = never.iter().find(|never| text.contains(**never)) {
         text = text.replace(found, "");
@@ -52,7 +52,7 @@ fn without(mut text: String, never: &[&str]) -> String {
     text
 }
 
-/// A string that contains neither any of `never` nor any of `nor`.
+/// Generates a string that contains none of `never` and none of `nor`.
 pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str]) -> BoxedStrategy<String> {
     let some = prop::collection::vec(prop::sample::select(INSIDE), 0..7).prop_map(|parts| parts.concat());
     let long =
@@ -61,7 +61,7 @@ pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str
     string.prop_map(|text| without(without(text, never), nor)).boxed()
 }
 
-/// Text around calls, possibly empty. If `plain`, it begins with a word.
+/// Generates text around calls, which may be empty. If `plain`, it begins with a word.
 pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrategy<String> {
     let word = || prop::sample::select(WORDS);
     let any = || prop::sample::select(BESIDE);
@@ -80,7 +80,7 @@ pub(crate) fn thought() -> BoxedStrategy<String> {
     beside(&["</"], true).prop_map(|text| format!("Hm. {text}").trim().to_owned()).boxed()
 }
 
-/// A marker or a half of one, a text, or more repetitions of one character than may be held.
+/// Generates a marker or half of one, a text, or more repetitions of one character than may be held.
 pub(crate) fn trouble() -> BoxedStrategy<String> {
     let inside = prop::sample::select(INSIDE).prop_map(str::to_owned);
     let beside = prop::sample::select(BESIDE).prop_map(str::to_owned);

@@ -1,4 +1,5 @@
-//! Random calls in every format, written by code that shares nothing with the detector, must be found with their meaning.
+//! Random calls in every format, written by code that shares nothing with the detector, must be found with the same
+//! meaning.
 //!
 //! A [`scene`] is the output of a model; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
 //! the results with the scene. `PROPTEST_CASES` sets the number of cases, as in all property tests.

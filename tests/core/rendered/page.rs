@@ -6,7 +6,7 @@ use crate::rendered::scene::{Call, Group, Scene};
 #[derive(Debug, Clone)]
 enum Part {
     Text(String),
-    /// Markup that contains calls, and whether it includes the rest of its line.
+    /// Markup that contains calls, and whether it includes the rest of the last line.
     Calls(String, bool),
     /// Markup around reasoning.
     Reasoning(String),
@@ -30,8 +30,8 @@ pub(crate) struct Page {
 pub(crate) struct How {
     /// Whether the arguments are JSON, and must be forwarded byte for byte.
     pub(crate) exact: bool,
-    /// Whether the notation has no marker of its own and includes the blank rest of its line. All white space around a
-    /// marker is kept (docs/protocols/text-formats.md#white-space).
+    /// Whether the notation has no marker of its own and includes the rest of its line, which is blank. All white
+    /// space around a marker is kept (docs/protocols/text-formats.md#white-space).
     pub(crate) takes_line: bool,
     /// Whether the arguments' JSON is in a string.
     pub(crate) packed: bool,
@@ -133,7 +133,7 @@ impl Page {
         self.parts.iter().map(part).collect()
     }
 
-    /// The page without the opener of its reasoning, if it has one: templates put it into the prompt.
+    /// Returns the page without the opener of its reasoning, if it has one: templates put the opener into the prompt.
     pub(crate) fn behind_reasoning_opener(&self) -> Option<String> {
         let source = self.source();
         self.opener.map(|len| source[len..].to_owned())
@@ -177,7 +177,7 @@ impl Page {
     }
 }
 
-/// The text without the rest of its first line, if that is blank.
+/// Returns the text without the rest of its first line, if that is blank.
 fn without_line_rest(text: &str) -> &str {
     match text.split_once('\n') {
         Some((rest, behind)) if rest.trim().is_empty() => behind,

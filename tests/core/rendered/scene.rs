@@ -1,5 +1,5 @@
-//! The output of a model: texts, calls between them, reasoning before them. It is generated at random, as far as a format
-//! can express it; the renderers write it down.
+//! The output of a model: texts, calls between the texts, and reasoning before them. It is generated at random, as far as a
+//! format can express it, and the renderers write it down.
 
 use proptest::prelude::*;
 
@@ -19,8 +19,8 @@ pub(crate) struct Carries {
     pub(crate) most: usize,
     /// Whether text may follow the calls.
     pub(crate) after: bool,
-    /// Whether text after calls must begin with a word: the format has no closer, so more of the notation would be a mistake
-    /// of the model instead of text.
+    /// Whether text after calls must begin with a word: the format has no closer, so anything else that fits the notation
+    /// would be a mistake of the model instead of text.
     pub(crate) word_after: bool,
     /// White space that may come before and after a group.
     pub(crate) gaps: &'static [&'static str],
@@ -32,7 +32,7 @@ pub(crate) struct Carries {
     pub(crate) unknown: bool,
     /// Whether lists may be empty.
     pub(crate) empties: bool,
-    /// Fragments that cannot occur in a string, since they would look like its end.
+    /// Fragments that cannot occur in a string, since they would look like the string's end.
     pub(crate) never: &'static [&'static str],
     /// Fragments that cannot occur in text, since they would begin something.
     pub(crate) no_text: &'static [&'static str],
@@ -86,7 +86,7 @@ pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) arguments: Members,
     pub(crate) style: Style,
-    /// Selects among the notations of the format.
+    /// A number that selects among the notations of the format.
     pub(crate) way: usize,
 }
 
@@ -137,7 +137,7 @@ fn group(carries: &'static Carries) -> impl Strategy<Value = Group> {
         .prop_map(|(before, gaps, calls, way)| Group { before, gaps, calls, way })
 }
 
-/// A scene that a format with these features can express.
+/// Generates a scene that a format with these features can express.
 pub(crate) fn scene(carries: &'static Carries) -> impl Strategy<Value = Scene> {
     let least = usize::from(carries.groups > 0);
     let groups = prop::collection::vec(group(carries), least..=carries.groups);

@@ -129,7 +129,7 @@ fn distinct(members: Members) -> Members {
     kept
 }
 
-/// Arguments of one tool: some of the declared ones in any order, and possibly an undeclared one.
+/// Arguments of one tool: some of the declared arguments in any order, and possibly an undeclared one.
 fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrategy<Members> {
     let undeclared = name == UNKNOWN.0 && matches!(carries.values, Values::Declared);
     let property = |(key, kind): &(&'static str, Kind)| {
@@ -142,7 +142,7 @@ fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrate
     };
     let extra = match carries.values {
         Values::Any => (key(carries), any_value(carries)).boxed(),
-        // If nothing is declared, the closers of whatever surrounds a string end it, too.
+        // If nothing is declared, a string is also ended by the closers of whatever surrounds it.
         Values::Declared => (key(carries), string(carries.never, &["</"]).prop_map(Json::Text)).boxed(),
     };
     let extra = match carries.keys {

@@ -1,5 +1,5 @@
-//! Custom tools, whose input is plain text, with upstreams that only support functions: the client declares them and
-//! gets calls of them as if the upstream supported them.
+//! Custom tools, whose input is plain text, with upstreams that support only functions: the client declares these
+//! tools and gets calls of them as if the upstream supported them.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     answer_to(&body, stream, detect, cut)
 }
 
-/// The same for an upstream's complete body.
+/// As [`answer`], for an upstream's complete body.
 fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut request = request();
     request["stream"] = stream.into();

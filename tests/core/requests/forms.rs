@@ -1,5 +1,5 @@
-//! Forms that some upstreams do not accept: developer messages, images in results, two consecutive turns of
-//! the user.
+//! Forms that some upstreams do not accept: developer messages, images in results, two consecutive user
+//! turns.
 
 use serde_json::{Value, json};
 use toolwire::dialect::chat::Options;

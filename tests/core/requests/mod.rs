@@ -33,8 +33,8 @@ fn encoded(conversation: &Conversation, options: &Options) -> Value {
     serde_json::from_slice(&encode(conversation, "m", options).body).unwrap()
 }
 
-/// The request for an upstream whose model is taught tools in `format`, with the examples in the instructions, so that
-/// its turns are those of the client.
+/// Returns the request for an upstream whose model is taught tools in `format`, with the examples in the instructions,
+/// so that its turns are the client's.
 fn taught(request: &Value, format: &str) -> Value {
     taught_as(request, format, &Teaching { example_turns: false, ..Teaching::default() })
 }

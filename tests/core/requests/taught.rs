@@ -1,4 +1,4 @@
-//! Tools described in words: strings of the client stay strings, and a required form of the answer is described.
+//! Tools described in words: the client's strings stay strings, and a required form of the answer is described.
 
 use serde_json::{Map, Value, json};
 use toolwire::format::{ALL, Teaching};
@@ -133,7 +133,7 @@ fn references_to_large_schemas_are_described_up_to_a_limit() {
     }
 }
 
-/// The first of many tools are described, whichever of them the client allows.
+/// The first of many tools are described, no matter which of them the client allows.
 #[test]
 fn number_of_tools_that_fit_is_found_for_many_tools() {
     let names: Vec<String> = (0..3000).map(|number| format!("t{number}")).collect();

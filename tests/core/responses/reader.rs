@@ -1,4 +1,4 @@
-//! Streams of servers of the Responses API, each with its meaning, in every split.
+//! Streams from servers of the Responses API, each with its meaning, in every split.
 
 use serde_json::{Value, json};
 use toolwire::dialect::{Skip, responses::ReaderSettings};
@@ -161,7 +161,7 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // Also if the calls share an item id.
+    // The same holds if the calls share an item id.
     let events = [one.to_vec(), call_at_0("f1", "c2", "{\"x\":2}").to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
     let events = [one.to_vec(), one.to_vec(), vec![completed()]].concat();

@@ -329,7 +329,7 @@ fn each_image_of_a_hosted_call_is_an_item() {
     );
 }
 
-/// Its images arrive separately, and its result may contain other text.
+/// The images of such a call arrive separately, and its result may contain other text.
 #[test]
 fn call_of_the_same_name_that_the_upstream_ran_is_one_of_an_mcp_server() {
     let upstream = Runner::Upstream;

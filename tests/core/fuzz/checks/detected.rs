@@ -1,5 +1,5 @@
-//! Results of the detector for a text, assembled as a client would. All tests of the detector alone use this; it is in
-//! this folder because the fuzz targets, a separate package, include the folder.
+//! Results of the detector for a text, assembled as a client would. All tests of the detector alone use this file. It
+//! is in this folder because the fuzz targets, which are a separate package, include the folder.
 
 use serde_json::Value;
 use toolwire::{
@@ -7,7 +7,7 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Source},
 };
 
-/// The output for a text.
+/// The detector's output for a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Found {
     pub(crate) text: String,
@@ -19,16 +19,16 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// The id in the text, or empty.
+    /// The call's id in the text, or empty.
     pub(crate) id: String,
     pub(crate) arguments: String,
     pub(crate) end: Option<CallEnd>,
-    /// The format in which it was written.
+    /// The format in which the call was written.
     pub(crate) format: &'static str,
 }
 
 impl Call {
-    /// Whether it ended with complete arguments.
+    /// Whether the call ended with complete arguments.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(CallEnd::Complete)
     }

@@ -78,8 +78,8 @@ fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
     format::names(&formats)
 }
 
-/// The maximum of held bytes: a hold, a call's arguments that wait for the call's end in the source and as JSON, and a
-/// fixed part.
+/// Returns the maximum number of held bytes: a hold, a call's arguments that wait for the call's end (in the source and
+/// as JSON), and a fixed part.
 fn most(limits: &Limits) -> usize {
     2 * limits.max_hold + 2 * limits.max_arguments + FIXED
 }

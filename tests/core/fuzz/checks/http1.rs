@@ -20,7 +20,7 @@ use super::input::{Input, cut};
 /// Inputs up to this length are also truncated at every byte.
 const SHORT: usize = 200;
 
-/// One byte of choices, then the response; or the body of a response to write.
+/// Takes one byte of choices, then a response, or the body of a response to write.
 pub(crate) fn http1(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = input.byte();
@@ -233,7 +233,7 @@ fn compare(ours: &Read<HeadError, BodyError>, hypers: &Read<(), ()>, length: usi
     }
 }
 
-/// hyper only looks at the text after the last comma of `Transfer-Encoding`.
+/// Whether the text after the last comma of `Transfer-Encoding` is empty. hyper looks only at this text.
 fn last_coding_is_empty(headers: &HeaderMap) -> bool {
     let last = headers.get_all(header::TRANSFER_ENCODING).into_iter().next_back();
     last.is_some_and(|line| line.as_bytes().trim_ascii_end().ends_with(b","))

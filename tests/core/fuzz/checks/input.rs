@@ -1,6 +1,6 @@
-//! A fuzzer's bytes as choices, text and cuts.
+//! A fuzzer's bytes, used as choices, text and cuts.
 
-/// Bytes from whose front choices are taken.
+/// Bytes, from the front of which choices are taken.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'i> {
     rest: &'i [u8],
@@ -18,8 +18,8 @@ impl<'i> Input<'i> {
         first
     }
 
-    /// One of `all`, chosen by two bytes and the hash of its name, so that the choice in a corpus stays the same
-    /// when others are added.
+    /// Returns one of `all`, chosen by two bytes and the hashes of the names, so that a choice in the corpus
+    /// stays the same when other items are added.
     pub(crate) fn of<T: Copy>(&mut self, all: &[T], name: impl Fn(T) -> &'static str) -> Option<T> {
         let choice = u16::from_be_bytes([self.byte(), self.byte()]);
         all.iter().copied().min_by_key(|one| code(name(*one)).wrapping_sub(choice))
@@ -57,7 +57,7 @@ pub(crate) fn cut(bytes: &[u8], seed: u8) -> Vec<&[u8]> {
     pieces
 }
 
-/// `text` in such pieces, cut between characters.
+/// Returns `text` in pieces, cut between characters, whose sizes are derived from `seed`.
 pub(crate) fn cut_text(text: &str, seed: u8) -> Vec<&str> {
     let (mut from, mut to) = (0, 0);
     let mut pieces = Vec::new();

@@ -28,8 +28,8 @@ pub(crate) fn json(data: &[u8]) {
     let text = format!("<tool_call>{{\"name\":\"a\",\"arguments\":{written}{closing}");
     let found = find(&settings, &text, seed, finish, usize::MAX);
     let Ok(value) = serde_json::from_str::<&RawValue>(&written) else { return };
-    // A string may contain arguments, and `null` stands for no arguments. A number needs a following character, as the
-    // closing does.
+    // A string may contain arguments, and `null` stands for no arguments. A number needs a following character, as it
+    // does when the arguments are closed.
     if value.get().starts_with(['"', 'n'])
         || closing.is_empty()
         || depth(value.get()) > settings.limits.max_depth - 2

@@ -1,8 +1,8 @@
 //! Properties that hold for any input: one function per fuzz target, run by the fuzzer (`fuzz/`) and, over the committed
 //! corpus and its mutations, by `cargo test`.
 //!
-//! A check takes bytes. The first ones choose settings and splits ([`Input`]); the rest is the input to read. It panics
-//! if a property does not hold.
+//! A check takes bytes. The first bytes choose settings and splits ([`Input`]), and the rest is the input to read. A
+//! check panics if a property does not hold.
 
 #[allow(dead_code, reason = "a fuzz target uses a part of it")]
 mod detected;
@@ -26,7 +26,7 @@ pub(crate) use self::{
     sse::sse,
 };
 
-/// A check with its name, which is also that of its fuzz target and of its folder in `fuzz/corpus`.
+/// A check with its name, which is also the name of its fuzz target and of its folder in `fuzz/corpus`.
 pub(crate) type Check = (&'static str, fn(&[u8]));
 
 /// All checks.

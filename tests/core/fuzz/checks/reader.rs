@@ -1,4 +1,4 @@
-//! The readers of upstreams: bytes mean the same wherever they are cut.
+//! The readers for upstreams: bytes mean the same wherever they are cut.
 
 use toolwire::{
     dialect::{Reader, chat, completions, gemini, lumo, messages, ollama, responses},
@@ -20,7 +20,7 @@ pub(crate) fn reader(data: &[u8]) {
     }
 }
 
-/// The meaning of a body with adjacent pieces joined, and how reading it ended.
+/// Returns the meaning of a body, with adjacent pieces joined, and how reading it ended.
 fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
     let mut events = Vec::new();
     let mut reader = reader_of(flags);

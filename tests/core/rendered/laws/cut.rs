@@ -11,8 +11,8 @@ use crate::rendered::{
     write::Renderer,
 };
 
-/// A page that is cut off anywhere: the sent part of a call is a beginning of what was written, the call is complete
-/// only if all of it was sent, and nothing is invented.
+/// Checks a page that is cut off anywhere: the part of a call that was sent is a beginning of what was written, the
+/// call is complete only if all of it was sent, and nothing is invented.
 fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), TestCaseError> {
     let (renderer, format) = renderer(name);
     let settings = looking_for(format);

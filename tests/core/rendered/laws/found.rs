@@ -34,7 +34,7 @@ fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
     (detect, arguments).prop_map(|(detect, arguments)| Rules { detect, arguments, ..Rules::default() })
 }
 
-/// Everything that was written is found, and nothing else, at any cut.
+/// Checks that everything that was written is found, and nothing else, at any cut.
 pub(crate) fn found(name: &str) {
     let (renderer, format) = renderer(name);
     tries(48, &(scene(&renderer.carries), cuts(), settings(format)), |(scene, cuts, settings)| {
@@ -57,7 +57,7 @@ pub(crate) fn found(name: &str) {
     });
 }
 
-/// The same from an upstream's bytes to a client's.
+/// Checks the same from an upstream's bytes to a client's.
 pub(crate) fn exchanged(name: &str) {
     let (renderer, format) = renderer(name);
     let conversation = request(&json!({"tools": declared()}));

@@ -56,7 +56,7 @@ fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// JSON text in one spelling, with members in their order and numbers as written.
+/// Returns JSON text in one spelling, with members in their order and numbers as written.
 fn canonical(json: &str) -> Result<String, TestCaseError> {
     let value: Value =
         serde_json::from_str(json).map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;

@@ -1,4 +1,4 @@
-//! Arguments stream: only the possible end of a long string is held.
+//! Arguments are streamed: only the possible end of a long string is held.
 
 use toolwire::event::Finish;
 
@@ -13,7 +13,7 @@ use crate::support::cuts::by_characters;
 /// Maximum number of held bytes: a marker, a name and a key, and the possible end of a value.
 const MOST: usize = 512;
 
-/// A call with one long string, in every notation of the format's models, but with the name first.
+/// Checks a call with one long string, in every notation of the format's models, but with the name first.
 pub(crate) fn streams(name: &str) {
     let (renderer, format) = renderer(name);
     let content = "Grüße 😀 \"x\" <b> & {y} [z], it's a\tlong\nstring; ".repeat(80);

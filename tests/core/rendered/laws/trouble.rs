@@ -34,8 +34,8 @@ fn is_left_of(part: &str, whole: &str) -> bool {
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// For a text that is broken in any way: outside calls nothing is lost, nothing is invented, the results do not depend
-/// on cuts, and the arguments of a complete call are JSON.
+/// Checks a text that is broken in any way: outside calls nothing is lost, nothing is invented, the results do not
+/// depend on cuts, and the arguments of a complete call are JSON.
 pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
     let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));

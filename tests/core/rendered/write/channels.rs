@@ -33,7 +33,7 @@ fn messages(scene: &Scene) -> Vec<Message<'_>> {
     messages
 }
 
-/// The number that selects among the ways of writing this scene.
+/// Returns the number that selects among the ways of writing this scene.
 fn way(scene: &Scene) -> usize {
     scene.groups.first().map_or(0, |group| group.way)
 }
@@ -51,7 +51,7 @@ fn said(page: &mut Page, open: &str, message: &Message<'_>, close: &str) {
 
 const START: &str = "<|start|>assistant";
 
-/// The beginning of the header. For the first message, it may be part of the prompt.
+/// Returns the beginning of the header. For the first message, it may be part of the prompt.
 fn start(at: usize, way: usize) -> &'static str {
     if at == 0 && way.is_multiple_of(2) { "" } else { START }
 }

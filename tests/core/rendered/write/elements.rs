@@ -74,8 +74,9 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
-/// The same, with each element of a list of texts in a separate tag. An empty first text would be read as an
-/// empty list; one that begins with a bracket would be read as the list's JSON or its children.
+/// As [`element`], with each element of a list of texts in a separate tag. An empty first text would be read
+/// as an empty list; a first text that begins with a bracket would be read as the list's JSON or its
+/// children.
 fn morph(call: &Call) -> String {
     let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
     let argument = |(key, value): &(String, Json)| match value {

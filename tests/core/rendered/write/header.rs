@@ -41,8 +41,8 @@ fn kimi(group: &Group, page: &mut Page) {
     page.name_ids(from, id);
 }
 
-/// Before v7, an array with ids; since then, a name and an object, where `[ARGS]` may be missing and an id
-/// may be present.
+/// Writes Mistral's calls. Before v7, they are an array with ids; since then, each is a name and an object,
+/// where `[ARGS]` may be missing and an id may be present.
 fn mistral(group: &Group, page: &mut Page) {
     let from = page.calls.len();
     let id = |at: usize| format!("abcdef{:03}", at + from);
@@ -132,7 +132,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(plamo),
     },
     Renderer { name: "solar_open", carries: Carries::ALL, write: Write::Group(solar) },
-    // There is no closer, so additional brackets after the calls would count as a mistake.
+    // There is no closer, so extra brackets after the calls count as a mistake of the model.
     Renderer {
         name: "mistral",
         carries: Carries {

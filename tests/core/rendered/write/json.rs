@@ -10,7 +10,7 @@ use crate::rendered::{
 /// Line ends, for formats whose marker is only recognised at the beginning of a line.
 pub(super) const LINES: &[&str] = &["\n", "\n\n"];
 
-/// Without a closer, mistakes after the calls are framing, so text after them begins with a word.
+/// Without a closer, mistakes after the calls count as framing, so text after the calls begins with a word.
 const OPEN: Carries = Carries { word_after: true, ..Carries::ALL };
 
 /// A JSON object with the keys `name` and `arguments`, in one of the ways in which models write it.
@@ -185,8 +185,8 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries::ALL,
         write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
-    // Half of the calls have no markers: then names are declared, and each call has a separate line. After a
-    // marked call, all calls are marked, so that a message is written consistently.
+    // Half of the calls have no markers. Such calls use declared names, and each is on a line of its own.
+    // After a marked call, all calls are marked, so that a message is written consistently.
     Renderer {
         name: "llama3_json",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
@@ -199,7 +199,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(phi),
     },
     Renderer { name: "internlm2", carries: Carries::ALL, write: Write::Group(internlm) },
-    // Like Llama's; but fences have separate lines, and one array contains all calls.
+    // Like Llama's calls, but fences are on lines of their own, and one array contains all calls.
     Renderer {
         name: "xlam",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
@@ -223,7 +223,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             page.each(group, "", How::JSON, |call| format!("<|function_call|>{}", usual(call)))
         }),
     },
-    // `Action:` may occur in ordinary text, and a fence has separate lines.
+    // `Action:` may occur in ordinary text, and fences are on lines of their own.
     Renderer {
         name: "command_r_plus",
         carries: Carries { gaps: LINES, unknown: false, ..Carries::ALL },

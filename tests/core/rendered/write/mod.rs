@@ -25,7 +25,7 @@ pub(crate) struct Renderer {
 pub(crate) enum Write {
     /// A group of calls, with text around it.
     Group(fn(&Group, &mut Page)),
-    /// A complete scene: text has markup too.
+    /// A complete scene, for formats in which text has markup too.
     Scene(fn(&Scene, &mut Page)),
 }
 

@@ -1,5 +1,5 @@
 //! One tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values are written without
-//! quotes; only the schema, or an attribute, distinguishes a string that looks like a number from a number.
+//! quotes: only the schema, or an attribute, distinguishes a number from a string that looks like one.
 
 use super::{Renderer, Write};
 use crate::rendered::{
@@ -11,8 +11,8 @@ use crate::rendered::{
 /// Values of the types in the schemas, and keys that fit in a tag.
 pub(super) const TYPED: Carries = Carries { keys: Keys::Words, values: Values::Declared, ..Carries::ALL };
 
-/// A string cannot contain its own closer or the next parameter's opener, because these cannot be
-/// distinguished from the markers that end it.
+/// A string cannot contain its own closer or the next parameter's opener, because they cannot be
+/// distinguished from the markers that end the string.
 const fn but(never: &'static [&'static str]) -> Carries {
     Carries { never, ..TYPED }
 }

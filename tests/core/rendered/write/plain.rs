@@ -13,7 +13,7 @@ use crate::rendered::{
 /// Names must be declared, since nothing else identifies a call.
 const DECLARED: Carries = Carries { unknown: false, ..Carries::ALL };
 
-/// As above, and calls are on separate lines.
+/// As [`DECLARED`], with calls on separate lines.
 const LINED: Carries = Carries { gaps: LINES, ..DECLARED };
 
 fn escaped(text: &str) -> String {
@@ -107,7 +107,7 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Mistakes after the JSON are framing, as without a closer.
+    // Mistakes after the JSON count as framing, as in other formats without a closer.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",

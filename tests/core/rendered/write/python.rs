@@ -150,7 +150,7 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer { name: "lfm2", carries: WORDS, write: Write::Group(lfm2) },
     Renderer { name: "olmo3", carries: WORDS, write: Write::Group(olmo3) },
-    // A fence has separate lines, and ordinary code in it may contain any call.
+    // A fence is on lines of its own, and ordinary code in it may contain any call.
     Renderer {
         name: "gemma3_toolcode",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
