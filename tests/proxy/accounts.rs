@@ -1,4 +1,4 @@
-//! Accounts of a Lumo upstream: the credentials of requests, and the times of refreshes.
+//! Accounts of a Lumo upstream: the credentials of requests, and when these are refreshed.
 
 use std::{
     fs,
@@ -25,8 +25,8 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// A folder, a session file in it with the tokens of this number and `members`, and an upstream whose valid tokens have the
-/// number `valid`.
+/// Creates a folder with a session file, which contains the tokens of this number and `members`, and an upstream whose
+/// valid tokens have the number `valid`.
 async fn stand(number: usize, members: &Value, valid: usize) -> (TempDir, PathBuf, Proton) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lumo.json");
@@ -43,13 +43,13 @@ fn kept(file: &Path) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// Sends a request and returns its status and body.
+/// Sends a request and returns the status and body of the response.
 async fn ask(proxy: &Proxy) -> (StatusCode, String) {
     let reply = Client::new().chat(proxy, WHOLE).await;
     (reply.status(), reply.rest().await)
 }
 
-/// The code and message of a failed request.
+/// Returns the code and message of a failed request.
 async fn refusal(proxy: &Proxy) -> (String, String) {
     let (status, body) = ask(proxy).await;
     assert_eq!(status, 502, "{body}");
@@ -81,7 +81,7 @@ async fn requests_carry_the_session_of_the_file_and_nothing_of_the_client() {
     assert_eq!((accounts.asked, accounts.refreshes), (1, 0));
 }
 
-/// The series of the metric that counts refreshes.
+/// Returns the series of the metric that counts refreshes.
 async fn refreshes(proxy: &Proxy) -> Vec<String> {
     let metrics = Client::new().get(proxy, "/metrics").await.rest().await;
     let series = metrics.lines().filter_map(|line| line.strip_prefix("toolwire_lumo_refreshes_total"));
@@ -123,7 +123,7 @@ async fn token_that_is_refused_inside_a_stream_is_refreshed_for_the_next_request
     assert_eq!(ask(&proxy).await.0, 200);
     assert_eq!(proton.counts(), (1, 0, 2));
     assert!(proton.accounts().heads.last().unwrap().contains("authorization: bearer access-2\r\n"));
-    // A server that reports this for a token that it has just issued is not believed.
+    // A server that reports this about a token that it has just issued is not believed.
     proton.accounts().event = Some(REFUSED);
     assert_eq!(ask(&proxy).await.0, 401);
     assert_eq!(ask(&proxy).await.0, 200);
@@ -143,7 +143,7 @@ async fn session_that_was_doubted_is_used_if_it_cannot_be_refreshed() {
     assert_eq!(proton.counts(), (1, 0, 3));
 }
 
-/// However many requests wait for a new token, on whatever thread, it is requested once.
+/// However many requests wait for a new token, on whichever thread, the token is requested once.
 #[tokio::test]
 async fn thousand_waiting_requests_make_one_refresh() {
     for members in [json!({"expires_at": 1}), json!({"access_token": "ended"})] {
@@ -188,7 +188,7 @@ async fn two_proxies_with_one_file_keep_the_session() {
     assert_eq!(kept(&file)["access_token"], "access-2");
 }
 
-/// The same if they use different paths for the file, and a link stays a link.
+/// The same holds if the proxies use different paths for the file, and a link stays a link.
 #[tokio::test]
 async fn session_behind_a_link_is_replaced_where_it_is() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -205,7 +205,7 @@ async fn session_behind_a_link_is_replaced_where_it_is() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// The tokens in use are only seconds old, but those of `toolwire lumo refresh` or of another process are even newer.
+/// The tokens in use are only seconds old, but the tokens of `toolwire lumo refresh` or of another process are even newer.
 #[tokio::test]
 async fn tokens_that_another_process_renews_at_once_are_taken() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -257,7 +257,7 @@ async fn refresh_survives_the_client_and_the_server() {
         }) => {}
     }
     proton.refreshable.add_permits(100);
-    // This waits for the refresh, which the upstream answers on another thread.
+    // Dropping the proxy waits for the refresh, which the upstream answers on another thread.
     drop(proxy);
     soon("the new token", async {
         while kept(&file)["access_token"] != "access-2" {
@@ -268,7 +268,7 @@ async fn refresh_survives_the_client_and_the_server() {
     assert_eq!(proton.accounts().asked, 0);
 }
 
-/// The refresh of the previous account is completed, but neither the reload nor other upstreams' responses wait for it.
+/// The refresh for the previous account is completed, but neither the reload nor other upstreams' responses wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn reload_does_not_wait_for_a_refresh() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -358,7 +358,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     for _ in 0..10 {
         assert_eq!(ask(&proxy).await.0, 200);
     }
-    // From now on, it refuses the token that it has issued.
+    // From now on, the upstream refuses the token that it has issued.
     proton.accounts().valid = 9;
     for _ in 0..10 {
         assert_eq!(refusal(&proxy).await.0, "upstream_logged_out");
@@ -366,7 +366,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// If a refreshed session is refused, too, the client gets that response: there is no loop.
+/// If a refreshed session is refused too, the client gets that response: there is no loop.
 #[tokio::test]
 async fn request_that_is_refused_twice_is_not_sent_again() {
     let (_folder, file, proton) = stand(1, &json!({}), 1).await;

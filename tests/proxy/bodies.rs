@@ -83,7 +83,7 @@ fn large(size: usize) -> String {
     WHOLE.replace("hi", &"x".repeat(size))
 }
 
-/// The first half of a large body, which the proxy has read.
+/// Sends the first half of a large body. Returns the client, and the rest of the request.
 async fn half_sent(proxy: &Proxy) -> (Raw, String) {
     let request = post(&large(100_000), "");
     let (begun, rest) = request.split_at(60_000);
@@ -102,7 +102,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     })
     .await;
     let mut pending = Vec::new();
-    // More than the budget allows, on connections of both threads. Which request is refused is not
+    // These are more than the budget allows, on connections of both threads. Which request is refused is not
     // determined.
     for _ in 0..40 {
         pending.push(half_sent(&proxy).await);
@@ -126,7 +126,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
         }
     }
     assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
-    // The complete budget is free again.
+    // The whole budget is free again.
     for _ in 0..20 {
         let mut client = Raw::connect(&proxy).await;
         client.send(post(&large(150_000), "")).await;
@@ -134,7 +134,8 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     }
 }
 
-/// A request keeps its memory until the upstream answers, which shows that it has the body.
+/// A request keeps its memory until the upstream answers, since only the answer shows that the upstream has
+/// the body.
 #[tokio::test]
 async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodies() {
     let (asked, mut seen) = tokio::sync::mpsc::unbounded_channel();
@@ -172,7 +173,7 @@ async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodi
     soon("memory to be free", asked_again).await;
 }
 
-/// Bodies of many streams on one connection count like those of many connections.
+/// Bodies in many streams on one connection count like bodies on many connections.
 #[tokio::test]
 async fn http2_streams_share_max_pending_bodies() {
     let upstream = Upstream::start(at_once).await;
@@ -182,7 +183,7 @@ async fn http2_streams_share_max_pending_bodies() {
     })
     .await;
     let mut client = Http2::connect(&proxy).await;
-    // No more than the initial window of a connection.
+    // The bodies take no more than the initial window of a connection.
     for stream in [1, 3, 5, 7, 9] {
         client.request(stream, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
         client.data(stream, &[b' '; 12_000], 0).await;

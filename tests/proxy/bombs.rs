@@ -25,7 +25,7 @@ fn nested(open: &str, inner: &str, close: &str, times: usize) -> String {
     open.repeat(times) + inner + &close.repeat(times)
 }
 
-/// Each with whether it must be refused. `None` if either is allowed.
+/// Returns the requests, each with whether it must be refused. `None` if either is allowed.
 fn bombs() -> Vec<(&'static str, String, Option<bool>)> {
     let doubling: serde_json::Map<_, _> = (0..40)
         .map(|level| {

@@ -23,7 +23,8 @@ use crate::support::{
 /// Roles in brackets, tools in the system message, and an answer that begins with reasoning.
 const TEMPLATE: &str = r#"{"bos_token": "<s>", "chat_template": "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' and m.content == 'refuse' %}{{ raise_exception('No results, please.') }}{% endif %}[{{ m.role }}] {{ m.content }}{% if loop.first and tools %}Tools: {{ tools | tojson }}{% endif %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}[assistant]{% if enable_thinking %}<think>\n{% endif %}"}"#;
 
-/// A proxy in front of an upstream that answers with `status` and `body`, and the paths and bodies of its requests.
+/// A proxy in front of an upstream that answers with `status` and `body`. Also returns the paths and bodies of the
+/// requests that the upstream receives.
 async fn before(
     server: Server,
     (status, kind, body): (&'static str, &'static str, String),
@@ -180,8 +181,8 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
 
 const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
 
-/// The request that an upstream with this software gets for a required call in the format `hermes`, and the response to
-/// `said`.
+/// Returns the request that an upstream with this software gets for a required call in the format `hermes`, and the
+/// response to `said`.
 async fn required(
     (server, said): (Server, &str),
     fields: Value,
@@ -269,7 +270,7 @@ async fn prompt_ends_with_the_prefill() {
     }
 }
 
-/// A constraint from the first token on would apply to the reasoning.
+/// A constraint that applies from the first token on would apply to the reasoning.
 #[tokio::test]
 async fn nothing_is_enforced_inside_reasoning() {
     for (server, enforce) in [
@@ -304,7 +305,7 @@ async fn nothing_is_enforced_in_an_unknown_format() {
     assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
 }
 
-/// Tools that are taught in a text format are enforced in that format.
+/// Calls of tools that are taught in a text format are enforced in that format.
 #[tokio::test]
 async fn taught_tools_are_enforced() {
     let taught = |setup: &mut Setup| {

@@ -1,4 +1,4 @@
-//! A client's connection: the order of responses, and its end. Written and read byte by byte.
+//! A client's connection: the order of its responses, and its end. It is written and read byte by byte.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
-/// The possible requests of a client on a connection.
+/// The requests that a client may send on a connection.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Stream,
@@ -384,7 +384,8 @@ async fn stopping_server_closes_idle_connections() {
     let mut streaming = Raw::connect(&proxy).await;
     streaming.send(Stream.bytes()).await;
     streaming.until("first").await;
-    // Idle after a response by hyper, after one by toolwire's own code, and without a request.
+    // The connections are idle: after a response by hyper, after a response by toolwire's own code, and
+    // without a request.
     let mut listed = Raw::connect(&proxy).await;
     listed.send(Models.bytes()).await;
     Models.is_answered(&mut listed).await;
@@ -394,7 +395,7 @@ async fn stopping_server_closes_idle_connections() {
     go_on.notify_one();
     let silent = Raw::connect(&proxy).await;
     let half = a_half_known(&proxy).await;
-    // The client that was told to continue has ended; now the other one is told.
+    // The client that was told to continue has ended; now the other client is told.
     go_on.notify_one();
     assert!(streamed.response().await.is_stream());
     proxy.stop();
@@ -450,7 +451,7 @@ async fn connection_without_a_complete_request_head_times_out() {
     }
 }
 
-/// The same for HTTP/2.
+/// As the previous test, for HTTP/2.
 #[tokio::test]
 async fn http2_connection_without_a_request_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -462,7 +463,7 @@ async fn http2_connection_without_a_request_times_out() {
         client.rest_without_timeout().await;
         tokio::time::resume();
     }
-    // This one has sent a request, and answers pings.
+    // This client has sent a request, and answers pings.
     let client = Client::http2();
     let reply = client.chat(&proxy, STREAM).await;
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));

@@ -1,4 +1,5 @@
-//! Shutdown: new requests are refused, open responses continue, and those open at the deadline end with an error.
+//! Shutdown: new requests are refused, open responses continue, and responses that are open at the deadline end with an
+//! error.
 
 use std::{
     io::{Read, Write},
@@ -123,7 +124,7 @@ async fn idle_server_stops_at_once() {
     let upstream = held(&Arc::new(Notify::new())).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
-    // An idle connection that is kept alive.
+    // An idle connection, which is kept alive.
     client.get(&proxy, "/healthz").await.rest().await;
     let _silent = tokio::net::TcpStream::connect(proxy.addresses[0]).await.unwrap();
     proxy.stop();
@@ -144,7 +145,7 @@ async fn connections_without_an_open_response_are_closed_at_once() {
                 assert_eq!(client.response().await.status, 200);
             }
             client.send(begun).await;
-            // This is answered after earlier data has been read.
+            // This request is answered after earlier data has been read.
             Client::new().get(&proxy, "/healthz").await.rest().await;
             proxy.stop();
             soon("the server to end", proxy.ended()).await;
@@ -184,8 +185,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     let mut proxy = Setup::new(upstream.address).start().await;
     let kept = Client::http2();
     kept.chat(&proxy, STREAM).await.rest().await;
-    // Clients that do not answer pings: one without a request, one with half a head, one with half a body, and one whose
-    // response has ended.
+    // Clients that do not answer pings: one without a request, one that sent half a head, one that sent half a body, and
+    // one whose response has ended.
     let _idle = Http2::connect(&proxy).await;
     let mut half_head = Http2::connect(&proxy).await;
     half_head.request(1, "GET", "/v1/models", &[(":authority", "localhost")], 1).await;
@@ -200,8 +201,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// An HTTP/2 client that does not acknowledge the end gets its complete response, and the server does not wait for it
-/// afterwards.
+/// An HTTP/2 client that does not acknowledge the end gets its complete response. After that, the server does not wait
+/// for the client.
 #[tokio::test]
 async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());
@@ -218,7 +219,7 @@ async fn http2_stream_that_ends_during_the_drain_is_complete() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// Holds for any behaviour of clients and upstreams. The clock is paused, so that only timers advance it.
+/// This holds for any behaviour of clients and upstreams. The clock is paused, so only timers advance it.
 #[tokio::test]
 async fn the_drain_never_takes_longer_than_its_limit() {
     const LIMIT: Duration = Duration::from_secs(8);

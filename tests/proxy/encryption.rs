@@ -1,4 +1,4 @@
-//! Encrypted requests to a Lumo upstream, which decrypts them and encrypts its responses.
+//! Encrypted requests to a Lumo upstream, which decrypts the requests and encrypts its responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -69,10 +69,10 @@ fn certificate(key: &SignedSecretKey) -> String {
     SignedPublicKey::from(key.clone()).to_armored_string(ArmorOptions::default()).unwrap()
 }
 
-/// A request after decryption by the server.
+/// A request after the server has decrypted it.
 #[derive(Debug, Clone)]
 struct Opened {
-    /// The contents of its turns.
+    /// The contents of the request's turns.
     turns: Vec<String>,
     key: Vec<u8>,
     id: String,
@@ -128,7 +128,7 @@ impl Opened {
         STANDARD.encode([nonce.to_vec(), content].concat())
     }
 
-    /// A piece damaged in this way.
+    /// Returns a piece that is damaged in this way.
     fn damaged(&self, how: &str) -> String {
         let good = self.seal(9, "lost");
         match how {
@@ -160,7 +160,8 @@ fn delta(delta: &Value) -> String {
 const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A server with these responses, the settings of a proxy in front of it, and the requests that it has read.
+/// Starts a server with these responses. Also returns the settings of a proxy in front of it, and the
+/// requests that it reads.
 async fn stand(respond: Respond) -> (Upstream, Setup, Arc<Mutex<Vec<Opened>>>) {
     let secret = Arc::new(secret_key());
     let recipient = Recipient::read(&certificate(&secret)).unwrap();

@@ -16,8 +16,8 @@ use crate::support::{
     taught::{ModelAnswer, model, required, response, setup},
 };
 
-/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns the model's
-/// request and the client's response.
+/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns the request
+/// that the model received and the client's response.
 async fn exchange(
     server: Server,
     change: impl FnOnce(&mut Setup),
@@ -116,7 +116,7 @@ async fn a_missing_call_is_a_warning_all_the_same() {
     assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
 }
 
-/// A server that refuses schemas but supports grammars: after the first refusal it gets no more schemas.
+/// The server refuses schemas but supports grammars: after the first refusal, it gets no more schemas.
 #[tokio::test]
 async fn a_refused_means_is_replaced_and_remembered() {
     let (upstream, asked) = model(|request| match request.get("response_format") {

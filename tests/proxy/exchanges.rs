@@ -76,7 +76,8 @@ async fn well_framed_responses_keep_their_connection_in_any_split() {
             assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
         }
     }
-    // The last chunk comes after the end mark: if sent byte by byte, the connection may be closed before it arrives.
+    // The last chunk comes after the end mark. If it is sent byte by byte, the connection may be closed before it
+    // arrives.
     for bytes in [
         chunked("", "", ""),
         chunked("", ";a=\"b\";c", ""),
@@ -274,7 +275,7 @@ async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
     }
 }
 
-/// llama-server closes its connection immediately after a streamed response, although its header says keep-alive.
+/// After a streamed response, llama-server immediately closes its connection, although its header says keep-alive.
 #[tokio::test]
 async fn upstream_that_closes_behind_each_response_fails_no_request() {
     for pause in [0, 0, 1, 2, 5] {
@@ -312,7 +313,7 @@ async fn request_whose_response_has_begun_is_not_retried() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// Bytes on an idle connection, or its end, are noticed: it is not reused, and no client gets an error.
+/// Bytes on an idle connection, or its end, are noticed: the connection is not reused, and no client gets an error.
 #[tokio::test]
 async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     for closes in [false, true] {
@@ -396,7 +397,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
     upstream.join_next().await.unwrap().unwrap();
 }
 
-/// An upstream may begin its response while it is reading the request, and still needs the rest of the request.
+/// An upstream may begin its response while it is still reading the request, and then needs the rest of the request.
 #[tokio::test]
 async fn response_that_begins_early_does_not_cut_off_the_request() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
@@ -425,7 +426,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
     }
 }
 
-/// Reads past the rest of the first request, to the beginning of the second one.
+/// Reads past the rest of the first request, to the beginning of the second request.
 async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     loop {
         stream.read_exact(&mut next[..1]).await.unwrap();
@@ -436,7 +437,7 @@ async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     stream.read_exact(&mut next[1..]).await.unwrap();
 }
 
-/// The head that an upstream gets if its address is configured like this.
+/// Returns the head that an upstream gets if its address is configured in this way.
 async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> String {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();

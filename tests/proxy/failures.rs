@@ -1,5 +1,5 @@
-//! Upstreams that refuse, break off, send invalid data or take too long: the client gets an error in its dialect,
-//! after the certain content before it, and never a clean end.
+//! Upstreams that refuse, break off, send invalid data or take too long: the client first gets all content that is
+//! certain, then an error in its dialect, and never a clean end.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::support::{
 
 const SHORT: Duration = Duration::from_millis(250);
 
-/// Status, `Retry-After` and error object of an answer that failed before it began, the same streamed and not.
+/// Returns the status, `Retry-After` and error object of an answer that failed before it began, which are the same
+/// for streams and complete responses.
 async fn refused<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> (u16, Option<String>, Value)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -36,7 +37,7 @@ where
     answers.remove(0)
 }
 
-/// The error of a stream that failed after `first` had been sent, and the body before it.
+/// Returns the error of a stream that failed after `first` had been sent, and checks the body before the error.
 async fn broken<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> Value
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -234,7 +235,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     let closed = broken(as_it_is, first);
     let reset = broken(as_it_is, |exchange| async {
         let mut exchange = first(exchange).await;
-        // Long enough for the proxy to read it: a reset also discards data in transit.
+        // The pause is long enough for the proxy to read the response, since a reset also discards data in transit.
         tokio::time::sleep(SHORT).await;
         exchange.reset();
         exchange

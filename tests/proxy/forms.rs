@@ -1,4 +1,4 @@
-//! Answers that reveal the form of requests that a model accepts: the name of reasoning, and roles that must alternate.
+//! Answers that reveal which form of requests a model accepts: the name of reasoning, and roles that must alternate.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ async fn answer(mut exchange: Exchange, request: &Value, message: Value) -> Exch
     exchange
 }
 
-/// An upstream that answers with the fields that the last message of a request contains as JSON.
+/// An upstream that answers with the fields in the last message of a request, which contains them as JSON.
 async fn echo() -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream = Upstream::start_sharing(Arc::clone(&asked), |exchange, asked| async move {
@@ -57,7 +57,7 @@ async fn ask(proxy: &Proxy, request: Value) -> (u16, String) {
     (reply.status().as_u16(), reply.rest().await)
 }
 
-/// The assistant's message in the history that the upstream gets after it has answered with `seen`.
+/// Returns the assistant's message in the history that the upstream gets after it has answered with `seen`.
 async fn replayed(options: Options, seen: &[(&str, Value)], stream: bool) -> Value {
     let (upstream, asked) = echo().await;
     let proxy = start(&upstream, options).await;
@@ -109,7 +109,7 @@ async fn settings_and_the_server_win_over_the_name_that_was_seen() {
     assert_eq!(replayed(off, &seen, true).await, json!({"role": "assistant", "content": "b"}));
 }
 
-/// An upstream whose template refuses system messages that are not the only and first one, and roles that do not alternate.
+/// An upstream whose template refuses roles that do not alternate, and any system message other than a single first one.
 async fn strict(status: &'static str, message: &'static str) -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream =
@@ -181,7 +181,7 @@ async fn other_refusals_and_requests_without_anything_to_join_are_not_repaired()
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
-/// A repaired request keeps the upstream's slot of the refused one.
+/// A repaired request keeps the upstream's slot that the refused request had.
 #[tokio::test]
 async fn repaired_request_does_not_queue_again() {
     let (upstream, asked) = strict("400 Bad Request", BEGINNING).await;

@@ -46,8 +46,8 @@ fn second() -> String {
     CALL.to_owned() + DONE
 }
 
-/// An upstream whose first hop is `text` and an incomplete call. `later` responds to the request of the second hop, with
-/// the state that it shares with the test.
+/// An upstream whose first hop is `text` and an incomplete call. `later` responds to the request for the second hop,
+/// using state that it shares with the test.
 async fn upstream<T, F>(
     text: &'static str,
     shared: T,
@@ -74,8 +74,8 @@ fn setup(upstream: &Upstream) -> Setup {
     setup
 }
 
-/// The client sees one response, although the upstream gets two requests. The first has ended before the second is
-/// sent, so one slot is enough.
+/// The client sees one response, although the upstream gets two requests. The first request has ended before the second
+/// is sent, so one slot is enough.
 #[tokio::test]
 async fn incomplete_call_is_one_response_from_two_hops() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -161,7 +161,7 @@ async fn second_hop_is_cut_at_the_drain_deadline() {
         soon("the second hop", asked.notified()).await;
         proxy.stop();
         let reply = soon("the response", client.join_next()).await.unwrap().unwrap();
-        // Without content, the status is still open.
+        // While there is no content, the status is still open.
         if text.is_empty() {
             assert_eq!(reply.status(), 503);
             assert_eq!(reply.json().await["error"]["code"], "shutting_down");
@@ -195,8 +195,8 @@ async fn response_in_its_second_hop_finishes_while_draining() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// The failure of a later hop is the response's failure: with its status before any content, in the stream after
-/// content.
+/// If a later hop fails, the response fails: with the hop's status if nothing was sent yet, otherwise with an error in
+/// the stream.
 #[tokio::test]
 async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
     for text in ["", "Hm."] {
@@ -248,7 +248,7 @@ async fn second_hop_cut_after_content_fails_in_the_stream() {
 }
 
 /// Each of several responses needs two hops, and only one request may be open: no response waits for itself or for
-/// another.
+/// another response.
 #[tokio::test]
 async fn hops_with_a_single_slot_do_not_deadlock() {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -287,8 +287,8 @@ async fn total_timeout_spans_hops() {
     assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
 }
 
-/// A hop is complete with its finish reason. An upstream that then keeps its stream open delays the next hop, but does
-/// not prevent it.
+/// A hop is complete once its finish reason has arrived. An upstream that then keeps its stream open delays the next
+/// hop, but does not prevent it.
 #[tokio::test]
 async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -316,7 +316,7 @@ fn request_for_call() -> String {
     required(json!({"stream": true})).to_string()
 }
 
-/// An upstream of Chat Completions that answers `first`, and `second` when it is asked again.
+/// An upstream of Chat Completions that answers with `first`, and with `second` when it is asked again.
 async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
     Upstream::start(move |mut exchange| async move {
         let again = str::from_utf8(&exchange.body).unwrap().contains("is required");

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The data of events instead of a valid chunk.
+/// Data of events that are not valid chunks.
 const CHUNKS: &[&str] = &[
     "",
     "null",
@@ -242,8 +242,8 @@ async fn every_whole_answer_to_a_stream_ends_it() {
     plays("application/json", wholes(), true).await;
 }
 
-/// Bodies in the upstream's dialect, and whether they are truncated: after and inside each event or value, with parts of
-/// other types, and with more data after the end.
+/// Returns bodies in the upstream's dialect, each with whether it is truncated: cut off after and inside each event or
+/// value, with parts of other types, and with more data after the end.
 fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     let frames = frames(speech);
     let end = frames.iter().position(|frame| is_end(frame)).unwrap();
@@ -272,7 +272,7 @@ fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     bodies
 }
 
-/// The answer of the client of the API of `path`, which must have the form of that API.
+/// Reads the answer as a client of the API of `path`. The answer must have the form of that API.
 fn read(path: &str, (status, body): (u16, String), stream: bool) -> Answer {
     let body = body.as_bytes();
     match (path, stream && status == 200) {

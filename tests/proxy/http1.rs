@@ -1,4 +1,4 @@
-//! Requirements of HTTP for a gateway that no other test covers; docs/protocols/http1.md lists all of them.
+//! Requirements of HTTP for gateways that no other test covers; docs/protocols/http1.md lists all of them.
 
 use std::{
     collections::BTreeSet,
@@ -90,8 +90,8 @@ async fn retry_after_listed_in_connection_is_not_forwarded() {
     }
 }
 
-/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a field that only toolwire itself
-/// could set.
+/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a header field that only toolwire
+/// itself could set.
 #[tokio::test]
 async fn refusals_have_the_header_that_their_status_needs() {
     for (theirs, ours, header) in [
@@ -228,7 +228,7 @@ async fn truncated_response_never_looks_complete() {
     for (body, response, mark) in [
         (STREAM, with_length(&events), "[DONE]"),
         (STREAM, format!("{in_chunks}{}{}0\r\n\r\n", chunk(&first), chunk(END)), "[DONE]"),
-        // Without framing, a finish reason before the end of the connection is enough.
+        // If there is no framing, a finish reason before the end of the connection is enough.
         (STREAM, format!("\r\n{events}"), r#""stop"}]}"#),
         (WHOLE, with_length(json), ""),
         (WHOLE, format!("{in_chunks}{}0\r\nx: y\r\n\r\n", chunk(json)), ""),

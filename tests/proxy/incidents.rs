@@ -31,7 +31,7 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, setup.start().await)
 }
 
-/// Sends a request with this target, after whose response the connection is closed.
+/// Sends a request with this target. The connection is closed after its response.
 async fn ask(
     proxy: &Proxy,
     (method, target): (&str, &str),

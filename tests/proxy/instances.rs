@@ -1,5 +1,5 @@
 //! Two instances that share a store, and the behaviour of each kind of state while the store is down. Skipped if no server
-//! is installed.
+//! for the store is installed.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn instance_of(setup: Setup, server: &RedisServer) -> Proxy {
     instance_at(setup, &server.url()).await
 }
 
-/// An instance with the store of this URL.
+/// An instance that uses the store at this URL.
 async fn instance_at(mut setup: Setup, url: &str) -> Proxy {
     setup.store = StoreKind::Redis(StoreAddress::parse(url).unwrap());
     setup.limits.instances = 2;
@@ -117,7 +117,7 @@ fn call(index: usize, name: &str) -> Value {
         "function": {"name": name, "arguments": "{\"city\":\"x\"}"}}]})
 }
 
-/// An upstream that answers with `stream`, and with a text once it gets results. Also returns its last request.
+/// An upstream that answers with `stream`, and with a text once it gets results. Also returns the upstream's last request.
 async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     let asked = Arc::new(std::sync::Mutex::new(Value::Null));
     let shared = (Arc::clone(&asked), stream);
@@ -132,7 +132,7 @@ async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     (upstream.await, asked)
 }
 
-/// The request that contains the result of each of the client's calls in `message`.
+/// Returns the request that contains the result of each of the client's calls in `message`.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -153,7 +153,7 @@ fn mixed_turn() -> String {
     calls + &chunk(&json!({}), Some("tool_calls"))
 }
 
-/// The hosted call is still running at the first instance when the second one gets the client's result.
+/// The hosted call is still running at the first instance when the second instance gets the client's result.
 #[tokio::test]
 async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -181,7 +181,7 @@ async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results
     until_status(&second, "/v1/chat/completions", &next(message), 200).await;
 }
 
-/// A request that reached no target says nothing about the targets.
+/// A request that reached no target reveals nothing about the targets.
 #[tokio::test]
 async fn store_that_is_away_ejects_no_target() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -271,7 +271,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     let strict = instance_of(strict, &server).await;
     let (_, one) = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
     let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
-    // Before it is written, its own instance has it even without the store.
+    // Before the response is written, the instance that created it has it even without the store.
     let path = format!("/v1/responses/{}", one["id"].as_str().unwrap());
     let written = async { while send(&strict, Method::GET, &path, &Value::Null).await.status() != 200 {} };
     soon("the response at another instance", written).await;
@@ -282,7 +282,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
     assert_eq!(metric(&proxy, "toolwire_store_away").await, "1");
     assert_eq!(send(&proxy, Method::GET, "/readyz", &Value::Null).await.status(), 200);
-    // Half of the limit, since there are two instances.
+    // Each instance admits half of the limit, since there are two instances.
     let mut statuses = Vec::new();
     for _ in 0..4 {
         statuses.push(post(&proxy, "/v1/chat/completions", &chat()).await.0);
@@ -320,7 +320,7 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
                 }
                 let (status, answer) = post(proxy, "/v1/responses", &body).await;
                 statuses.push(status);
-                // A response stored during an outage is known to the other instance once the outage has ended.
+                // A response that was stored during an outage is known to the other instance once the outage has ended.
                 last = if status == 200 && round % 4 != 3 { answer["id"].clone() } else { Value::Null };
             }
             statuses
@@ -336,7 +336,7 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let unexpected = statuses.iter().filter(|status| !matches!(status, 200 | 404 | 503)).count();
     assert_eq!((statuses.len(), unexpected), (320, 0), "{statuses:?}");
     assert!(statuses.iter().filter(|status| **status == 200).count() >= 80, "{statuses:?}");
-    // All requests that began are settled: no slot stays in use.
+    // All requests that began have been settled, so no slot is still in use.
     let one = json!({"model": "m", "input": "x"});
     until_status(&instances[0], "/v1/responses", &one, 200).await;
 }

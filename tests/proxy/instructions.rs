@@ -1,4 +1,4 @@
-//! The limit of instructions, with tools that do not fit into it.
+//! The limit on the size of instructions, with tools that do not fit into it.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::chat::Server, rules::Enforce};

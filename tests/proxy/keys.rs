@@ -40,7 +40,7 @@ async fn get(proxy: &Proxy, path: &str) -> Reply {
     Client::new().send(request).await.unwrap()
 }
 
-/// Answers with a complete response and these token counts.
+/// An upstream that answers with a complete response and these token counts.
 async fn counted(input: u64, output: u64) -> Upstream {
     Upstream::start_sharing((input, output), |mut exchange, (input, output)| async move {
         let usage = format!(
@@ -55,7 +55,7 @@ async fn counted(input: u64, output: u64) -> Upstream {
     .await
 }
 
-/// The counts of the client `team` in the admin API.
+/// Returns the counts of the client `team` from the admin API.
 async fn team(proxy: &Proxy) -> Value {
     let listed = Client::new().get(proxy, "/admin/keys").await.json().await;
     listed["keys"][0].clone()
@@ -233,7 +233,7 @@ async fn places_and_tokens_come_back_however_the_response_ends() {
         assert_eq!(used["requests"], 1, "{case}");
         let is_counted = used["output_tokens"].as_u64() > Some(0);
         assert_eq!(is_counted, ["cut", "left"].contains(&case), "{case}: {used}");
-        // More than would be left if the reservation had stayed.
+        // This is more than would be left if the reservation had stayed.
         let open = Client::new().send(post(&proxy, "/v1/messages/count_tokens", MESSAGES)).await.unwrap();
         let left: u64 = open.header("anthropic-ratelimit-tokens-remaining").unwrap().parse().unwrap();
         assert!(left > 950, "{case}: {left}");
@@ -400,7 +400,7 @@ async fn running_server_notices_keys_that_are_made_and_revoked() {
     let mut setup = with_key(&upstream, "");
     setup.state_dir = Some(state.path().to_owned());
     let proxy = setup.start().await;
-    // The digest of `new`.
+    // The digest of the key `new`.
     let entry = "[[keys]]\nid = \"abcdefgh\"\nname = \"later\"\n\
         hash = \"sha256:11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437\"\n";
     let revoked = format!("{entry}revoked = 2026-11-01T00:00:00Z\n");

@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Upstream, text},
 };
 
-/// Responses begin immediately and end one by one, as permits are added.
+/// An upstream whose responses begin immediately and end one by one, as permits are added.
 async fn held(ends: Arc<Semaphore>) -> Upstream {
     Upstream::start(move |mut exchange| {
         let ends = ends.clone();
@@ -39,7 +39,7 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     first.until("first").await;
     let second = client.chat(&proxy, WHOLE);
     let mut second = std::pin::pin!(second);
-    // The second request is certain to be queued only once the metrics show it.
+    // Only the metrics show with certainty that the second request is queued.
     let line = async {
         while !client
             .get(&proxy, "/metrics")
@@ -100,7 +100,7 @@ async fn oversized_body_is_rejected_and_the_response_arrives() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Without a length, the limit is reached while reading.
+/// Without a content length, the limit is reached while the body is read.
 #[tokio::test]
 async fn oversized_chunked_body_is_rejected() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! The proxy end to end over real sockets, between a scripted upstream and a client.
+//! The proxy from end to end over real sockets, between a scripted upstream and a client.
 
 #![allow(
     clippy::unwrap_used,

@@ -165,7 +165,7 @@ async fn client_disconnect_cancels_the_listing_and_the_next_client_restarts_it()
     for _ in 0..2 {
         let mut raw = Raw::connect(&proxy).await;
         raw.send(get("/v1/models")).await;
-        // The upstream's request has arrived; it is cancelled with the client's.
+        // The upstream's request has arrived. It is cancelled together with the client's request.
         left.recv().await.unwrap();
         drop(raw);
     }

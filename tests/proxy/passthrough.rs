@@ -59,7 +59,7 @@ async fn noting(
     (upstream, seen)
 }
 
-/// The proxy's answer to these bytes, after which it closes the connection.
+/// Returns the proxy's answer to these bytes. The proxy closes the connection after the answer.
 async fn answer(proxy: &Proxy, bytes: &str) -> String {
     let mut stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -458,7 +458,7 @@ async fn response_arrives_piece_by_piece() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Neither with chunks nor with a length does a truncated response look complete.
+/// A truncated response does not look complete, neither with chunks nor with a length.
 #[tokio::test]
 async fn truncated_response_breaks_off_for_the_client() {
     for head in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {

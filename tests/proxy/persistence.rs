@@ -1,4 +1,4 @@
-//! Request boundaries: bytes after a request whose end is in doubt are never executed.
+//! Request boundaries: bytes after a request whose end is in doubt are never executed as a request.
 
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ async fn last_response_arrives_although_the_client_goes_on_sending() {
     }
 }
 
-/// The last response closes the connection while most of the earlier ones still wait for room in the socket.
+/// The last response closes the connection while most of the earlier responses still wait for room in the socket.
 #[tokio::test]
 async fn responses_before_the_last_arrive_through_a_full_socket() {
     const ANSWERS: usize = 1000;

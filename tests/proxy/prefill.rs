@@ -1,4 +1,4 @@
-//! Responses that continue a text of the request, over sockets.
+//! Responses that continue a text in the request, over sockets.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -98,7 +98,7 @@ async fn every_hop_is_prefilled() {
     assert_eq!(asked.iter().map(|request| begun(request).is_some()).collect::<Vec<_>>(), [true, true]);
 }
 
-/// Servers refuse two turns of the assistant at the end, and the client would not mean that.
+/// Servers refuse two assistant turns at the end, and the client would not want them.
 #[tokio::test]
 async fn turn_that_the_client_has_begun_is_not_begun_again() {
     let (upstream, asked) = model(|_| ModelAnswer::text("fine")).await;

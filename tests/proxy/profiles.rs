@@ -1,4 +1,4 @@
-//! Upstreams that require other requests than OpenAI's: names, ids, fields.
+//! Upstreams whose requests must differ from OpenAI's: names, ids, fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ use crate::support::{
 /// The requests that an upstream received: path, key header, and body.
 type Asked = Arc<Mutex<Vec<(String, Option<String>, Value)>>>;
 
-/// An upstream that calls the tool by this name.
+/// An upstream that calls the tool with this name.
 async fn upstream(name: &'static str) -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream = Upstream::start_sharing(Arc::clone(&asked), move |exchange: Exchange, asked| async move {
@@ -49,7 +49,7 @@ async fn upstream(name: &'static str) -> (Upstream, Asked) {
     (upstream, asked)
 }
 
-/// The response to `request`, and the upstream's request for it.
+/// Returns the response to `request`, and the request that the upstream received for it.
 async fn asked_by(
     name: &'static str,
     options: Options,
@@ -121,7 +121,7 @@ async fn names_that_the_upstream_rejects_are_mapped_and_mapped_back() {
     };
     let whole: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(whole["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "tab.open");
-    // An upstream that accepts them gets and sends them unchanged.
+    // An upstream that accepts such names gets and sends them unchanged.
     let keeps = Options { tool_names: NameForm::Any, ..Options::of_host("") };
     let (response, (_, _, body)) = asked_by("tab.open", keeps, &request).await;
     assert_eq!(body["tools"], request["tools"]);

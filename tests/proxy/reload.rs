@@ -16,7 +16,7 @@ use crate::support::{
     upstream::{Upstream, answer, at_once, held},
 };
 
-/// A proxy that was started from a file, and the folder with the file and its state.
+/// A proxy that was started from a file, and the folder that contains the file and the proxy's state.
 struct Desk {
     folder: TempDir,
     proxy: Proxy,
@@ -38,7 +38,7 @@ fn served(name: &str, upstream: SocketAddr) -> String {
 const ADMIN: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\n";
 
 impl Desk {
-    /// `above` are keys of the top level.
+    /// Creates a desk whose file has the keys `above` at the top level.
     fn new(above: &str, tables: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("toolwire.toml");
@@ -68,7 +68,7 @@ impl Desk {
         self.reload().await.unwrap()
     }
 
-    /// A request to the admin API.
+    /// Sends a request to the admin API.
     async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = Request::builder()
             .method(Method::from_bytes(method.as_bytes()).unwrap())
@@ -104,7 +104,7 @@ async fn open_stream_ends_as_it_began_and_new_requests_get_the_new_configuration
     let mut open = ask("\"slow\"", "old-key").await;
     open.until("first").await;
 
-    // Its model, its upstream and its key have been removed.
+    // The model, upstream and key of the open request have been removed.
     desk.write("api_keys = [\"new-key\"]\n", &served("quick", quick.address));
     let reloaded = desk.reload().await.unwrap();
     assert_eq!(reloaded.generation, 2);
@@ -249,7 +249,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!(said["settings"][0].get("restart_required"), None);
     assert_eq!(desk.proxy.reloads.reload(ReloadReason::Signal).await.unwrap().generation, 3);
 
-    // They are still saved if the configuration file has become unreadable.
+    // The settings are still saved if the configuration file has become unreadable.
     fs::write(desk.file(), "[").unwrap();
     let (status, said) = desk.ask("PATCH", "/admin/settings", &json!({"execution.max_calls": 4})).await;
     assert_eq!((status, &said["restart_required"]), (200, &json!(true)), "{said}");
@@ -259,7 +259,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!((&setting.unwrap()["value"], setting.unwrap().get("restart_required")), (&json!(4), None));
 }
 
-/// This applies to everything in `state_dir`.
+/// The same applies to everything in `state_dir`.
 #[tokio::test]
 async fn saved_settings_hold_after_a_change_of_their_folder_and_not_without_the_admin_api() {
     let upstream = Upstream::start(at_once).await;

@@ -1,5 +1,4 @@
-//! Paths, methods, keys, ids, models: responses without an upstream, and the requests that an upstream
-//! gets.
+//! Paths, methods, keys, ids, models: responses without an upstream, and the requests that an upstream gets.
 
 use std::sync::{Arc, Mutex};
 
@@ -284,7 +283,7 @@ async fn request_ids_are_kept_if_they_are_sane() {
     assert_eq!(reply.header("request-id"), reply.header("x-request-id"));
 }
 
-/// The client's own headers, above all its key, are not forwarded.
+/// The client's own headers are not forwarded, least of all its key.
 #[tokio::test]
 async fn the_upstream_is_asked_as_configured() {
     let asked = Arc::new(Mutex::new(None));
@@ -344,7 +343,7 @@ async fn requests_are_counted() {
     }
 }
 
-/// Events that a tap received, as text.
+/// The events that a tap received, as text.
 #[derive(Debug, Default, Clone)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -389,7 +388,7 @@ async fn a_tap_sees_the_exchange() {
     setup.tap = Some(Arc::new(seen.clone()));
     let proxy = setup.start().await;
     Client::new().chat(&proxy, STREAM).await.rest().await;
-    // The end is recorded when the response is dropped, which happens before the next request.
+    // The end is recorded when the response is dropped, before the next request.
     drop(proxy);
     let seen = seen.0.lock().unwrap().clone();
     assert_eq!(seen[..2], ["begin m /base/chat/completions", "answered 200"]);

@@ -27,7 +27,7 @@ async fn upstream() -> (Upstream, Asked) {
     (upstream.await, asked)
 }
 
-/// The messages of the last request to the upstream: role and content.
+/// Returns the messages of the last request to the upstream: role and content.
 fn messages(asked: &Asked) -> Vec<(String, String)> {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();
@@ -45,7 +45,7 @@ async fn send(proxy: &Proxy, method: Method, path: &str, key: &str, body: &Value
     Client::new().send(request.body(Full::new(body)).unwrap()).await.unwrap()
 }
 
-/// The response to a request with these fields.
+/// Returns the response to a request with these fields.
 async fn create(proxy: &Proxy, key: &str, fields: Value) -> (StatusCode, Value) {
     let mut body = json!({"model": "m"});
     for (key, value) in fields.as_object().unwrap() {
@@ -304,7 +304,8 @@ async fn left_out_tools_are_named_in_metadata() {
     assert_eq!(asked[0]["tools"][0]["function"]["name"], "n__f");
 }
 
-/// The last events repeat a long text. They are written in pieces, but are complete, and so is the stored response.
+/// The last events repeat a long text. They are written in pieces, but they are complete, and so is the stored
+/// response.
 #[tokio::test]
 async fn last_events_of_a_long_stream_are_whole() {
     const PIECES: usize = 40;

@@ -61,7 +61,7 @@ async fn early_response_on_a_reused_connection_is_discarded() {
         let (mut first, _) = listener.accept().await.unwrap();
         let _ = first.read(&mut buffer).await.unwrap();
         first.write_all(whole(&answer()).as_bytes()).await.unwrap();
-        // The second request begins, and is answered before it is read.
+        // The second request begins, and is answered before it has been read.
         let _ = first.read(&mut buffer).await.unwrap();
         first.write_all(whole(&poison()).as_bytes()).await.unwrap();
         let (mut second, _) = listener.accept().await.unwrap();

@@ -144,7 +144,7 @@ async fn hostile_answers_to_probes_do_no_harm() {
     }
 }
 
-/// The means of a detected server are checked like configured ones.
+/// The means of a detected server are checked like means that are configured.
 #[tokio::test]
 async fn means_of_a_recognised_server_may_be_refused() {
     let listed = json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string();

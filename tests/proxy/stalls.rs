@@ -118,7 +118,7 @@ async fn http2_stream_with_a_closed_window_is_reset_alone() {
     }
 }
 
-/// Time that requests wait for a slot: twice as long as a client that does not read can block one.
+/// Time that requests wait for a slot: twice as long as a client that does not read can block it.
 const WAIT: Duration = Duration::from_secs(6);
 
 /// An upstream with two slots, and a proxy whose timeouts do not disconnect clients.
@@ -172,7 +172,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    // Does not read, since that would count as progress.
+    // The client does not read, since reading would count as progress.
     let closed = async {
         while client.ping().await {
             tokio::time::sleep(Duration::from_millis(20)).await;

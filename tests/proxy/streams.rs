@@ -1,4 +1,4 @@
-//! Successful responses, and their flow.
+//! Successful responses, and how they flow.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Traces and metrics as a collector gets them. The collector is scripted, and decodes them by the OpenTelemetry project's
-//! own definitions.
+//! Traces and metrics as a collector gets them. The collector is scripted, and decodes them with the OpenTelemetry
+//! project's own definitions.
 
 use std::sync::{Arc, Mutex};
 
@@ -355,7 +355,7 @@ async fn collector_that_fails_or_is_silent_costs_no_request_anything() {
             let failed = "toolwire_telemetry_failed_exports_total{signal=\"metrics\"}";
             Client::new().metrics_with(&proxy, failed).await;
         }
-        // It waits for the collector only briefly.
+        // The proxy waits for the collector only briefly.
         proxy.stop();
         proxy.ended().await;
     }

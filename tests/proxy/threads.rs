@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
-/// `count` clients, one after the other, each with a response and its connection open.
+/// Starts `count` clients, one after the other, each of which has a response and an open connection.
 async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -82,7 +82,7 @@ async fn dropped_server_stops_on_all_threads() {
     }
 }
 
-/// Threads share a port, but servers do not, whichever of them has several threads.
+/// Threads share a port, but servers do not, no matter which of them has several threads.
 #[tokio::test]
 async fn second_server_on_a_port_is_an_error() {
     let upstream = Upstream::start(at_once).await;

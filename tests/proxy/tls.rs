@@ -59,7 +59,7 @@ async fn both_versions_of_http_are_served_by_alpn() {
             }
         }
     }
-    // hyper's client offers both.
+    // hyper's client offers both versions of HTTP.
     let client = Client::tls(authority.client());
     for _ in 0..3 {
         let reply = client.chat(&proxy, STREAM).await;
@@ -76,7 +76,7 @@ async fn connection_serves_one_request_after_another() {
     let upstream = Upstream::start(at_once).await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = Raw::on(connect(&proxy, authority.client(), |socket| socket).await.unwrap());
-    // Pipelined: the connection alternates between hyper and toolwire's own code.
+    // Pipelined requests: the connection alternates between hyper and toolwire's own code.
     client.send([post(STREAM, ""), get("/healthz"), post(WHOLE, ""), post(STREAM, "")].concat()).await;
     assert!(client.response().await.is_stream());
     assert_eq!(client.response().await.body, "ok\n");
@@ -131,7 +131,7 @@ async fn records_are_read_in_any_pieces() {
     }
 }
 
-/// A part of a record that was read stays in the TLS session while a response is sent, and the socket is empty.
+/// Part of a record that was read stays in the TLS session while a response is sent, and the socket is empty.
 #[tokio::test]
 async fn requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held_once().await;
@@ -180,7 +180,7 @@ async fn client_certificate_is_checked() {
         let is_served = async |config| {
             let Ok(stream) = connect(&proxy, config, |socket| socket).await else { return false };
             let mut client = Raw::on(stream);
-            // In TLS 1.3, the client only learns when reading that its certificate was refused.
+            // In TLS 1.3, the client learns that its certificate was refused only when it reads.
             client.send_lossy(get("/healthz")).await && client.rest_lossy().await.contains("200 OK")
         };
         assert_eq!(is_served(authority.client()).await, without_one, "{mode}");
@@ -263,7 +263,7 @@ async fn tls_on_a_plain_port_is_closed() {
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// A stream that only ends when the client disconnects, which is then reported.
+/// A stream that ends only when the client disconnects, which is then reported.
 async fn endless(mut exchange: Exchange, gone: Arc<Notify>) -> Exchange {
     exchange.begin().await;
     exchange.piece(text("first")).await;
@@ -419,7 +419,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     };
     soon("the new certificate", exchanged).await;
     connect(&proxy, authority.client(), |socket| socket).await.expect_err("the old certificate is gone");
-    // Tickets survive it, and so do connections.
+    // Tickets survive a reload of the certificate, and so do connections.
     second.send(get("/healthz")).await;
     assert_eq!(second.response().await.body, "ok\n");
     let mut third = open().await;
@@ -427,7 +427,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     next.add_permits(1);
     streaming.until("data: [DONE]").await;
 
-    // A key without a matching certificate is not used.
+    // A key that does not match the certificate is not used.
     files.put("key.pem", &new.sign().key);
     let client = Client::tls(new.client());
     client.metrics_with(&proxy, "toolwire_tls_reload_failures_total 1\n").await;

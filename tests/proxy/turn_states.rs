@@ -1,4 +1,4 @@
-//! Turn state that upstreams need back, when a client replays the calls of a turn without it.
+//! Turn state that upstreams need back, when a client replays a turn's calls without it.
 
 use std::sync::{Arc, Mutex};
 
@@ -58,8 +58,8 @@ fn request(text: &str) -> Value {
         "tools": [{"type": "function", "function": {"name": "f"}}]})
 }
 
-/// The request that follows `first`, whose response contained the call `id`; the client replays nothing else
-/// of that response.
+/// Returns the request that follows `first`, whose response contained the call `id`. The client replays
+/// nothing else from that response.
 fn replay(first: &Value, id: &str) -> Value {
     let mut request = first.clone();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -77,7 +77,7 @@ async fn ask(proxy: &Proxy, key: &str, request: &Value) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// The assistant's message in the last request that the upstream got.
+/// Returns the assistant's message in the last request that the upstream got.
 fn replayed(asked: &Asked) -> Value {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap();
@@ -211,7 +211,7 @@ async fn signature_of_a_call_is_offered_and_returns() {
         ask(&proxy, "", &carried).await;
         assert_eq!(replayed(&asked)["tool_calls"][0], signed("a", Some("c2ln")));
     }
-    // State of another dialect that the client carried is not for this upstream.
+    // State from another dialect, which the client carried, is not for this upstream.
     let mut foreign = replay(&first, "a");
     foreign["messages"][1]["tool_calls"][0]["extra_content"] =
         json!({"google": {"thought_signature": "lumo:x"}});

@@ -1,5 +1,5 @@
-//! A stream that takes much work yields the thread to others in between. Client, proxy and upstream share one thread
-//! here, so the order of events is that of their turns on it.
+//! A stream that takes much work yields the thread to other streams in between. Client, proxy and upstream share one
+//! thread here, so the order of events is that of their turns on this thread.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,7 @@ use crate::support::{
 /// delays the answer.
 const HOSTILE: &str = "<think></think>";
 
-/// Length in bytes: 24 turns.
+/// Length of the answer in bytes: processing it takes the proxy 24 turns on the thread.
 const LENGTH: usize = 768 << 10;
 
 /// How an upstream writes the text.
@@ -58,7 +58,7 @@ async fn other_requests_are_answered_during_a_hostile_answer() {
         setup.settings.detect = Detect::Formats(vec!["think"]);
         let proxy = setup.start().await;
         let (mut hostile, mut other) = (Raw::connect(&proxy).await, Raw::connect(&proxy).await);
-        // Its connection, and one to the upstream, are ready for reuse.
+        // A connection of the client, and one to the upstream, are ready for reuse.
         other.send(post(STREAM, "")).await;
         assert!(other.response().await.is_stream());
         let order = RefCell::new(Vec::new());

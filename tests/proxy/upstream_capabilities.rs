@@ -15,7 +15,7 @@ use crate::support::{
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
 
-/// The means by which a request is constrained.
+/// Returns the means by which a request is constrained.
 fn means(request: &Value) -> &'static str {
     match request {
         _ if request.get("response_format").is_some() => "schema",
@@ -25,7 +25,7 @@ fn means(request: &Value) -> &'static str {
     }
 }
 
-/// Plays these responses of a llama.cpp server, one for each request. Returns the constraint of each request, and the
+/// Plays these responses of a llama.cpp server, one for each request. Returns the constraint in each request, and the
 /// metrics at the end.
 async fn asked(enforce: Enforce, said: Vec<ModelAnswer>, models: &[&str]) -> (Vec<&'static str>, String) {
     let (number, count) = (Arc::new(AtomicUsize::new(0)), said.len());
@@ -95,7 +95,7 @@ async fn configured_means_is_used_although_it_is_ignored() {
     assert_eq!(ignored(&metrics, "schema").as_deref(), Some("4"), "{metrics}");
 }
 
-/// The models of a wildcard entry count as different models.
+/// The models of a wildcard entry count as separate models.
 #[tokio::test]
 async fn means_is_learned_by_model() {
     let no = || ModelAnswer::text("I cannot.");

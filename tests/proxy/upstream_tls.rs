@@ -19,7 +19,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, at_once},
 };
 
-/// A listener that is stopped on drop.
+/// A listener that stops when it is dropped.
 struct Listening {
     address: SocketAddr,
     _tasks: JoinSet<()>,
@@ -44,8 +44,8 @@ impl Listening {
         Self { address, _tasks: tasks }
     }
 
-    /// A TLS listener in front of `upstream`. With `clients`, it requires a client certificate of
-    /// that authority.
+    /// A TLS listener in front of `upstream`. With `clients`, it requires a client certificate from that
+    /// authority.
     async fn tls(upstream: &Upstream, authority: &Authority, clients: Option<&Authority>) -> Self {
         let (config, to) = (Arc::new(authority.server(clients)), upstream.address);
         Self::start(move |stream| {

@@ -1,4 +1,4 @@
-//! Without keys, pages of other sites have no access.
+//! If clients need no key, pages of other sites have no access.
 
 use serde_json::Value;
 use toolwire::config::{Origins, Passthrough};

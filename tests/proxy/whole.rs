@@ -41,8 +41,8 @@ async fn noted(asked: &Mutex<Vec<Value>>, mut exchange: Exchange, status: &str, 
     exchange
 }
 
-/// A proxy in front of an upstream that answers with `status` and `body`, and the upstream's
-/// requests.
+/// A proxy in front of an upstream that answers with `status` and `body`. Also returns the requests that the
+/// upstream receives.
 async fn before(
     status: &'static str,
     body: String,
@@ -171,7 +171,7 @@ async fn client_disconnect_cancels_an_unstreamed_response() {
     soon("the upstream's connection to close", gone.notified()).await;
 }
 
-/// The client's response for a stream with content and an end mark, but without a finish reason.
+/// Returns the client's response to a stream with content and an end mark, but without a finish reason.
 async fn unfinished<F>(script: fn(Exchange) -> F) -> String
 where
     F: Future<Output = Exchange> + Send + 'static,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// The response that a client has assembled at the end.
+/// The response that a client has assembled at the end of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
@@ -143,7 +143,8 @@ impl Answer {
         self.lists(delta);
     }
 
-    /// The first delta of an index carries id, type and the complete name; later ones carry only arguments.
+    /// Checks that the first delta of an index carries id, type and the complete name, and that later deltas carry only
+    /// arguments.
     fn call_delta(&mut self, call: &Value) {
         let index = usize::try_from(call["index"].as_u64().expect("an index")).unwrap();
         let (kind, arguments) = kind_of(call);

@@ -6,10 +6,10 @@ pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 /// Maximum number of two-way splits of one stream; a longer stream is split at evenly spaced positions.
 const MOST: usize = 700;
 
-/// The positions at which data of length `len` is split in two: all, or evenly spaced ones.
+/// Returns the positions at which data of length `len` is split in two: all, or evenly spaced positions.
 pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
-    // Relatively prime to the lengths that repeat in streams, so that every position inside a frame is
-    // tried.
+    // The step is relatively prime to the lengths that repeat in streams, so that every position inside a
+    // frame is tried.
     let step = if len > MOST { (len / MOST + 1) | 1 } else { 1 };
     (0..=len).step_by(step)
 }
@@ -19,7 +19,7 @@ pub(crate) fn character_ends(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, c)| at + c.len_utf8()).collect()
 }
 
-/// `text` in pieces of `size` characters.
+/// Returns `text` in pieces of `size` characters.
 pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     let mut from = 0;
     let ends = character_ends(text);

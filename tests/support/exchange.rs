@@ -1,4 +1,4 @@
-//! One exchange: a client's request, the model's rules, and an upstream, run through the pipeline in any split.
+//! An exchange: a client's request, the model's rules, and an upstream, run through the pipeline in any split.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{
     upstream::Speech,
 };
 
-/// A request and how it is processed.
+/// A request, and how it is processed.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
@@ -29,7 +29,7 @@ pub(crate) struct Exchange {
     pub(crate) verbatim: bool,
     /// The client's dialect.
     pub(crate) client: ClientDialect,
-    /// The text that each request gives as the beginning of the response.
+    /// The text with which each request begins the response.
     pub(crate) prefill: Option<Prefill>,
     /// The key with which the responses are encrypted.
     pub(crate) key: Option<lumo::RequestKey>,
@@ -139,7 +139,7 @@ impl Exchange {
         }
     }
 
-    /// The client's answer, and the counters, if the upstream's bytes arrive in these pieces.
+    /// Returns the client's answer, and the counters, if the upstream's bytes arrive in these pieces.
     pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::new();
@@ -162,8 +162,8 @@ impl Exchange {
         (answer, pipeline.tally())
     }
 
-    /// Ends a response as the proxy does: a failure before the first content has a status, a later one is part of the
-    /// stream.
+    /// Ends a response as the proxy does: a failure before the first content has a status, a later failure is part of
+    /// the stream.
     pub(crate) fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
@@ -192,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// The client's answer for these bytes; asserts that it is the same at every two-way split.
+    /// Returns the client's answer for these bytes. Asserts that it is the same at every two-way split.
     pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.in_pieces(what, bytes);
         for at in places(bytes.len()) {
@@ -202,7 +202,7 @@ impl Exchange {
         whole
     }
 
-    /// The client's answer for these bytes; asserts that it is the same for pieces of equal size.
+    /// Returns the client's answer for these bytes. Asserts that it is the same for pieces of equal size.
     pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.run([bytes]);
         for size in SIZES {
@@ -211,7 +211,7 @@ impl Exchange {
         whole
     }
 
-    /// The client's answer for this text; asserts that it is the same for these splits.
+    /// Returns the client's answer for this text. Asserts that it is the same for these splits.
     pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
         let stream = self.speech.says(&[text], finish);
         let whole = if cuts == Cuts::Bytes {

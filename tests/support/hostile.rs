@@ -1,4 +1,4 @@
-//! Invalid streams of every dialect: each is a valid one with one part changed.
+//! Invalid streams of every dialect: each is a valid stream with one part changed.
 
 use serde_json::{Value, json};
 
@@ -116,8 +116,8 @@ pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
     }
 }
 
-/// The frames of a response that has an event of every kind, each with its separator. In Messages and Responses, the first
-/// ones begin the response.
+/// Returns the frames of a response that has an event of every kind, each with its separator. In Messages and Responses,
+/// the first frames begin the response.
 pub(crate) fn frames(speech: Speech) -> Vec<String> {
     let mut events = vec![json!(["m", "Hi"]), json!(["r", "hm"])];
     if speech != Speech::Ollama {
@@ -199,8 +199,8 @@ pub(crate) fn whole(speech: Speech) -> Option<Value> {
     })
 }
 
-/// A value with one of its parts replaced by a value of another type, or a number by one that is far out of range: for each
-/// part in turn, with its path and its replacement.
+/// Returns copies of the value, each with one of its parts replaced: by a value of another type or, for a number, by one
+/// that is far out of range. Each copy comes with the part's path and the replacement.
 pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
     let others = [json!(null), json!(5), json!("x"), json!(""), json!([null]), json!({})];
     let numbers = [json!(-1), json!(1_u64 << 31), json!(1_u64 << 63), json!(u64::MAX), json!(1e300)];

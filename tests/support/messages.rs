@@ -198,7 +198,7 @@ fn content(answer: &mut Answer, blocks: impl Iterator<Item = Value>) {
                 answer.server_calls.push((text("name"), arguments(&block["input"]), String::new()));
             }
             "web_search_tool_result" | "mcp_tool_result" => _ = text("tool_use_id"),
-            // Kinds that the tests' upstreams invent; clients of the API get them unchanged.
+            // The tests' upstreams invent these kinds; clients of the API get them unchanged.
             "later" | "x" => {}
             other => panic!("an unknown block: {other}"),
         }

@@ -94,7 +94,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have been killed before.
+        // The server may have been killed before.
         let _ = self.kill();
     }
 }
@@ -155,7 +155,7 @@ impl RedisCluster {
         Ok(Some(cluster))
     }
 
-    /// The URL that names two of its servers.
+    /// The URL that names two of the cluster's servers.
     pub(crate) fn url(&self) -> String {
         let hosts = self.servers.iter().take(2).map(|server| format!("127.0.0.1:{}", server.port));
         format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))

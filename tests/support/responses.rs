@@ -200,7 +200,7 @@ impl Response {
 }
 
 impl Item {
-    /// The item as far as a client has it when the stream breaks off.
+    /// Returns the item as far as a client has it when the stream breaks off.
     fn so_far(&self) -> Value {
         let mut item = self.item.clone();
         if self.done {

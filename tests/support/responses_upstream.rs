@@ -1,4 +1,4 @@
-//! The stream of an upstream with the Responses API, from events in the notation of the conformance cases.
+//! The stream of an upstream with the Responses API, made from events in the notation of the conformance cases.
 
 use std::collections::HashMap;
 
@@ -20,9 +20,9 @@ struct Stream {
     count: u64,
     /// The items so far, in their final form.
     items: Vec<Value>,
-    /// The index of the open item of text or reasoning, if there is one.
+    /// The index of the open text or reasoning item, if there is one.
     open: Option<usize>,
-    /// The indices of items of calls, by their number in the events.
+    /// The indices of call items, by the calls' numbers in the events.
     calls: HashMap<u64, usize>,
     usage: Value,
     finish: Option<String>,

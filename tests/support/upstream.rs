@@ -1,4 +1,4 @@
-//! An upstream's bytes, from events in the notation of the conformance cases
+//! An upstream's bytes, made from events in the notation of the conformance cases
 //! (fixtures/conformance/README.md#notation) or from pieces of text.
 
 use std::collections::HashMap;
@@ -166,7 +166,7 @@ fn completions_frame(word: &str, value: &Value) -> String {
     format!("data: {frame}")
 }
 
-/// The last line has the finish reason; no end mark follows.
+/// Writes an event as lines. The last line has the finish reason; no end mark follows.
 fn ollama_line(word: &str, value: &Value) -> String {
     let line = match word {
         "m" => json!({"model": "m", "response": value, "done": false}),
@@ -181,7 +181,7 @@ fn ollama_line(word: &str, value: &Value) -> String {
     line.to_string()
 }
 
-/// No end mark follows the finish reason. `d` is a part.
+/// Writes an event as a frame. No end mark follows the finish reason. `d` is a part.
 fn gemini_frame(word: &str, value: &Value) -> String {
     let candidate = |parts: Value, finish: &Value| {
         json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": finish, "index": 0}],
@@ -212,7 +212,7 @@ fn gemini_frame(word: &str, value: &Value) -> String {
     format!("data: {frame}")
 }
 
-/// The last line has the finish reason; no end mark follows. `d` is a message.
+/// Writes an event as a line. The last line has the finish reason; no end mark follows. `d` is a message.
 fn ollama_chat_line(word: &str, value: &Value) -> String {
     let line = |message: Value| json!({"model": "m", "message": message, "done": false});
     let line = match word {
@@ -245,9 +245,9 @@ fn messages_stream(events: &[Value]) -> String {
 struct MessagesStream {
     frames: String,
     next: u64,
-    /// The open block of text or thinking.
+    /// The open text or thinking block.
     open: Option<(&'static str, u64)>,
-    /// The indices of blocks of calls, by their number in the events.
+    /// The indices of call blocks, by the calls' numbers in the events.
     calls: HashMap<u64, u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Heap usage while a long call that waits for its end holds its arguments. If the model wrote the call as text, the
-//! source is held, too, since it becomes text again if the call fails.
+//! Heap usage while a long call waits for its end and its arguments are held. If the model wrote the call as text,
+//! the source is held, too, since it becomes text again if the call fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,7 +65,8 @@ fn exchange(detect: Detect, arguments: ArgumentDelivery) -> Exchange {
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
 
-/// Checks that the heap is at most `texts` times the call's size while it waits, and `peak` times until it is sent.
+/// Checks that the heap is at most `texts` times the call's size while the call waits, and at most `peak` times until
+/// the call is sent.
 fn holds(what: &str, (waiting, most): (i64, u64), texts: f64, peak: f64) {
     let size = SIZE as f64;
     assert!(waiting < (texts * (1.0 + GROWTH) * size) as i64 + FIXED, "{what}: {waiting} bytes wait");
@@ -200,7 +201,7 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }
 
-/// The JSON of a frame with another id, and with other indices and numbers.
+/// Returns the JSON of a frame with another id, and with other indices and numbers.
 fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     match value {
         Value::Object(members) => {

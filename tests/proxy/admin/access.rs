@@ -115,7 +115,7 @@ async fn pages_of_other_origins_get_no_cors_headers() {
     }
 }
 
-/// The session's cookie, and the response.
+/// Signs in. Returns the session's cookie, and the response.
 async fn signed_in(proxy: &Proxy, body: &Value) -> (String, Value, Vec<String>) {
     let reply = Ask::new(proxy, "POST", "/admin/session").json(body).send().await;
     assert_eq!(reply.status(), 200);

@@ -116,7 +116,8 @@ async fn without_the_stage_lists_are_empty_and_changes_say_why() {
     assert_eq!((status, &error["error"]["code"]), (404, &json!("no_hosted_tools")));
 }
 
-/// A call of `careful` that waits for its question, and the question. The feed has a reader, so questions are asked.
+/// Starts a call of `careful`, which waits for its question; also returns the question. The feed has a reader, so
+/// questions are asked.
 async fn question(proxy: &Proxy) -> (JoinSet<(u16, Value)>, Value) {
     let run = Ask::new(proxy, "POST", "/admin/tools/careful/run").key(KEY).json(&json!({"input": {"n": 1}}));
     let mut call = JoinSet::new();
@@ -245,7 +246,7 @@ async fn restart_replaces_the_process_of_an_mcp_server() {
         script.display().to_string()
     );
     let (_upstream, proxy) = proxy(&stage).await;
-    // The id of the process that answers now; the tool is missing while no process does.
+    // Returns the id of the process that answers now. The tool is missing while there is no process.
     let pid = async || loop {
         let (status, ran) = act(&proxy, "POST", "/admin/tools/s__pid/run", json!({})).await;
         if status == 200 && ran["ok"] == true {

@@ -39,12 +39,12 @@ async fn begin(proxy: &Proxy, body: &Value) -> Reply {
     Ask::new(proxy, "POST", PATH).key(KEY).json(body).send().await
 }
 
-/// The exchange named at the beginning of a stream.
+/// Returns the exchange that is named at the beginning of a stream.
 fn exchange(begun: &str) -> String {
     events(begun).first().and_then(|(_, data)| data["exchange"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// The rows of the list of exchanges, once one of them matches.
+/// Returns the rows of the list of exchanges, once one of them matches.
 async fn row(proxy: &Proxy, query: &str) -> Value {
     let path = format!("/admin/exchanges?q={query}");
     let listed = async {
@@ -123,7 +123,7 @@ async fn chat_goes_on_without_its_page_and_is_read_again_from_the_beginning() {
     go_on.notify_one();
     let rest = again.rest().await;
     assert_eq!(names(&events(&rest)), ["message_complete"], "{rest}");
-    // It can be read after its end, too.
+    // The exchange can still be read after it has ended.
     let whole = events(&Ask::new(&proxy, "GET", &path).key(KEY).send().await.rest().await);
     assert_eq!(names(&whole), ["message_start", "message_update", "message_complete"]);
     assert_eq!(said(&whole), "first");

@@ -1,4 +1,4 @@
-//! The most recent exchanges: their list, its filter, and a single one.
+//! The most recent exchanges: their list, the list's filter, and a single exchange.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ async fn get(proxy: &Proxy, path: &str) -> Value {
     body
 }
 
-/// The rows of the list at `path`, once there are `count`.
+/// Returns the rows of the list at `path`, once there are `count`.
 async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
     let listed = async {
         loop {
@@ -157,7 +157,7 @@ fn capturing() -> String {
     format!("{WITH_KEY}capture = \"redacted\"\n")
 }
 
-/// The events of the only exchange, once it has ended.
+/// Returns the events of the only exchange, once it has ended.
 async fn traced(proxy: &Proxy) -> Value {
     let rows = rows(proxy, "/admin/exchanges?q=-state:running", 1).await;
     get(proxy, &format!("/admin/exchanges/{}/events", rows[0]["id"].as_str().unwrap())).await
@@ -296,7 +296,7 @@ async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     folder.join(id)
 }
 
-/// The answer that the client got from a fixture, according to `toolwire replay`.
+/// Returns the answer that the client got from a fixture, according to `toolwire replay`.
 fn replayed(fixture: &Path) -> Value {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();

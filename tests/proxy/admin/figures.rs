@@ -30,7 +30,7 @@ async fn chat(proxy: &Proxy, body: &'static str) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// The figures grouped by `by`, once they contain `count` requests: a request ends shortly after its
+/// Returns the figures grouped by `by`, once they contain `count` requests: a request ends shortly after its
 /// response.
 async fn figures(proxy: &Proxy, by: &str, count: u64) -> Value {
     let counted = async {

@@ -1,4 +1,4 @@
-//! The formats: their list, the detection in a text, and their instructions.
+//! The formats: their list, detection in a text, and their instructions.
 
 use serde_json::{Value, json};
 

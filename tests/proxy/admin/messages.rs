@@ -19,7 +19,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// The names and data of events, without the figures, which are sent every second.
+/// Returns the names and data of events, except the figures, which are sent every second.
 fn events(text: &str) -> Vec<(String, Value)> {
     let mut events = Vec::new();
     let mut name = String::new();
@@ -53,7 +53,7 @@ async fn refusing(mut exchange: Exchange) -> Exchange {
     exchange
 }
 
-/// A proxy whose events go to the file `audit.jsonl` of the folder.
+/// A proxy that writes its events to the file `audit.jsonl` in the folder.
 fn filed(upstream: &Upstream, folder: &Path) -> Setup {
     let path = folder.join("audit.jsonl");
     Setup { execution: format!("[execution]\naudit = {path:?}\n"), ..Setup::new(upstream.address) }

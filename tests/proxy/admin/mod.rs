@@ -55,7 +55,7 @@ async fn proxy(tables: &str) -> (Upstream, Proxy) {
     (upstream, setup.start().await)
 }
 
-/// The rest of a stream up to the end of the next event `name`.
+/// Reads a stream up to the end of the next event `name`, and returns what was read.
 async fn event(stream: &mut Reply, name: &str) -> String {
     let begin = format!("event: {name}\n");
     let mut text = stream.until(&begin).await;
@@ -65,7 +65,7 @@ async fn event(stream: &mut Reply, name: &str) -> String {
     text
 }
 
-/// A request being built.
+/// A request that is being built.
 struct Ask {
     request: Request<Full<Bytes>>,
 }

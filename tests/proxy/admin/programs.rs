@@ -59,7 +59,7 @@ async fn until_tools(proxy: &Proxy, expected: &[&str]) {
     soon("the tools", reached).await;
 }
 
-/// The headers of a signed request.
+/// Returns the headers of a signed request.
 fn signed(method: &str, path: &str, body: &str) -> [(&'static str, String); 2] {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, REGISTRATION.as_bytes());
@@ -132,7 +132,7 @@ async fn program_that_dies_loses_its_tools_and_comes_back() {
     until_tools(&proxy, &["tab_open"]).await;
 }
 
-/// A program that answers calls at its own address, and the calls that it received.
+/// Starts a program that answers calls at its own address. Also returns the calls that it receives.
 async fn program(answer: &'static str) -> (Upstream, Arc<Mutex<Vec<(String, String)>>>) {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let program =

@@ -55,7 +55,7 @@ async fn delete(proxy: &Proxy, path: &str) -> (u16, Value) {
     Ask::new(proxy, "DELETE", path).key(KEY).answer().await
 }
 
-/// The setting at `path`, and the tag of all settings.
+/// Returns the setting at `path`, and the tag of all settings.
 async fn setting(proxy: &Proxy, path: &str) -> (Value, String) {
     let reply = Ask::new(proxy, "GET", "/admin/settings").key(KEY).send().await;
     let tag = reply.header("etag").unwrap().to_owned();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::script::{added, call, end, setup, text, upstream};
 use crate::support::client::{Client, WHOLE};
 
-/// A hop whose calls of `search` have these numbers.
+/// A hop that calls `search` with these numbers.
 fn hop(numbers: &[usize]) -> String {
     let calls = numbers.iter().enumerate().map(|(index, number)| {
         call(index, &format!("call_{index}"), "search", &format!(r#"{{"query":"{number}"}}"#))
@@ -13,8 +13,8 @@ fn hop(numbers: &[usize]) -> String {
     calls.collect::<String>() + &end("tool_calls")
 }
 
-/// The outcome of each call, by hop, and the tools that each request offers. `settings` may contain rules for
-/// tools.
+/// Returns the outcome of each call, by hop, and the tools that each request offers. `settings` may contain
+/// rules for tools.
 async fn outcomes(hops: &[&[usize]], settings: &str, rules: &str) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     let streams = hops.iter().map(|numbers| hop(numbers)).chain([text("Done.") + &end("stop")]);
     let (upstream, asked) = upstream(streams).await;
@@ -74,7 +74,7 @@ async fn tool_is_withdrawn_after_max_uses() {
         (&[&[1, 2]], vec![vec!["ok", "ok"]], vec![3, 2]),
         (&[&[1], &[2]], vec![vec!["ok"], vec!["ok"]], vec![3, 3, 2]),
         (&[&[1, 2, 3]], vec![vec!["ok", "ok", "too_large"]], vec![3, 2]),
-        // A model that still calls it gets an error.
+        // A model that still calls the tool gets an error.
         (&[&[1, 2], &[3]], vec![vec!["ok", "ok"], vec!["too_large"]], vec![3, 2, 2]),
     ] {
         let (ran, tools) = outcomes(hops, "", rules).await;

@@ -127,7 +127,7 @@ fn tools(request: &Value) -> Vec<String> {
     request["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default()
 }
 
-/// A choice of the tool `name`, in the client's dialect, and the client's own tool.
+/// Returns a choice of the tool `name`, in the client's dialect, and the client's own tool.
 fn named(client: &str, name: &str) -> (Value, Value) {
     let schema = json!({"type": "object"});
     match client {
@@ -220,7 +220,7 @@ async fn tool_that_nobody_declares_cannot_be_chosen() {
     }
 }
 
-/// The server tool `web_search` in the client's declaration, and the choice of it.
+/// Returns the server tool `web_search` as the client declares it, and the choice of it.
 fn servers(client: &str) -> (Value, Value) {
     match client {
         "messages" => (
@@ -289,7 +289,7 @@ async fn servers_tool_that_the_upstream_has_is_declared_once() {
             let own = sent["tools"].as_array().unwrap().iter().any(|tool| *tool == declared[0]);
             assert_eq!(own, is_own, "{sent}");
             drop(proxy);
-            // The choice of it applies to the first hop.
+            // The choice of the tool applies to the first hop.
             let (proxy, asked, _upstream) = start(client, Some(tool), settings).await;
             let (status, body) = ask(&proxy, client, &declared, &choice).await;
             assert_eq!(status, 200, "{body}");

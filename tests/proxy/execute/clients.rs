@@ -1,4 +1,4 @@
-//! Hosted calls as clients of each dialect see them, with native and taught calls.
+//! Hosted calls as clients of each dialect see them, for native and taught calls.
 
 use bytes::Bytes;
 use http::Request;
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A streamed response of the endpoint `path`.
+/// Returns the streamed response of the endpoint `path`.
 async fn stream(proxy: &Proxy, path: &str) -> String {
     let messages = json!([{"role": "user", "content": "hi"}]);
     let body = match path {

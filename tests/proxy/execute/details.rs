@@ -47,7 +47,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// A run by hand, a chat in the Playground and a client's request, in this order.
+/// Makes a run by hand, a chat in the Playground and a client's request, in this order.
 async fn calls(proxy: &Proxy) -> [String; 3] {
     let messages = json!([{"role": "user", "content": "Open it."}]);
     let by_hand = post(proxy, "/admin/tools/tab/run", &json!({"input": {}})).await;

@@ -30,7 +30,7 @@ use crate::support::{
 /// ` and three more bytes, in base64.
 const PNG: &str = "iVBORw0KGgphYmM=";
 
-/// The same bytes.
+/// The bytes of [`PNG`].
 const PNG_BYTES: &[u8] = b"\x89PNG\r\n\x1a\nabc";
 
 async fn json_reply(mut exchange: Exchange, status: &str, body: Value) -> Exchange {
@@ -38,7 +38,7 @@ async fn json_reply(mut exchange: Exchange, status: &str, body: Value) -> Exchan
     exchange
 }
 
-/// A service with Gemini's API that makes an image of every description, except forbidden ones.
+/// A service with Gemini's API that makes an image for every description, except forbidden ones.
 async fn service() -> Upstream {
     Upstream::start(|exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -216,7 +216,8 @@ async fn more_images_than_the_limit_of_a_client_are_refused() {
     assert!(said.contains("rate_limited"), "{said}");
 }
 
-/// Their dialects have no items for images: they only show the images that the model's text contains.
+/// The dialects of these clients have no items for images: they show only the images that the model's text
+/// contains.
 #[tokio::test]
 async fn other_clients_do_not_get_the_data_of_images() {
     let (service, state) = (service().await, tempfile::tempdir().unwrap());
@@ -269,7 +270,7 @@ async fn images_are_served_as_what_they_are() {
     }
 }
 
-/// At the maximum size, through every part that the image passes.
+/// An image of the maximum size passes through every part of toolwire.
 #[tokio::test]
 async fn image_of_the_largest_size_is_an_item_and_a_larger_one_is_refused() {
     const LIMIT: usize = 2 << 20;
@@ -423,8 +424,8 @@ async fn command_is_answered_without_the_model_in_every_dialect() {
     assert!(asked.lock().unwrap().is_empty(), "the model was asked");
 }
 
-/// A service that makes the first image immediately, and further ones once `go` exists. Notifies `left` when
-/// it is cancelled.
+/// A service that makes the first image immediately, and further images once `go` exists. Notifies `left`
+/// when a request is cancelled.
 async fn slow_service(go: PathBuf, left: Arc<Notify>) -> (Upstream, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let shared = (go, left, Arc::clone(&asked));
@@ -474,7 +475,7 @@ async fn client_that_leaves_while_images_are_generated_leaves_no_file_behind() {
         assert_eq!(counted.matches("toolwire_hosted_calls_total{").count(), 1, "{counted}");
         assert!(counted.contains("toolwire_client_disconnects_total 1\n"), "{counted}");
         assert_eq!(asked.load(Ordering::SeqCst), 2);
-        // Sending the same request again starts a new one.
+        // Sending the same request again starts a new call.
         std::fs::write(&go, "").unwrap();
         post(&proxy, "/v1/chat/completions", &body).await;
         assert_eq!(asked.load(Ordering::SeqCst), 4);

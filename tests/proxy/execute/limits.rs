@@ -1,4 +1,4 @@
-//! Limits of the stage: rounds, truncated turns, failures, clients that disconnect.
+//! Limits of the stage: rounds, truncated turns, failures, and clients that disconnect.
 
 use std::{path::Path, time::Duration};
 

@@ -33,8 +33,8 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// A model that calls `s__NAME` if it has that tool, where NAME is the user's text, and then repeats the
-/// result.
+/// A model that calls `s__NAME` if it has that tool, where NAME is the user's text. The model then repeats
+/// the result.
 async fn upstream() -> Upstream {
     Upstream::start(|exchange: Exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -64,7 +64,7 @@ async fn proxy(upstream: &Upstream, folder: &Path, visibility: &str) -> Proxy {
     setup.start().await
 }
 
-/// The message that answers a request for a call of the tool `name`, once the server has started.
+/// Returns the message that answers a request for a call of the tool `name`, once the server has started.
 async fn message(proxy: &Proxy, name: &str) -> Value {
     let request = json!({"model": "m", "messages": [{"role": "user", "content": name}]}).to_string();
     let asked = async {

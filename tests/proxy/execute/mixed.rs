@@ -31,7 +31,7 @@ async fn response(proxy: &Proxy, request: &Value) -> (Value, String) {
     (response["choices"][0]["message"].clone(), finish)
 }
 
-/// The client's next request: the response, and the results of its calls in reverse order.
+/// Returns the client's next request: the response, and the results of the client's calls in reverse order.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -43,7 +43,7 @@ fn next(message: &Value) -> Value {
     request
 }
 
-/// The turn and the results that the last request contains in addition to the question.
+/// Returns the turn and the results that the last request contains in addition to the question.
 fn completed(asked: &[Value]) -> (Vec<String>, Vec<String>) {
     let added = added(asked.last().unwrap(), 1);
     let calls = added[0]["tool_calls"].as_array().unwrap();
@@ -91,7 +91,8 @@ async fn guessable_ids_are_replaced_where_results_are_kept() {
     assert!(ids.iter().all(|id| id.len() > 20) && ids[0] != ids[1], "{ids:?}");
 }
 
-/// The client's history also lacks the hops before the one with its call, in every mode of mixed turns.
+/// In every mode of mixed turns, the client's history also lacks the hops before the hop with the client's
+/// call.
 #[tokio::test]
 async fn earlier_hops_are_completed_with_the_call_of_a_later_one() {
     for (mode, last) in [("defer", "w"), ("server_first", "w"), ("client_only", "w"), ("client_only", "sw")] {
@@ -124,7 +125,7 @@ async fn results_outlive_a_restart_between_the_requests() {
     let (upstream, asked) = upstream([hop("sw"), text("Done.") + &end("stop"), hop("w")]).await;
     let mut first = server(&upstream, state.path()).await;
     let (message, _) = response(&first, &weather(json!({}))).await;
-    // The upstream gets no request before the result is there.
+    // The upstream gets no request before the result is available.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     first.stop();
     first.ended().await;
@@ -182,8 +183,8 @@ async fn hosted_calls_beside_those_of_the_client_can_be_dropped() {
     }
 }
 
-/// The next hop replaces the one with a faulty call: none of its calls is run, so the model must be told
-/// about all of them.
+/// The next hop replaces the hop with a faulty call: none of that hop's calls is run, so the model must be
+/// told about all of them.
 #[tokio::test]
 async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() {
     let first = call(0, "call_0", "search", r#"{"query":"x"}"#)
@@ -200,7 +201,7 @@ async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() 
     assert!(message.contains("Your calls to `search` were not run either."), "{message}");
 }
 
-/// Clients that use the form from before November 2023 send no ids back, by which results could be found.
+/// Clients that use the form from before November 2023 do not send back ids, by which results could be found.
 #[tokio::test]
 async fn clients_without_ids_of_calls_get_hosted_calls_first() {
     let (upstream, asked) = upstream([hop("sw"), hop("w")]).await;

@@ -10,7 +10,7 @@ use crate::{independent::upstream::Speech, support::soon};
 
 const MODES: [&str; 2] = ["server_first", "client_only"];
 
-/// The plan's first hop in the upstream's history, with only those calls that `is_in` selects.
+/// Returns the plan's first hop as it is in the upstream's history, with only those calls that `is_in` selects.
 fn past(hop: &Hop, is_in: impl Fn(bool) -> bool, result: impl Fn(usize, bool) -> String) -> Past {
     let calls = hop.calls.iter().enumerate().filter(|(_, is_hosted)| is_in(**is_hosted));
     Past {
@@ -61,7 +61,8 @@ async fn hosted_calls_run_first_for_every_client() {
             let seen = history(plan.speech, &asked.lock().unwrap()[1]);
             let not_executed = "This call was not executed. If it is still needed, call the tool again.";
             assert_eq!(seen, [past(not_executed)], "{plan:?}");
-            // The previous turn is not in the client's history, and has no client call by which it could be found.
+            // The previous turn is not in the client's history, and has no client call by which the turn could be
+            // found.
             client.add(&answer, id, true);
             let (answer, _) = plan.ask(&proxy, &client).await;
             assert_eq!((answer.text.as_str(), answer.finish.as_deref()), ("Done.", Some("stop")), "{plan:?}");

@@ -36,8 +36,7 @@ fn hops(speech: Speech) -> [Scripted; 2] {
     [Scripted::stream(first), Scripted::stream(speech.says(&["Take an umbrella."], "stop"))]
 }
 
-/// The answer of the upstream's search: a text that cites one page, and a second page that was
-/// found.
+/// The answer to the search: one text, and two pages that the upstream's search found.
 fn answer(speech: Speech) -> Scripted {
     let body = match speech {
         Speech::Chat => {
@@ -117,7 +116,7 @@ fn setup(speech: Speech, upstream: &Upstream, rules: &str) -> Setup {
     setup
 }
 
-/// The result that the model got of its search.
+/// Returns the result that the model got for its search.
 async fn told(speech: Speech, answer: Scripted, rules: &str) -> (Value, Asked) {
     let [first, last] = hops(speech);
     let (upstream, asked) = scripted(vec![first, answer, last]).await;
@@ -189,7 +188,7 @@ async fn answer_without_sources_is_a_summary() {
     }
 }
 
-/// The error that the model gets. It never contains the upstream's message.
+/// Returns the error that the model gets. The error never contains the upstream's message.
 async fn error(speech: Speech, answer: Scripted, rules: &str) -> String {
     let (told, _) = told(speech, answer, rules).await;
     assert_eq!((&told["ok"], &told["tool"]), (&json!(false), &json!("web_search")), "{speech:?}: {told}");

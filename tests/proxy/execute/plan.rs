@@ -31,14 +31,14 @@ use crate::{
     },
 };
 
-/// A hop: the model's text, and its calls in order, `true` for those of hosted tools.
+/// A hop: the model's text, and its calls in order. `true` stands for a call of a hosted tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Hop {
     pub(super) text: String,
     pub(super) calls: Vec<bool>,
 }
 
-/// `Hop { text, .. }` with calls given as letters: `s` (server) is hosted, `c` is the client's.
+/// Creates a `Hop` whose calls are given as letters: `s` (server) is hosted, `c` is the client's.
 pub(super) fn hop(text: &str, calls: &str) -> Hop {
     Hop { text: text.to_owned(), calls: calls.chars().map(|letter| letter == 's').collect() }
 }
@@ -55,7 +55,8 @@ pub(super) enum Speaker {
 }
 
 impl Speaker {
-    /// The path and the body of a request with this history and a tool `own`. `previous` is the response that it continues.
+    /// Returns the path and the body of a request with this history and a tool `own`. `previous` is the response that the
+    /// request continues.
     pub(super) fn request(
         self,
         items: &[Value],
@@ -188,7 +189,7 @@ impl Plan {
 
     fn response(&self, place: usize, hop: &Hop, first: usize) -> Vec<u8> {
         let mut events = self.state_events(place);
-        // The text in two pieces.
+        // The text is sent in two pieces.
         let (half, rest) = hop.text.split_at(hop.text.len() / 2);
         events.extend([half, rest].iter().filter(|text| !text.is_empty()).map(|text| json!(["m", text])));
         for (index, is_hosted) in hop.calls.iter().enumerate() {
@@ -283,7 +284,7 @@ impl Plan {
     }
 
     /// Whether the response that contains the hop has hosted calls, so that toolwire completes the turn. Other responses
-    /// only concern the client.
+    /// concern only the client.
     fn is_completed(&self, place: usize) -> bool {
         let is_own = |hop: &&Hop| hop.calls.contains(&false);
         let before = self.hops.iter().take(place).rev().take_while(|hop| !is_own(hop));
@@ -327,7 +328,7 @@ impl Plan {
         setup
     }
 
-    /// Plays the plan, and checks the client's answers and the upstream's requests, and that each hosted call ran once.
+    /// Plays the plan. Checks the client's answers and the upstream's requests, and that each hosted call ran once.
     pub(super) async fn play(&self) {
         let folder = tempfile::tempdir().unwrap();
         let (upstream, asked) = speaking(self.responses(), self.size).await;
@@ -580,7 +581,7 @@ struct Reading {
     turns: Vec<Past>,
     /// Ids of the calls that have no result yet, in order.
     open: Vec<String>,
-    /// State of a turn that has not begun.
+    /// State of a turn that has not begun yet.
     state: Option<String>,
 }
 
@@ -593,7 +594,7 @@ fn string(value: &Value) -> String {
 }
 
 impl Reading {
-    /// The turn that is being read. Begins a new one if the last one has results.
+    /// Returns the turn that is being read. Begins a new turn if the last one has results.
     fn turn(&mut self) -> &mut Past {
         if self.turns.last().is_none_or(|turn| !turn.results.is_empty()) {
             let state = self.state.take();

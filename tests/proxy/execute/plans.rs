@@ -31,7 +31,7 @@ async fn mixed_turns_are_completed_between_every_pair_of_dialects() {
     }
 }
 
-/// Without ids of calls and results, results in another order would belong to other calls.
+/// If calls and results have no ids, results in another order would belong to other calls.
 #[tokio::test]
 async fn results_of_the_client_alone_are_in_the_order_of_the_calls_where_there_are_no_ids() {
     let hops = [hop("Both.", "cc"), hop("Hm.", "sccs"), hop("Done.", "")];

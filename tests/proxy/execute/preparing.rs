@@ -1,5 +1,5 @@
-//! A request that needs preparation: images are described, or hosted tools of the previous turn are still running. The
-//! client waits as it does for an upstream: with keep-alives, and with a status that is open until then.
+//! Requests that need preparation: images are described, or hosted tools of the previous turn are still running. The
+//! client waits as it does for an upstream: with keep-alives, and with a status that stays open until then.
 
 use std::{
     path::{Path, PathBuf},
@@ -124,7 +124,7 @@ impl Waiting {
         self.client.chat(&self.proxy, self.request.to_string()).await
     }
 
-    /// Waits until the request has arrived, which the client cannot see.
+    /// Waits until the request has arrived. The client cannot see its arrival.
     async fn arrived(&self) {
         let arrived = async {
             while !self.metrics().await.contains("toolwire_streams_in_flight 1\n") {
@@ -235,7 +235,7 @@ async fn client_that_leaves_ends_the_preparation() {
                 soon("the response to end", left).await;
                 assert!(waiting.metrics().await.contains("toolwire_client_disconnects_total 1\n"));
                 waiting.go_on();
-                // The next request still gets the result, and no other request has reached the model.
+                // The next request still gets the result, and the model has received no other request.
                 let described = 2 * usize::from(cause == Cause::Vision);
                 let rest = waiting.ask().await.rest().await;
                 assert!(rest.contains("A fox."), "{rest}");

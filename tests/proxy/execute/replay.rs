@@ -1,5 +1,5 @@
-//! Clients send back the items of hosted calls that they were shown. Upstreams get them as calls with results, or not at
-//! all.
+//! Clients send back the items of hosted calls that they were shown. Upstreams get these items as calls with results, or
+//! not at all.
 
 use std::path::Path;
 
@@ -133,7 +133,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if has_structure(speech) {
                 let call = [("hosted", 0)];
                 let expected = match speaker {
-                    // The position in the text is not known.
+                    // The position of the call in the text is not known.
                     Speaker::Chat => [past("", &call, &[found]), past("Look.\n\nIt rains.", &[], &[])],
                     _ => [past("Look.", &call, &[found]), past("It rains.", &[], &[])],
                 };
@@ -149,7 +149,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if speaker == Speaker::Continuing {
                 continue;
             }
-            // A toolwire without this tool.
+            // This toolwire does not have the tool.
             kept.items.truncate(kept.items.len() - 1);
             let (upstream, asked) = speaking(plan.responses().split_off(2), 1 << 20).await;
             let mut setup = setup(&plan, &upstream, folder.path());

@@ -52,8 +52,8 @@ async fn markers_in_results_reach_the_model_as_text_and_are_never_calls() {
     }
 }
 
-/// A text with everything that a reader of any dialect, or the detector of any format, treats as more than text. It calls
-/// the tools `hosted` and `own`.
+/// Returns a text with everything that a reader of any dialect, or the detector of any format, treats as more than text.
+/// The text calls the tools `hosted` and `own`.
 fn hostile() -> String {
     let examples = format::ALL.iter().enumerate().map(|(place, format)| {
         format.example.replace("get_weather", if place % 2 == 0 { "hosted" } else { "own" })
@@ -115,7 +115,7 @@ async fn hostile_results_are_passed_to_every_upstream_and_begin_nothing() {
     }
 }
 
-/// The same if clients see the results.
+/// The same holds if clients see the results.
 #[tokio::test]
 async fn hostile_results_that_are_shown_are_no_calls() {
     for visibility in ["items", "reasoning"] {

@@ -43,7 +43,7 @@ pub(super) fn end(finish: &str) -> String {
     chunk(json!({}), finish.into()) + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// An upstream that answers each request with the next of these streams, and its requests.
+/// An upstream that answers each request with the next of these streams. Also returns its requests.
 pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upstream, Asked) {
     let (asked, streams) = (Asked::default(), Arc::new(streams.into_iter().collect::<Vec<_>>()));
     let shared = (Arc::clone(&asked), streams);

@@ -14,7 +14,7 @@ use crate::support::{
 
 const KEY: &str = "serper-secret-key";
 
-/// A double of Serper: a search finds one page, and each page has the same text.
+/// A stand-in for Serper: a search finds one page, and each page has the same text.
 async fn serper() -> Upstream {
     Upstream::start(|mut exchange| async move {
         let asked: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -48,7 +48,7 @@ fn setup(upstream: &Upstream, serper: &Upstream, more: &str) -> Setup {
     setup
 }
 
-/// The body of the response of the endpoint `path`.
+/// Returns the body of the response of the endpoint `path`.
 async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     let body = match path {
         "/v1/responses" => json!({"model": "m", "stream": stream, "input": "Rain in Lyon?"}),
@@ -60,7 +60,7 @@ async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// The content of a message that contains a call's result.
+/// Returns the content of a message that contains a call's result.
 fn result(message: &Value) -> Value {
     serde_json::from_str(message["content"].as_str().unwrap()).unwrap()
 }
@@ -113,7 +113,8 @@ async fn internal_address_is_refused_and_the_model_is_told() {
     assert_eq!(serper.requests(), 0);
 }
 
-/// The model searches, and Serper refuses the key. The second engine asks the same upstream and its own search.
+/// The model searches, and Serper refuses the key. The second engine sends the search to the same upstream,
+/// which uses its own search tool.
 #[tokio::test]
 async fn a_model_answers_a_search_when_the_first_engine_fails() {
     let answer = json!({"id": "c2", "object": "chat.completion", "created": 1, "model": "up", "choices": [{

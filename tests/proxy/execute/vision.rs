@@ -23,8 +23,8 @@ struct Asked {
     model: Vec<Value>,
 }
 
-/// An upstream of both models. The model without vision answers with `streams`, one after the other; the other one describes
-/// images, unless it `fails`.
+/// An upstream for both models. The model without vision answers with `streams`, one after the other. The other model
+/// describes images, unless it `fails`.
 async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
     let asked = Arc::<Mutex<Asked>>::default();
     let shared = (Arc::clone(&asked), streams.to_vec());

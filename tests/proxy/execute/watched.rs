@@ -1,5 +1,5 @@
-//! An operator's view of the requests to models and the calls of tools within one response: spans, log lines, events,
-//! metrics.
+//! What an operator sees of the requests to models and the calls of tools within one response: spans, log lines,
+//! events, metrics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -139,7 +139,7 @@ impl Recorder {
         (spans, lines)
     }
 
-    /// The same, once the request's log line is written.
+    /// As [`All::of`], once the request's log line has been written.
     async fn ended(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let ended = async {
             loop {

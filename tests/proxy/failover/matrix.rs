@@ -26,9 +26,9 @@ use crate::{
 /// A position among the targets of a model.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Number of targets before it, all of which are down.
+    /// Number of targets before this one, all of which are down.
     down: usize,
-    /// Whether it is the last target.
+    /// Whether this is the last target.
     is_last: bool,
 }
 
@@ -42,10 +42,10 @@ const PLACES: [Place; 4] = [
 /// The text of the last target.
 const OTHER: &str = "from the other";
 
-/// The first text of a target. It has characters of every length in bytes.
+/// The first text of a target. It contains characters of every length in bytes.
 const FIRST: &str = "first é→🙂";
 
-/// The behaviour of a target. Its name is that of the upstream's model.
+/// The behaviour of a target. A fault's name is also the name of the upstream's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// It breaks off after the head.
@@ -140,8 +140,8 @@ struct Seen {
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// Waits until no request is in progress. An upstream only notices after the next request was sent that the previous
-/// connection was closed before; a connection that is left open stays open.
+/// Waits until no request is in progress. An upstream may notice that a connection was closed only after the next request
+/// has been sent. A connection that is left open stays open.
 async fn settled(seen: &Shared) {
     for _ in 0..1000 {
         if seen.lock().unwrap().open == 0 {
@@ -186,8 +186,8 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
     exchange
 }
 
-/// The upstream's name of the model, which is in the path of Gemini's requests. Lumo has no model names; a header names its
-/// target.
+/// Returns the upstream's name for the model, which is in the path of Gemini's requests. Lumo has no model names, so a
+/// header names its target.
 fn asked_model(exchange: &Exchange) -> String {
     exchange.header("x-target").map_or_else(
         || {
@@ -218,7 +218,7 @@ async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
     exchange.begin().await;
     match fault {
         Fault::Cut => {
-            // Only before bytes that continue a character.
+            // Cuts only before bytes that continue a character.
             for piece in events.chunk_by(|_, next| next & 0xc0 != 0x80) {
                 exchange.piece(piece).await;
             }
@@ -285,7 +285,7 @@ fn model(speech: Speech, fault: Fault, Place { down, is_last }: Place) -> String
     format!("{speech:?}-{fault:?}-{down}-{is_last}")
 }
 
-/// The names of the targets before it that are down.
+/// Returns the names of the targets before this one, which are down.
 fn down(place: Place) -> impl Iterator<Item = String> {
     (0..place.down).map(|at| format!("down-{at}"))
 }

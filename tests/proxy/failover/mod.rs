@@ -1,5 +1,5 @@
-//! Several models that share one name: which is asked when another one fails, how the client sees it, and that no two
-//! generate for one request at the same time.
+//! Several models that share one name: which model is asked when another fails, how the client sees this, and that no two
+//! models generate for one request at the same time.
 
 mod matrix;
 
@@ -21,7 +21,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, text},
 };
 
-/// The behaviour of an upstream instead of answering.
+/// What an upstream does instead of answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Nothing listens at the address.
@@ -107,7 +107,8 @@ async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     exchange
 }
 
-/// Several upstreams, each with its script, and a proxy with the model `m`, whose targets are the upstreams in this order.
+/// Several upstreams, each with its script, and a proxy with the model `m`. The model's targets are the upstreams in this
+/// order.
 struct Stand {
     upstreams: Vec<Upstream>,
     proxy: Proxy,
@@ -116,14 +117,15 @@ struct Stand {
 }
 
 impl Stand {
-    /// An upstream without a fault answers. `more` is the rest of the configuration, after the keys of the model `m`.
+    /// Creates the upstreams and the proxy. An upstream without a fault answers. `more` is the rest of the configuration,
+    /// after the keys of the model `m`.
     async fn new(faults: &[Option<Fault>], keys: &str, more: &str) -> Self {
         let open: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
         let (mut upstreams, mut config, mut targets) = (Vec::new(), String::new(), Vec::new());
         for (at, fault) in faults.iter().enumerate() {
             let shared = (*fault, Arc::clone(&open));
             let upstream = Upstream::start_sharing(shared, |exchange, (fault, open)| async move {
-                // The previous upstream only notices later that its connection was closed before this one was opened. A
+                // The previous upstream may notice that its connection was closed only after this one was opened. A
                 // connection that is left open stays open.
                 for _ in 0..1000 {
                     if open.0.load(Ordering::SeqCst) == 0 {

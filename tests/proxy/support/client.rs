@@ -48,7 +48,7 @@ impl Client {
         Self::tls(super::tls::trusting(nothing).with_no_client_auth())
     }
 
-    /// A client that uses TLS with `config`, and the negotiated version of HTTP.
+    /// Creates a client that uses TLS with `config`, and the version of HTTP that is negotiated.
     pub(crate) fn tls(config: ClientConfig) -> Self {
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(config)
@@ -86,7 +86,8 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    /// The metrics, once they contain `text`. A response is counted when it has ended, which its client does not wait for.
+    /// Returns the metrics, once they contain `text`. A response is counted when it has ended, and its client does not
+    /// wait for that.
     pub(crate) async fn metrics_with(&self, proxy: &Proxy, text: &str) -> String {
         let shown = async {
             loop {
@@ -158,7 +159,7 @@ impl Reply {
         self.unread()
     }
 
-    /// The rest of the body, which need not be text.
+    /// Reads the rest of the body, which need not be text.
     pub(crate) async fn bytes(mut self) -> Vec<u8> {
         while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -166,7 +167,7 @@ impl Reply {
         self.unread
     }
 
-    /// The same without a timeout, for a paused clock.
+    /// As [`Reply::rest`], without a timeout, for a paused clock.
     pub(crate) async fn rest_without_timeout(mut self) -> String {
         while let Some(frame) = self.response.body_mut().frame().await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -200,7 +201,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The error of a stream that failed after it began: its last event before the end mark.
+/// Returns the error of a stream that failed after it began: the last event before the end mark.
 pub(crate) fn stream_error(body: &str) -> Value {
     let events = body.strip_suffix("\n\ndata: [DONE]\n\n").unwrap_or_else(|| panic!("no end mark: {body}"));
     let last = events.rsplit("\n\n").next().unwrap();

@@ -1,4 +1,4 @@
-//! An upstream with accounts like Proton's: it issues tokens, rotates them, refuses old ones, and counts.
+//! An upstream with accounts like Proton's: it issues tokens, rotates them, refuses old tokens, and counts.
 
 use std::{
     net::SocketAddr,
@@ -20,15 +20,15 @@ use super::{
 pub(crate) struct Accounts {
     /// The number of the valid tokens. 0 if the session has ended.
     pub(crate) valid: usize,
-    /// Number of refreshes requested, and of those with an old token.
+    /// Number of refreshes requested. `refused` counts those with an old token.
     pub(crate) refreshes: usize,
     pub(crate) refused: usize,
-    /// Number of responses requested, and of those with an old token.
+    /// Number of responses requested. `unauthorized` counts those with an old token.
     pub(crate) asked: usize,
     pub(crate) unauthorized: usize,
     /// The answer to a refresh, instead of new tokens.
     pub(crate) trouble: Option<(&'static str, &'static str)>,
-    /// The answer to a request for a response, instead of one.
+    /// The answer to a request for a response, instead of a response.
     pub(crate) error: Option<(&'static str, String)>,
     /// The event at the end of the next response's stream, instead of the text.
     pub(crate) event: Option<&'static str>,
@@ -53,8 +53,8 @@ pub(crate) struct Proton {
 const ALWAYS: usize = 1 << 20;
 
 impl Proton {
-    /// Starts an upstream whose valid tokens have the number `valid`. `file` is where its client keeps
-    /// the session.
+    /// Starts an upstream whose valid tokens have the number `valid`. `file` is the file in which its client
+    /// keeps the session.
     pub(crate) async fn start(valid: usize, file: &Path) -> Self {
         let accounts = Accounts {
             valid,
@@ -94,7 +94,7 @@ impl Proton {
         (accounts.refreshes, accounts.refused, accounts.asked)
     }
 
-    /// Settings of a proxy in front of it. `change` changes its account.
+    /// Returns the settings of a proxy in front of this upstream. `change` changes the upstream's account.
     pub(crate) fn setup(&self, change: impl FnOnce(&mut lumo::AccountSettings)) -> Setup {
         let mut setup = Setup::new(self.upstream.address);
         let mut options = lumo::Options::default();

@@ -23,7 +23,7 @@ use toolwire::{
     template::ChatTemplate,
 };
 
-/// A configuration of one upstream and the model `m`, to be changed before [`Setup::start`].
+/// A configuration with one upstream and the model `m`, which a test can change before [`Setup::start`].
 pub(crate) struct Setup {
     pub(crate) upstream: Upstream,
     /// Whether another model serves all other names.
@@ -160,7 +160,7 @@ impl Proxy {
         Self::with_store("off", text)
     }
 
-    /// The same with this `store`.
+    /// As [`Proxy::of`], with this `store`.
     pub(crate) fn with_store(store: &str, text: &str) -> Self {
         let mut config = configured(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"{store}\"\n{text}"));
         config.limits.keep_alive = NEVER;

@@ -28,7 +28,7 @@ impl RawResponse {
         field(&self.head, name)
     }
 
-    /// Whether it is a complete stream with its end mark.
+    /// Whether the response is a complete stream with its end mark.
     pub(crate) fn is_stream(&self) -> bool {
         self.status == 200 && self.body.ends_with("data: [DONE]\n\n")
     }
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
 
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.unwrap();
-        // TLS may have accepted more than the socket.
+        // The TLS session may have accepted more bytes than the socket.
         soon("to be read", self.stream.flush()).await.unwrap();
     }
 

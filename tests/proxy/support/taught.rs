@@ -44,7 +44,7 @@ pub(crate) async fn model(
     describing_model(answer, |_| Some(("404 Not Found", String::new()))).await
 }
 
-/// The same for an upstream that answers `GET` requests by their paths. `None` for never.
+/// As [`model`], for an upstream that answers `GET` requests by their paths. `None` stands for no answer.
 pub(crate) async fn describing_model(
     answer: impl Fn(&Value) -> ModelAnswer + Send + Sync + 'static,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
@@ -121,7 +121,7 @@ pub(crate) async fn response(proxy: &Proxy, request: &Value) -> Value {
     Client::new().send(chat_request(proxy, request.to_string())).await.unwrap().json().await
 }
 
-/// The text, the name and arguments of the first call, and the finish reason of a response.
+/// Returns the text, the name and arguments of the first call, and the finish reason of a response.
 pub(crate) fn gist(response: &Value) -> (Option<&str>, Option<(&str, &str)>, &str) {
     let choice = &response["choices"][0];
     let call = &choice["message"]["tool_calls"][0]["function"];

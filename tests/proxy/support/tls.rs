@@ -31,7 +31,7 @@ use super::{proxy::Proxy, soon};
 /// An authority that signs certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate, in PEM.
+    /// The authority's own certificate, in PEM.
     pub(crate) pem: String,
 }
 
@@ -59,8 +59,8 @@ impl Authority {
         Certificate { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// A server configuration with a certificate of this authority. With `clients`, it requires a
-    /// client certificate of that authority.
+    /// Returns a server configuration with a certificate from this authority. With `clients`, the server
+    /// requires a client certificate from that authority.
     pub(crate) fn server(&self, clients: Option<&Self>) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let own = self.sign();
@@ -83,13 +83,13 @@ impl Authority {
         trusting(self.roots()).with_no_client_auth()
     }
 
-    /// The same, for a client that presents `certificate`.
+    /// As [`Authority::client`], for a client that presents `certificate`.
     pub(crate) fn client_with(&self, certificate: &Certificate) -> ClientConfig {
         let (chain, key) = certificate.der();
         trusting(self.roots()).with_client_auth_cert(chain, key).unwrap()
     }
 
-    /// The same, for a client without TLS 1.3.
+    /// As [`Authority::client`], for a client without TLS 1.3.
     pub(crate) fn client_of_version_1_2(&self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&[&TLS12]).unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn trusting(roots: RootCertStore) -> ConfigBuilder<ClientConfig, Want
     builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
 }
 
-/// A folder with the files of a listener.
+/// A folder that contains the files of a listener.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -144,7 +144,7 @@ impl Files {
     }
 }
 
-/// Connects to the proxy's first address with TLS, on the socket as wrapped by `wrap`.
+/// Connects to the proxy's first address with TLS, on a socket that `wrap` has wrapped.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     proxy: &Proxy,
     config: ClientConfig,

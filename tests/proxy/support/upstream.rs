@@ -84,7 +84,7 @@ impl Upstream {
         Self::start_at("127.0.0.1:0", script).await
     }
 
-    /// The same with state that the script shares with the test: each run gets a clone of it.
+    /// As [`Upstream::start`], with state that the script shares with the test: each run gets a clone of it.
     pub(crate) async fn start_sharing<T, F, S>(shared: T, script: S) -> Self
     where
         T: Clone + Send + 'static,
@@ -94,7 +94,7 @@ impl Upstream {
         Self::start(move |exchange| script(exchange, shared.clone())).await
     }
 
-    /// The same on a given address.
+    /// As [`Upstream::start`], on a given address.
     pub(crate) async fn start_at<F, S>(address: &str, script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
@@ -208,7 +208,7 @@ impl Exchange {
         self
     }
 
-    /// Waits, as a silent server, until the other side has closed the connection.
+    /// Waits silently until the other side has closed the connection.
     pub(crate) async fn silent(mut self) -> Self {
         self.gone().await;
         self
