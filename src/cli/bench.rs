@@ -1,6 +1,6 @@
 //! `toolwire bench`: measures streams.
 //!
-//! It measures the given targets. Without targets it starts a mock and a toolwire in front of it, and measures both.
+//! Measures the given targets. Without targets, starts a mock and a toolwire in front of it, and measures both.
 
 mod children;
 mod flags;

@@ -5,8 +5,8 @@
 //!                                                 └─Tap─▶ Screen ◀─ deltas ─┘
 //! ```
 //!
-//! It uses the same parts as users do: the mock, the proxy with its sockets, and a client that reads the stream with a
-//! third-party SSE parser.
+//! The demo uses the same parts as users do: the mock, the proxy with its sockets, and a client that reads the stream
+//! with a third-party SSE parser.
 
 mod screen;
 mod tools;

@@ -28,11 +28,11 @@ use crate::support::{run, toolwire};
 
 /// What a scripted model does.
 enum Act {
-    /// It writes a text.
+    /// Writes a text.
     Text(String),
     /// The response is an error.
     Refuse(u16, &'static str),
-    /// It never answers.
+    /// Never answers.
     Silence,
 }
 

@@ -188,7 +188,7 @@ async fn two_proxies_with_one_file_keep_the_session() {
     assert_eq!(kept(&file)["access_token"], "access-2");
 }
 
-/// The same holds if the proxies use different paths for the file, and a link stays a link.
+/// Proxies that use different paths for the same file also keep the session, and a link stays a link.
 #[tokio::test]
 async fn session_behind_a_link_is_replaced_where_it_is() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;

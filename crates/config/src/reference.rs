@@ -14,9 +14,9 @@ use toolwire_pipeline::{
 /// A table of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Its name in the file, such as `[[models]]`; empty for the top level.
+    /// The table's name in the file, such as `[[models]]`; empty for the top level.
     pub name: String,
-    /// Its keys.
+    /// The table's keys.
     pub rows: Vec<Row>,
 }
 

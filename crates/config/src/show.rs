@@ -19,7 +19,8 @@ impl Config {
         shown
     }
 
-    /// The same with [hashes](masked) by which secrets can be compared. It must not leave the process.
+    /// As [`Config::to_toml`], with [hashes](masked) by which secrets can be compared. The table must not
+    /// leave the process.
     pub(super) fn comparable(&self) -> Table {
         let mut root = Root {
             listen: self.listen.clone(),

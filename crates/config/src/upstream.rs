@@ -186,7 +186,7 @@ pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 
 /// An entry of `[[upstreams]]`, which may be incomplete.
 pub(super) struct Declared<'a> {
-    /// Its name, if it has one.
+    /// The upstream's name, if the entry has one.
     pub(super) name: Option<String>,
     /// `None` if it contains mistakes.
     pub(super) upstream: Option<Arc<Upstream>>,

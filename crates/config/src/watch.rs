@@ -1,8 +1,8 @@
 //! [`FileWatch`]: detects changes of the configuration file and the files that it names.
 //!
-//! It reads the files and compares their content. Notifications of the file system would miss files that are replaced
-//! through their folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename, and network
-//! file systems send no notifications at all.
+//! The watch reads the files and compares their content. Notifications of the file system would miss files that are
+//! replaced through their folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename
+//! files, and network file systems send no notifications at all.
 
 use std::{
     cell::RefCell,

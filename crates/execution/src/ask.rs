@@ -94,9 +94,9 @@ pub struct ModelAnswer {
 /// A page that a text cites.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citation {
-    /// Its address.
+    /// The page's address.
     pub url: String,
-    /// Its title; may be empty.
+    /// The page's title; may be empty.
     pub title: String,
 }
 

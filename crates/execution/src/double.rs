@@ -22,15 +22,15 @@ use toolwire_pipeline::{conversation::Call, wire::json::Raw};
 /// The provider's reaction to a call.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
-    /// It answers with this text after a while.
+    /// Answers with this text after a while.
     Answer(Duration, String),
-    /// It answers with these details.
+    /// Answers with these details.
     Detail(Value),
-    /// It reports that it failed.
+    /// Reports that it failed.
     Report(String),
-    /// It fails.
+    /// Fails.
     Fail(ToolError),
-    /// It never answers.
+    /// Never answers.
     Hang,
     Panic,
 }

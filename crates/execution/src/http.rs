@@ -45,7 +45,7 @@ pub struct HttpClient {
 /// A page or file to download.
 #[derive(Debug, Clone)]
 pub(crate) struct Download<'a> {
-    /// Its URL.
+    /// URL of the page or file.
     pub(crate) url: &'a str,
     /// Headers for this server only: they are not sent to another server after a redirect.
     pub(crate) headers: HeaderMap,

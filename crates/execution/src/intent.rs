@@ -55,7 +55,7 @@ impl Intent {
     }
 }
 
-/// The text in lower case, with each run of white space replaced by one space.
+/// Returns the text in lower case, with each run of white space replaced with one space.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for word in text.split_whitespace() {

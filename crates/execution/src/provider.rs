@@ -37,11 +37,11 @@ pub type Testing<'a> = Pin<Box<dyn Future<Output = Option<Verdict>> + Send + 'a>
 pub enum Verdict {
     /// The provider can be used.
     Valid,
-    /// Its key was refused.
+    /// The provider's key was refused.
     Invalid,
-    /// Its server did not answer.
+    /// The provider's server did not answer.
     Unreachable,
-    /// Its server answers, but currently refuses requests because of a rate limit.
+    /// The provider's server answers, but currently refuses requests because of a rate limit.
     RateLimited,
 }
 
@@ -59,12 +59,12 @@ pub struct Status {
 /// Whether a provider can be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ProviderState {
-    /// Its server is being started or connected to, for the first time.
+    /// The provider's server is being started or connected to, for the first time.
     Starting,
-    /// It can be used.
+    /// The provider can be used.
     #[default]
     Ready,
-    /// Its server ended, and will be restarted.
+    /// The provider's server ended, and will be restarted.
     Restarting,
     /// The last attempt to start its server failed. Another one follows.
     Failed,
@@ -113,7 +113,7 @@ pub trait Provider: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether its tools never displace those of other providers, whatever its position in the configuration.
+    /// Whether the provider's tools never displace those of other providers, even if it comes first in the configuration.
     fn yields(&self) -> bool {
         false
     }

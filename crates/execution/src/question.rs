@@ -19,7 +19,7 @@ pub struct Question {
     pub(crate) tool: Arc<str>,
     /// The tool's name for people.
     pub(crate) label: String,
-    /// The arguments, with secrets covered.
+    /// The arguments, with secrets redacted.
     pub(crate) params: Value,
     /// Origin of the call.
     pub(crate) context: QuestionContext,

@@ -81,7 +81,7 @@ fn strictness(permission: Permission) -> u8 {
 }
 
 impl PermissionRule {
-    /// The same rule with the tool's name normalized as in calls.
+    /// Returns the rule with the tool's name normalized as in calls.
     pub fn normalized(self) -> Self {
         let tool = self.tool.map(|tool| match tool.strip_suffix('*') {
             Some(start) => format!("{}*", normalized(start)),

@@ -26,7 +26,7 @@ pub struct ExecutionSettings {
     pub max_parallel: usize,
     /// Maximum number of hosted calls of all turns that run at the same time.
     pub max_running: usize,
-    /// Time limit of a turn.
+    /// Time limit for the hosted calls of a turn.
     pub deadline: Duration,
     /// Maximum length of one result, in characters. Longer results are shortened.
     pub max_result: usize,
@@ -201,7 +201,7 @@ pub struct ToolRules {
     pub progress: Option<String>,
     /// Added to the system instructions of requests in which the model gets the tool.
     pub prompt: Option<String>,
-    /// Time limit of one attempt.
+    /// Time limit for one attempt.
     pub timeout: Option<Duration>,
     /// Maximum number of retries of a call.
     pub retries: Option<usize>,

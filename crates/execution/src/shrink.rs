@@ -32,7 +32,7 @@ fn text_within(content: &str, limit: usize) -> Option<String> {
     Some(format!("{}{}", head(content, kept), note(kept)))
 }
 
-/// The same JSON with its longest strings cut. `None` if cutting strings is not enough.
+/// Returns the same JSON with its longest strings cut. `None` if cutting strings is not enough.
 fn json_within(mut value: Value, limit: usize) -> Option<String> {
     let mut lengths = Vec::new();
     measure(&value, &mut lengths);

@@ -26,7 +26,7 @@ pub struct ToolSpec {
     /// The argument that holds the URL of the web page that a call addresses, if it addresses one. Rules
     /// may depend on the domain.
     pub(crate) url_argument: Option<&'static str>,
-    /// Time limit of a call.
+    /// Time limit for a call.
     pub timeout: Duration,
     /// Default rate limit of each client. `None` for no limit.
     pub(crate) rate_limit: Option<Rate>,
@@ -161,7 +161,7 @@ pub enum ErrorCode {
     PermissionTimeout,
     /// Too many calls.
     RateLimited,
-    /// It took too long.
+    /// The call took too long.
     Timeout,
     /// The provider failed.
     ProviderError,
@@ -173,7 +173,7 @@ pub enum ErrorCode {
     ContentPolicy,
     /// The result is too large, or the results of the turn are too large together.
     TooLarge,
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
     /// The same call was repeated too often.
     Loop,

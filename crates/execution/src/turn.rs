@@ -73,7 +73,7 @@ struct Progress {
 /// A finished call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ran {
-    /// Its result, as the model gets it.
+    /// The call's result, as the model gets it.
     pub output: CallOutput,
     /// The arguments that were used.
     pub(crate) arguments: String,
@@ -83,7 +83,7 @@ pub struct Ran {
     pub details: Value,
     /// The names of the image files that the call made.
     pub(crate) images: Vec<String>,
-    /// The tool's own name, whatever the model called it.
+    /// The tool's own name, even if the model called it by another.
     pub tool: Arc<str>,
     /// Name of the tool's provider; empty if the tool is unknown.
     pub provider: Arc<str>,

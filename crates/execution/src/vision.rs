@@ -41,7 +41,7 @@ const MAX_TEXT: usize = 2000;
 /// Maximum number of images described at the same time, for all clients.
 const MAX_CONCURRENT: usize = 4;
 
-/// Time limit of a description, including the wait for a permit.
+/// Time limit for a description, including the wait for a permit.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 const INSTRUCTIONS: &str = "You describe an image for a model that cannot see it. Say in detail what it shows and how it is structured, \

@@ -1,6 +1,7 @@
 //! [`Child`]: a toolwire process that the bench starts: the mock, and the proxy in front of it.
 //!
-//! They are separate processes, so that CPU time and memory of the proxy can be measured. They end with the bench.
+//! The mock and the proxy are separate processes, so that the proxy's CPU time and memory can be measured. They
+//! end with the bench.
 
 use std::{
     env,

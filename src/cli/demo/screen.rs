@@ -66,7 +66,7 @@ pub(super) struct Moment {
     pub(super) at: Duration,
     /// The side at which it arrived.
     pub(super) side: Side,
-    /// Its text.
+    /// The piece's text.
     pub(super) data: String,
 }
 

@@ -35,7 +35,7 @@ fn told(number: usize) -> String {
     format!("told {{\"n\":{number}}}")
 }
 
-/// The model is told that the client's calls were not run, and repeats them.
+/// The model learns that the client's calls were not run, and repeats them.
 #[tokio::test]
 async fn hosted_calls_run_first_for_every_client() {
     for speaker in Speaker::ALL {

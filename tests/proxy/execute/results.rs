@@ -115,7 +115,7 @@ async fn hostile_results_are_passed_to_every_upstream_and_begin_nothing() {
     }
 }
 
-/// The same holds if clients see the results.
+/// Hostile results are also data if clients see them.
 #[tokio::test]
 async fn hostile_results_that_are_shown_are_no_calls() {
     for visibility in ["items", "reasoning"] {

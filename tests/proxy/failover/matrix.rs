@@ -48,23 +48,23 @@ const FIRST: &str = "first é→🙂";
 /// The behaviour of a target. A fault's name is also the name of the upstream's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// It breaks off after the head.
+    /// Breaks off after the head.
     DiesSilent,
-    /// It breaks off after the events that begin a response.
+    /// Breaks off after the events that begin a response.
     DiesOpened,
-    /// It immediately sends an error.
+    /// Immediately sends an error.
     Error,
-    /// It begins a response, then sends an error and ends it.
+    /// Begins a response, then sends an error and ends it.
     ErrorOpened,
-    /// It begins a response and ends it without content.
+    /// Begins a response and ends it without content.
     Ends,
-    /// It begins a response and then stays silent; the client disconnects.
+    /// Begins a response and then stays silent; the client disconnects.
     Left,
-    /// It breaks off after content.
+    /// Breaks off after content.
     DiesLate,
-    /// It sends an error after content.
+    /// Sends an error after content.
     ErrorLate,
-    /// It ends the body after content, without an end mark.
+    /// Ends the body after content, without an end mark.
     EndsLate,
     /// After content it stays silent; the client disconnects.
     LeftLate,
@@ -79,7 +79,7 @@ enum Outcome {
     Next,
     /// The response fails, in the form of the client's API.
     Fails,
-    /// It fails without any text, and is not retryable.
+    /// The response fails without any text, and is not retryable.
     FailsEmpty,
     /// The client disconnects, and no other target is asked.
     Left,

@@ -26,21 +26,21 @@ use crate::support::{
 enum Fault {
     /// Nothing listens at the address.
     Closed,
-    /// It answers with this status.
+    /// Answers with this status.
     Status(&'static str),
-    /// It answers with this status and this body.
+    /// Answers with this status and this body.
     Refusal(&'static str, &'static str),
-    /// It sends these events, and closes the connection inside the body.
+    /// Sends these events, and closes the connection inside the body.
     Events(&'static str),
-    /// It sends these events as a complete response.
+    /// Sends these events as a complete response.
     Complete(&'static str),
-    /// It answers with a web page.
+    /// Answers with a web page.
     Page,
-    /// It never answers.
+    /// Never answers.
     Silent,
-    /// It stays silent after the head.
+    /// Stays silent after the head.
     SilentBody,
-    /// It begins a response, and then stays silent.
+    /// Begins a response, and then stays silent.
     SilentOpened,
 }
 

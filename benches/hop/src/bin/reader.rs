@@ -1,8 +1,8 @@
 //! A client with minimal overhead: it shares a core with the mock, so its own cost slows both.
 //!
-//! It sends one request body to one address, on a given number of connections and a given number of times on
-//! each, reads the responses as bytes, and looks only for postmarks. At the end it prints one JSON object.
-//! Unlike `toolwire bench`, it counts but does not check streams.
+//! The reader sends one request body to one address, on a given number of connections and a given number of
+//! times on each, reads the responses as bytes, and looks only for postmarks. At the end it prints one JSON
+//! object. Unlike `toolwire bench`, it counts but does not check streams.
 
 use std::{env, error::Error, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -46,7 +46,7 @@ struct Task {
     address: SocketAddr,
     request: Vec<u8>,
     requests: u64,
-    /// The time limit of a response.
+    /// The time limit for a response.
     limit: Duration,
     /// Whether to read only the first bytes of a response, and then wait for the end of the run.
     hold: bool,

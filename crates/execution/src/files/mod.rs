@@ -148,11 +148,11 @@ struct FolderIndex {
 /// Why an image is not kept.
 #[derive(Debug)]
 pub(crate) enum SaveError {
-    /// It is not an image of a known format.
+    /// The data is not an image of a known format.
     NotImage,
-    /// It exceeds the maximum size.
+    /// The image exceeds the maximum size.
     TooLarge,
-    /// It cannot be written. The error is for the log.
+    /// The image cannot be written. The error is for the log.
     Io(io::Error),
 }
 

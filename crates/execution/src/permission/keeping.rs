@@ -22,7 +22,8 @@ use toolwire_net::store::{Revision, SharedText, StoreError};
 /// Changes within this time are written together: each use of a rule is a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The same for rules that instances share. It is longer, since all other instances then read the rules again.
+/// Changes to rules that instances share are written together within this time. It is longer, since all other instances then
+/// read the rules again.
 const SHARED_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum number of attempts to store a change. An attempt fails if another instance changes the rules first.

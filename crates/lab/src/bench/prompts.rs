@@ -1,7 +1,7 @@
 //! [`Prompts`]: request bodies of a client dialect.
 //!
-//! They come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin differently
-//! each time, so that an upstream's prefix cache does not apply.
+//! The bodies come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin
+//! differently each time, so that an upstream's prefix cache does not apply.
 
 use std::{fmt, fs, io, path::Path};
 

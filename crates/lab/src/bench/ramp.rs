@@ -1,7 +1,7 @@
 //! The ramp: the highest number of concurrent streams that meets a service level.
 //!
-//! It doubles the number while the level is met, then bisects. A failed step is repeated once, so that a
-//! single hiccup of the machine does not halve the result.
+//! The search doubles the number while the level is met, then bisects. A failed step is repeated once, so
+//! that a single hiccup of the machine does not halve the result.
 
 use std::time::Duration;
 

@@ -61,7 +61,7 @@ impl FromStr for Target {
 /// Parses `Name: value`, a header for a target. The value is never printed.
 ///
 /// # Errors
-/// It is not a valid header.
+/// The text is not a valid header.
 pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
     let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;

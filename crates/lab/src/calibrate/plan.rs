@@ -40,7 +40,7 @@ pub struct Plan {
     pub sampling: Sampling,
     /// Number of concurrent requests.
     pub concurrency: usize,
-    /// Time limit of a response.
+    /// Time limit for a response.
     pub timeout: Duration,
     /// The file of the answers.
     pub cache: PathBuf,

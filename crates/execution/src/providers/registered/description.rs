@@ -1,6 +1,6 @@
 //! [`Description`]: the body with which a program registers.
 //!
-//! It is untrusted: every field has a limit.
+//! The body is untrusted: every field has a limit.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 

@@ -26,7 +26,7 @@ pub struct Report {
     pub version: String,
     /// When the run began, in seconds since 1970.
     pub started: u64,
-    /// Its duration in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
     /// The command line.
     pub command: String,
@@ -80,7 +80,7 @@ pub struct Target {
     pub url: String,
     /// All rounds together.
     pub all: Summary,
-    /// Each round.
+    /// The rounds, one by one.
     pub rounds: Vec<Summary>,
     /// The tokens of a few streams, for the timeline.
     pub timelines: Vec<Timeline>,
