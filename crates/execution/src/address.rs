@@ -20,9 +20,9 @@ const MAX_URL: usize = 2048;
 /// The ports that may be reached if the rules list none.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that resolve only inside a network: names of this machine, of routers and of clusters, and reserved names (RFC
-/// 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). Names below them count too. `.box` is a public suffix, but
-/// far more often the name of a router.
+/// Names that resolve only inside a network: names of this machine, of routers and of clusters, and reserved names
+/// (RFC 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). Names below them count too. `.box` is a public suffix,
+/// but far more often the name of a router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",

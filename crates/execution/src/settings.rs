@@ -26,7 +26,7 @@ pub struct ExecutionSettings {
     pub max_parallel: usize,
     /// Maximum number of hosted calls of all turns that run at the same time.
     pub max_running: usize,
-    /// Time limit for the hosted calls of a turn.
+    /// Time limit for a response that calls hosted tools.
     pub deadline: Duration,
     /// Maximum length of one result, in characters. Longer results are shortened.
     pub max_result: usize,

@@ -44,7 +44,7 @@ fn exchange(begun: &str) -> String {
     events(begun).first().and_then(|(_, data)| data["exchange"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Returns the rows of the list of exchanges, once one of them matches.
+/// Returns the first row of the list of exchanges that matches `query`, once there is one.
 async fn row(proxy: &Proxy, query: &str) -> Value {
     let path = format!("/admin/exchanges?q={query}");
     let listed = async {

@@ -66,9 +66,9 @@ enum Fault {
     ErrorLate,
     /// Ends the body after content, without an end mark.
     EndsLate,
-    /// After content it stays silent; the client disconnects.
+    /// Stays silent after content; the client disconnects.
     LeftLate,
-    /// No fault: it sends characters in parts.
+    /// No fault: sends characters in parts.
     Cut,
 }
 
