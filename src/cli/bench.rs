@@ -153,7 +153,7 @@ fn contender(mut target: Target, pids: &[(String, u32)], headers: &[(HeaderName,
     Contender { target: Arc::new(target), pids }
 }
 
-/// Returns the headers of every request: the key, in the form that the dialect uses, and those of the command line.
+/// Returns the headers of every request: the key, in the form that the dialect uses, and the headers on the command line.
 fn headers(args: &Args) -> Result<Vec<(HeaderName, HeaderValue)>, Failed> {
     let mut headers = Vec::new();
     if args.dialect == Dialect::Messages {

@@ -15,7 +15,7 @@ pub struct Tally {
     pub right: usize,
     /// Two-way splits, between characters.
     pub splits: usize,
-    /// Splits whose result differs from that of the uncut sample.
+    /// Splits whose result differs from the uncut sample's.
     pub differ: usize,
     /// Splits with a wrong result.
     pub wrong: usize,

@@ -14,7 +14,7 @@ use crate::{
 pub const SIZES: [usize; 3] = [2_000, 20_000, 200_000];
 /// Size of the prose, in bytes.
 pub const PROSE: usize = 200_000;
-/// Size of a piece in bytes, about that of a token.
+/// Size of a piece in bytes: about the size of a token.
 const PIECE: usize = 4;
 
 pub type Contenders = [Box<dyn Contender>];

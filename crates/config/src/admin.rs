@@ -19,7 +19,7 @@ pub struct AdminSettings {
     /// API keys, one of which every request needs. If there are none, only requests from this machine are
     /// served.
     pub api_keys: Vec<SecretString>,
-    /// Host names by which browsers may reach toolwire, in addition to those of this machine.
+    /// Host names by which browsers may reach toolwire, in addition to this machine's own names.
     pub hosts: Vec<String>,
     /// The contents that events and exchanges show.
     pub capture: Capture,

@@ -151,7 +151,7 @@ impl<'a> Router<'a> {
         self.name.clone()
     }
 
-    /// Returns the entry: that of the first target, under this entry's name. `None` only if a mistake has been reported.
+    /// Returns the entry of the first target, under this entry's name. `None` only if a mistake has been reported.
     pub(super) fn resolve(&self, models: &[Model]) -> Option<Model> {
         let (name, _) = self.name.as_ref()?;
         let first = self.alternatives.targets.all.first()?;

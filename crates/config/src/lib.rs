@@ -210,11 +210,11 @@ pub struct Config {
     pub models: Vec<Model>,
     /// How requests continue after an upstream has failed, for models with alternatives.
     pub failover: Failover,
-    /// The formats that models can use: the built-in ones, and those of `[[formats]]`.
+    /// The formats that models can use: the built-in formats, and the formats in `[[formats]]`.
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
-    /// Host names by which clients that need no key may reach the server, in addition to those of this machine.
+    /// Host names by which clients that need no key may reach the server, in addition to this machine's own names.
     pub hosts: Vec<String>,
     /// The folder for persistent state. `None` if the user has no folder for state.
     pub state_dir: Option<PathBuf>,

@@ -34,7 +34,7 @@ pub struct Upstream {
     pub api_key: Option<SecretString>,
     /// Headers for every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// The certificates to trust and to present. `None` trusts those of the system, and presents none.
+    /// The certificates to trust and to present. `None` trusts the system's authorities, and presents no certificate.
     pub tls: Option<Arc<UpstreamTls>>,
     /// The proxy through which the upstream is reached.
     pub proxy: Option<HttpProxy>,

@@ -53,7 +53,7 @@ pub(super) struct Scripted {
     pub(super) calls: Mutex<Vec<(String, Map<String, Value>)>>,
     running: AtomicUsize,
     pub(super) most_running: AtomicUsize,
-    /// Whether its tools give way to those of other providers.
+    /// Whether the provider's tools give way to tools of other providers.
     pub(super) yields: AtomicBool,
 }
 

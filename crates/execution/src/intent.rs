@@ -32,7 +32,7 @@ impl Intent {
         Some(Self { written: written.to_owned(), groups })
     }
 
-    /// The rules for a tool that has none in the configuration: those of a web search, or its name.
+    /// Returns the rules for a tool that has none in the configuration: the rules of a web search, or the tool's name.
     pub(crate) fn default_for(tool: &str, label: &str) -> Vec<Self> {
         match tool {
             "web_search" => WEB_SEARCH.into_iter().filter_map(Self::parse).collect(),

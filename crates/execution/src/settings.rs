@@ -66,7 +66,7 @@ pub struct ExecutionSettings {
 }
 
 impl ExecutionSettings {
-    /// The permissions, with those of `[[tools]]` as rules.
+    /// The permissions, including the permissions in `[[tools]]` as rules.
     pub fn all_permissions(&self) -> PermissionSettings {
         let mut settings = self.permissions.clone();
         settings.rules.extend(self.tools.iter().filter_map(|(name, rules)| {

@@ -77,7 +77,7 @@ impl Deref for Started {
 }
 
 impl Started {
-    /// Cancels all work on the thread, including that of other stages, and waits until it has ended.
+    /// Cancels all work on the thread, including the work of other stages, and waits until it has ended.
     pub fn stop(&self) {
         self.0.runtime.stop();
     }
@@ -162,7 +162,7 @@ impl Surroundings {
 }
 
 impl Execution {
-    /// Starts the stage, and those of its providers that do not run yet.
+    /// Starts the stage, and all of its providers that are not running yet.
     ///
     /// # Errors
     /// If no thread can be started. The providers' settings were checked when they were read.

@@ -128,7 +128,7 @@ impl ToolError {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
     }
 
-    /// Marks the error as that of a call that did not reach the provider.
+    /// Marks the error as one whose call did not reach the provider.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }

@@ -12,7 +12,7 @@ use toolwire_gateway::{
     observe::untrusted_text::escaped,
 };
 
-/// Tests the upstreams and prints a line for each. `warnings` are those of the configuration.
+/// Tests the upstreams and prints a line for each. `warnings` are the warnings about the configuration.
 pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -25,7 +25,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// The tools that all tests declare: those of the published cases.
+/// The tools that all tests declare: the tools of the published cases.
 fn declared() -> Value {
     let header = include_str!("../../../fixtures/conformance/formats.jsonl").lines().next().unwrap();
     let header: Value = serde_json::from_str(header).unwrap();

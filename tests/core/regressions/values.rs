@@ -128,7 +128,7 @@ fn arguments_are_complete_to_the_last_byte() {
 }
 
 /// vllm#31501, vllm PR 36360, vllm PR 35615, vllm PR 35895: if a chunk contained several tokens, arguments were empty.
-/// The pieces are those of every test here; these values are converted instead of being forwarded.
+/// The pieces are the same as in every test here; these values are converted instead of being forwarded.
 #[test]
 fn values_are_read_in_any_split() {
     let parameter = |key: &str, value: &str| format!("<parameter={key}>\n{value}\n</parameter>\n");

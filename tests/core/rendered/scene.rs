@@ -47,7 +47,7 @@ pub(crate) struct Carries {
 pub(crate) enum Keys {
     Any,
     Words,
-    /// Only those of the schema: the key is markup that only the schema distinguishes from a string.
+    /// Only the schema's keys: the key is markup that only the schema distinguishes from a string.
     Declared,
 }
 

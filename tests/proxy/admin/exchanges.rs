@@ -380,7 +380,7 @@ async fn exchange_without_its_contents_is_no_fixture() {
     assert_eq!(fixture_of(&running, &row).await.1, "running");
     go_on.notify_one();
     reply.rest().await;
-    // Requests that exceed the kept size have no fixture; those of half a MiB have one.
+    // Requests that exceed the kept size have no fixture; requests of half a MiB have one.
     for (length, expected) in [(512 << 10, ""), ((512 << 10) + 1, "too_long")] {
         let body =
             |text: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);

@@ -240,7 +240,7 @@ async fn plain_request_to_an_address_of_the_configuration_is_forwarded_by_the_pr
 
 #[tokio::test]
 async fn proxy_gets_the_checked_address_of_what_others_have_chosen() {
-    // One connection carries the answer to CONNECT, then that of the server.
+    // One connection carries the answer to CONNECT, then the server's answer.
     let established = "HTTP/1.1 200 Connection established\r\n\r\n";
     let proxy = Server::start_tunnels(established, &ok("page")).await;
     let (lookup, lookups) = resolving(&[&["2606:2800::1", "93.184.216.34"], &["93.184.216.34", "10.0.0.1"]]);

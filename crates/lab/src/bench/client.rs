@@ -333,7 +333,7 @@ fn close(sample: &mut Sample, outcome: Outcome) {
     }
 }
 
-/// Returns the path of requests: that of the base URL, with the dialect's path appended unless the base URL already
+/// Returns the path of requests: the base URL's path, with the dialect's path appended unless the base URL already
 /// ends with it.
 fn path(base: &Uri, dialect: Dialect) -> Uri {
     let before = base.path().trim_end_matches('/');

@@ -27,7 +27,7 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub dialect: Dialect,
-    /// The model's name. `None` uses that of the prompt, or [`MODEL`].
+    /// The model's name. `None` uses the prompt's model name, or [`MODEL`].
     pub model: Option<String>,
     /// Token limit of a response.
     pub max_tokens: Option<u64>,

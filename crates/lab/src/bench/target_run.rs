@@ -122,7 +122,7 @@ impl SampleBuffer {
     }
 
     fn settle(&mut self) {
-        // The timeline shown is that of the first stream.
+        // The timeline shows the first stream.
         self.samples.sort_unstable_by_key(|sample| sample.intended);
         self.samples.drain(..).for_each(|sample| self.tally.record(&sample));
         self.tokens = 0;

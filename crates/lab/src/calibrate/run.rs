@@ -118,7 +118,7 @@ fn serving(config: &Config, timeout: Duration) -> Result<(Server, Asker), ServeE
     // The keys of the standard library's hashes come from the system's source of randomness.
     let random = || RandomState::new().hash_one("key");
     let key = format!("{:016x}{:016x}", random(), random());
-    // The server accepts only this key, not those of configured clients, and keeps no state.
+    // The server accepts only this key, not the keys of configured clients, and keeps no state.
     let (api_keys, keys) = (vec![SecretString::from(key.as_str())], Vec::new());
     let config = Config { api_keys, keys, state_dir: None, ..config.clone() };
     let server = Server::bind(Arc::new(config), None)?;

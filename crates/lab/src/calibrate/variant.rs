@@ -7,7 +7,7 @@ use toml::{Table, Value};
 /// The format name for tools that are declared in the upstream's own fields.
 pub const NATIVE: &str = "native";
 
-/// The values of `--enforce`, which are also those of the key `enforce`.
+/// The values of `--enforce`, which are also the values of the key `enforce`.
 pub const ENFORCE: [&str; 7] = ["off", "auto", "schema", "structural_tag", "grammar", "prefill", "retry"];
 
 /// The keys of a `[[models]]` entry that variants set.

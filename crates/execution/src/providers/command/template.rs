@@ -1,4 +1,4 @@
-//! [`Template`]: a program's arguments with placeholders for those of a call.
+//! [`Template`]: a program's arguments with placeholders for the arguments of a call.
 //!
 //! A placeholder is a whole argument, so a value cannot become two arguments. Text that begins with `-` could be taken for
 //! an option, so it is accepted only after an argument `--`, which ends the options.

@@ -54,7 +54,7 @@ const MAX_REDIRECTS: usize = 3;
 type Failure = StreamableHttpError<HttpError>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Checks that names and values are valid as those of headers.
+/// Checks that names and values are valid in headers.
 ///
 /// # Errors
 /// A message that names the first invalid header.

@@ -128,7 +128,7 @@ async fn only_named_variables_reach_the_program() {
     options.program.env.insert("OWN".to_owned(), TableText::plain("value"));
     let server = Started::ready(&options).await;
     let names = server.call("environment", json!({})).await.expect("an output").content;
-    // A shell may add variables of its own; Cargo's are those of this test.
+    // A shell may add its own variables; Cargo's variables are from this test's environment.
     assert!(names.contains("OWN") && !names.contains("CARGO"), "{names}");
 }
 

@@ -260,7 +260,7 @@ impl Messages {
         };
         block.open = false;
         self.open -= 1;
-        // Without deltas, the input is that of the start event.
+        // Without deltas, the start event contains the input.
         if !block.input.is_empty() && !block.input.is_whole() {
             self.cut.get_or_insert(notes.frame);
         }

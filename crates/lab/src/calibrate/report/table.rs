@@ -129,7 +129,7 @@ fn name(variant: &VariantReport) -> String {
     clip(&escaped(&variant.name), 40).into_owned()
 }
 
-/// Examples of each kind of failure, those of the best variants first.
+/// Examples of each kind of failure, beginning with the best variants.
 fn examples(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
     for verdict in Verdict::ALL {

@@ -217,7 +217,7 @@ fn parsed(call: &MadeCall) -> Value {
     serde_json::from_str(&call.joined()).unwrap_or_default()
 }
 
-/// Adds the members of `more` to those of `object`.
+/// Adds the members of `more` to `object`.
 fn with(mut object: Value, more: Value) -> Value {
     if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
         object.extend(more);
