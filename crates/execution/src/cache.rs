@@ -45,7 +45,7 @@ impl CacheKey {
 /// A result in a store.
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
-    /// In seconds of Unix time.
+    /// The time of expiry, in seconds of Unix time.
     expires: u64,
     content: String,
     summary: String,

@@ -281,7 +281,7 @@ impl Execution {
         kept.cloned().collect()
     }
 
-    /// The number that distinguishes the results of the provider `name` from those of earlier providers of this name.
+    /// The number that distinguishes the results of the provider `name` from results of earlier providers with this name.
     pub(super) fn mark_of(&self, name: &str) -> u64 {
         self.marks.get(name).copied().unwrap_or_default()
     }

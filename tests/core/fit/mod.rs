@@ -15,7 +15,7 @@ use toolwire::{
 const UPSTREAMS: [Dialect; 6] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Lumo];
 
-/// Returns the request that an upstream of `upstream` gets for these fields of a request of `client`.
+/// Returns the request that an upstream of the dialect `upstream` gets for a request from `client` with these fields.
 fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value, Failure> {
     let mut request = json!({"model": "m", "max_tokens": 100});
     request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

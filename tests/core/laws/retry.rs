@@ -145,7 +145,7 @@ fn wrong_calls_are_asked_for_again() {
             pipeline.push(&said(speech, &wrong), &mut BytesMut::new());
             let turns = format!("{:?}", pipeline.follow_up().unwrap().turns);
             assert!(turns.contains(told) && !turns.contains("\\n"), "{turns}");
-            // If it does not help, the client gets the calls unchanged, and a warning.
+            // If asking again does not help, the client gets the calls unchanged, and a warning.
             exchange.later = vec![said(speech, &wrong)];
             let (got, tally) = answer(&exchange, &wrong);
             assert_eq!(

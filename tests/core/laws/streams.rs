@@ -130,7 +130,7 @@ fn common(answer: &Answer) -> Value {
     calls.sort_by_key(Value::to_string);
     let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
     let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
-    // Of broken calls, Responses only marks the items as incomplete.
+    // Responses reports a broken call only by marking its item as incomplete.
     let is_broken = calls.iter().any(|call| call[1].is_string());
     let finish = answer.finish.as_deref().filter(|finish| !is_broken || *finish != "tool_calls");
     let finish = if is_broken { finish.or(Some("stop")) } else { finish };

@@ -130,7 +130,7 @@ fn dialect(speech: Speech) -> (&'static str, &'static str) {
     }
 }
 
-/// The requests of one cell of the matrix in the order of arrival, and the number of those in progress.
+/// The requests in one cell of the matrix, in order of arrival, and the number of requests in progress.
 #[derive(Debug, Default)]
 struct Seen {
     asked: Vec<String>,

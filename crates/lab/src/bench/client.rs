@@ -360,7 +360,7 @@ fn headers(target: &Target) -> HeaderMap {
 fn secrets(target: &Target) -> Redactor {
     let secret = target.headers.iter().filter(|(_, value)| value.is_sensitive());
     let values = secret.filter_map(|(_, value)| value.to_str().ok());
-    // Without a scheme such as `Bearer` before the key.
+    // The key alone is secret, without a scheme such as `Bearer` before it.
     Redactor::new(values.filter_map(|value| value.rsplit(' ').next()))
 }
 

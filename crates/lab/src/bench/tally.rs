@@ -21,7 +21,7 @@ const DIGITS: u8 = 3;
 /// The longest time recorded exactly, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Number of steps of a percentile curve for each halving of the distance to 100 %.
+/// Number of steps in a percentile curve for each halving of the distance to 100 %.
 const CURVE_STEPS: u32 = 4;
 
 /// Times, in nanoseconds.

@@ -24,7 +24,7 @@ const MAX_RESPONSE: usize = 4 << 20;
 /// Maximum size of an error response, in bytes.
 const MAX_ERROR: usize = 64 << 10;
 
-/// Maximum number of bytes that are kept of a text or of a call's arguments.
+/// Maximum number of bytes kept from a text, or from a call's arguments.
 const MAX_TEXT: usize = 16 << 10;
 
 /// Maximum number of calls that are kept.

@@ -38,7 +38,7 @@ pub(super) fn schema(max_count: usize) -> Value {
                 "type": "string",
                 "description": "What the images show, in detail: subject, setting, composition, light, colours."
             },
-            // Without a type: models also write `"3"` and `2.5`, and a schema would refuse them.
+            // The property has no type: models also write `"3"` and `2.5`, which a type would exclude.
             "count": {
                 "description": format!("How many images: a whole number from 1 to {max_count}."),
                 "default": default

@@ -15,7 +15,7 @@ use super::{
     grid::Grid,
 };
 
-/// Maximum number of columns of a line of prose.
+/// Maximum number of columns in a line of prose.
 const WORDS: usize = 110;
 /// Maximum number of characters of a target's name that are shown.
 const NAME: usize = 18;

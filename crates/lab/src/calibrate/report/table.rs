@@ -13,10 +13,10 @@ use toolwire_gateway::observe::{
     untrusted_text::{clip, escaped},
 };
 
-/// Maximum number of columns of a line of prose.
+/// Maximum number of columns in a line of prose.
 const WORDS: usize = 110;
 
-/// Maximum number of examples of each kind of failure.
+/// Maximum number of examples for each kind of failure.
 const EXAMPLES: usize = 2;
 
 /// Maximum number of bytes of an answer in an example.

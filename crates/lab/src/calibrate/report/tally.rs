@@ -15,7 +15,7 @@ use crate::{
 };
 use toolwire_gateway::observe::untrusted_text::clip;
 
-/// Maximum number of examples of each kind of failure.
+/// Maximum number of examples for each kind of failure.
 const EXAMPLES: usize = 3;
 
 /// Maximum number of bytes of a text in an example.

@@ -38,7 +38,7 @@ pub struct Row {
     /// The dialect of the upstream.
     pub upstream: String,
     pub category: String,
-    /// For each client, the number of cases and of those that passed.
+    /// For each client, the number of cases, and of cases that passed.
     pub counts: Vec<Count>,
 }
 
