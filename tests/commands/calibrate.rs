@@ -503,7 +503,8 @@ fn wordings_are_variants_unless_they_are_the_default() {
     assert_eq!(upstream.asked(), 3 * REQUESTS);
 }
 
-/// The variant with `enforce` exists if the upstream supports enforcement, which is asked for first.
+/// The variant with `enforce` exists if the upstream supports enforcement. The command asks the upstream before
+/// anything else.
 #[test]
 fn enforcement_is_a_variant_where_the_server_has_it() {
     let upstream = Upstream::start(good);

@@ -23,7 +23,7 @@ pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) settings: Rules,
     pub(crate) speech: Speech,
-    /// The upstream's further responses, if it is called again.
+    /// The upstream's later responses, if it is called again.
     pub(crate) later: Vec<Vec<u8>>,
     /// Whether frames that need no change are forwarded unchanged to a client of the same dialect.
     pub(crate) verbatim: bool,

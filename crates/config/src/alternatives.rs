@@ -198,7 +198,7 @@ fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
 /// The settings of `[failover]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failover {
-    /// Time after which no further attempt is made.
+    /// Time after which no more attempts are made.
     pub deadline: Duration,
     /// Time limit for a stream's first content if another target can be asked. `None` leaves it to the target's own
     /// timeouts.

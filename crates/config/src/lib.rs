@@ -388,7 +388,7 @@ pub struct Metrics {
 /// Limits of requests and responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of a client's request body, in bytes. Beyond it: 413.
+    /// Maximum size of a client's request body, in bytes. If it is exceeded: 413.
     pub max_body: usize,
     /// Maximum size of all request bodies together that no upstream has answered yet, in bytes. Beyond it: 503. At least
     /// `max_body`.
@@ -401,7 +401,7 @@ pub struct Limits {
     pub max_n: usize,
     /// Silence after which a stream gets a keep-alive comment. Never zero.
     pub keep_alive: Duration,
-    /// Maximum size of all stored responses, in bytes. Beyond it, the oldest are removed.
+    /// Maximum size of all stored responses, in bytes. If it is exceeded, the oldest are removed.
     pub max_store: usize,
     /// How long a response is stored.
     pub store_ttl: Duration,

@@ -159,9 +159,9 @@ impl Default for Timeouts {
 pub struct QueueLimits {
     /// Maximum number of open responses. At least one.
     pub max_concurrent: usize,
-    /// Maximum number of waiting requests. Beyond it: 429.
+    /// Maximum number of waiting requests. If it is exceeded: 429.
     pub max_waiting: usize,
-    /// Maximum time that a request waits. Beyond it: 429.
+    /// Maximum time that a request waits. If it is exceeded: 429.
     pub wait_timeout: Duration,
 }
 
@@ -509,7 +509,7 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// Length in bytes from which any value may be a secret. Shorter values are words, such as a provider's name.
+/// Minimum length in bytes of a value that may be a secret. Shorter values are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
 /// The values of `headers` that are or may be secrets. Of `Bearer KEY` and similar values, only the key is returned.

@@ -35,7 +35,7 @@ use self::file::AuditFile;
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::wire::text::boundary_upto;
 
-/// Maximum number of events that a slow live subscriber may lag behind. Beyond it, the subscriber loses the oldest.
+/// Maximum number of events that a slow live subscriber may lag behind. If it is exceeded, the subscriber loses the oldest.
 const LIVE: usize = 1024;
 
 /// Maximum size of a captured content, in bytes.

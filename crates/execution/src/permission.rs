@@ -40,7 +40,7 @@ use super::{
     tool::{ErrorCode, ToolError},
 };
 
-/// Maximum number of open questions. Beyond it, calls are denied.
+/// Maximum number of open questions. While there are that many, calls that need a question are denied.
 const MAX_OPEN: usize = 256;
 
 /// Number of answered questions that are remembered, to reply to a second person who answers.

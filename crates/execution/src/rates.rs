@@ -22,7 +22,8 @@ use super::{
 };
 use toolwire_net::store::Owner;
 
-/// Maximum number of calls that wait because of one limit. Beyond it, calls fail immediately.
+/// Maximum number of calls that wait because of one limit. While there are that many, further calls fail
+/// immediately.
 const MAX_WAITING: usize = 256;
 
 /// Number of clients that a limit may remember before it forgets those that have not called

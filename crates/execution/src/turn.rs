@@ -175,8 +175,8 @@ impl HostedTurn {
         self.execution.settings().visibility
     }
 
-    /// The setting whose limit is reached, if one is. No further hop may then call hosted tools, so the model must answer
-    /// without them.
+    /// The setting whose limit is reached, if one is. After that, no other hop may call hosted tools, so the model must
+    /// answer without them.
     pub fn exhausted_limit(&self) -> Option<&'static str> {
         let state = self.lock();
         let settings = self.execution.settings();

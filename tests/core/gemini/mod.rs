@@ -9,7 +9,7 @@ use crate::read::{Read, read_in, read_splits};
 const SETTINGS: ReaderSettings =
     ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false, cites: false };
 
-/// A frame with the parts, and further members of the candidate.
+/// A frame with the parts, and additional members of the candidate.
 fn frame(parts: &str, more: &str) -> String {
     let head = r#""modelVersion":"gemini-3-pro","responseId":"r1""#;
     format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}}{more},"index":0}}],{head}}}"#)

@@ -22,7 +22,7 @@ const FRAGMENTS: &[&str] = &[
     "{\"arguments\":{\"x\":\"<pre>`\"},\"name\":\"b\"}", "{\"name\":\"zzz\",\"arguments\":{}}",
     "{\"name\":\"a\",\"arguments\":null}", "[{\"name\":\"a\",\"arguments\":{}},", "{'name':'a','arguments':{'x':None}}",
     "{\"k\":[{\"name\":\"a\",\"arguments\":{}}]}", "\\n", "\\u00e9", "\\ud83d", "\\ude00", "\\u12", "\\q", "/*", "*/", "//",
-    // Words and blanks.
+    // Words and white space.
     "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
 ];
 

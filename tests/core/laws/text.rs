@@ -60,7 +60,7 @@ fn reasons(text: &str) -> bool {
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
 }
 
-/// Whether the text `held` may be held: blanks, then something that can still become a call or reasoning.
+/// Whether the text `held` may be held: white space, then something that can still become a call or reasoning.
 fn may_be_held(held: &str, before: &str) -> bool {
     let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
     let blanks = &held[..held.len() - begun.len()];
@@ -206,7 +206,7 @@ proptest! {
         }
     }
 
-    /// Law 2 for text in which no marker can begin: only blanks are held, and they are released.
+    /// Law 2 for text in which no marker can begin: only white space is held, and it is released.
     #[test]
     fn prose_holds_only_blanks(text in prose(), cuts in cuts(), settings in settings(known())) {
         let pieces = cut_text(&text, &cuts);

@@ -18,7 +18,7 @@ use crate::support::{
 /// A key with which programs register.
 const REGISTRATION: &str = "registration-key-1";
 
-/// A provider that lets programs register, with further settings.
+/// A provider that lets programs register, with additional settings.
 fn tables(settings: &str) -> String {
     format!(
         "{WITH_KEY}[execution]\n[[providers]]\nname = \"addons\"\nkind = \"http\"\n\

@@ -62,7 +62,7 @@ pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upst
 /// One response of an upstream.
 #[derive(Debug, Clone)]
 pub(super) enum Scripted {
-    /// A complete response: status line, further headers, body.
+    /// A complete response: status line, additional headers, body.
     Whole(String, String, Vec<u8>),
     /// A stream of events.
     Stream(Vec<u8>),

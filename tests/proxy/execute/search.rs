@@ -37,7 +37,7 @@ async fn serper() -> Upstream {
     .await
 }
 
-/// A proxy whose models search through `serper`, with further tables.
+/// A proxy whose models search through `serper`, with additional tables.
 fn setup(upstream: &Upstream, serper: &Upstream, more: &str) -> Setup {
     let mut setup = Setup::new(upstream.address);
     let address = serper.address;

@@ -63,7 +63,7 @@ pub struct ImageSettings {
     pub(crate) public_url: Option<Uri>,
     /// Maximum size of one image, in bytes.
     pub(crate) max_image: usize,
-    /// Maximum size of all images together, in bytes. Beyond it, the oldest are removed.
+    /// Maximum size of all images together, in bytes. If it is exceeded, the oldest are removed.
     pub(crate) max_images: usize,
     /// How long an image is kept.
     pub(crate) ttl: Duration,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::rules::Asked;
 use toolwire_net::private;
 
-/// Maximum number of remembered rules. Beyond it, the least recently used ones are forgotten.
+/// Maximum number of remembered rules. If it is exceeded, the least recently used ones are forgotten.
 const MAX_RULES: usize = 10_000;
 
 /// A remembered answer.

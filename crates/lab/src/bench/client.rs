@@ -55,7 +55,7 @@ const MAX_REFUSAL: usize = 16 << 10;
 /// Maximum number of characters of an error response that are reported.
 const TOLD: usize = 200;
 
-/// Maximum number of idle connections that are kept; further ones are closed.
+/// Maximum number of idle connections that are kept; others are closed.
 const MAX_IDLE: usize = 16 << 10;
 
 /// Sends requests to one target. Many requests may be open at the same time.

@@ -22,7 +22,8 @@ pub struct Plan {
     pub load: Load,
     /// When a trial ends.
     pub length: Length,
-    /// Maximum number of open streams in an open loop; further starts are skipped and counted.
+    /// Maximum number of open streams in an open loop. While there are that many, starts are skipped and
+    /// counted.
     pub max_open: usize,
     /// The first streams of a closed loop are spread over this time.
     pub spread: Duration,

@@ -20,7 +20,7 @@ pub struct Sampling {
     pub temperature: f64,
     /// `max_tokens`.
     pub max_tokens: u64,
-    /// `seed` of the first run, increased by one for each further run. `None` sends no seed.
+    /// `seed` of the first run, increased by one for each later run. `None` sends no seed.
     pub seed: Option<u64>,
 }
 

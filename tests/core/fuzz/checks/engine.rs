@@ -14,7 +14,7 @@ use super::{detected::Found, found::find, input::Input};
 /// Formats without a marker made for calls: only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
 
-/// Number of bytes that may be held in addition to the limits: markers, words, blanks.
+/// Number of bytes that may be held in addition to the limits: markers, words, white space.
 const FIXED: usize = 1500;
 
 /// Seven bytes of choices, then the text.

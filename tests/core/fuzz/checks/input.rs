@@ -1,6 +1,6 @@
 //! A fuzzer's bytes, used as choices, text and cuts.
 
-/// Bytes, from the front of which choices are taken.
+/// Bytes whose first ones are taken as choices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'i> {
     rest: &'i [u8],

@@ -37,7 +37,7 @@ enum Reply {
     After(usize, Value),
 }
 
-/// A scripted image service. The last reply is repeated for all further requests.
+/// A scripted image service. The last reply is repeated for all other requests.
 struct Scripted {
     address: SocketAddr,
     requests: Mutex<Vec<(String, Value)>>,

@@ -10,7 +10,7 @@ use url::Url;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Maximum number of pages of all clients together. Beyond it, the oldest are forgotten.
+/// Maximum number of pages of all clients together. If it is exceeded, the oldest are forgotten.
 const MAX_PAGES: usize = 50_000;
 
 /// The pages found by searches, for each client.

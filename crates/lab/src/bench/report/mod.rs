@@ -43,7 +43,7 @@ pub struct Report {
     pub baseline: Option<Target>,
     /// The targets, in the order of the command line.
     pub targets: Vec<Target>,
-    /// Each further target relative to the first.
+    /// The other targets, each relative to the first.
     pub ratios: Vec<Ratio>,
     /// Results of the ramp, one per target.
     pub ramps: Vec<Ramp>,

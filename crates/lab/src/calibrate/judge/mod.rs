@@ -111,7 +111,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A verdict, with further observations.
+/// A verdict, with more observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The category of the response.

@@ -71,8 +71,8 @@ pub struct VariantReport {
     pub enforce: String,
     /// Number of answers, including failures.
     pub answers: u64,
-    /// The lower end of the 95 % interval for the share of proper calls minus the share of false calls. The variants are sorted by
-    /// this score.
+    /// The lower end of the 95 % interval for the share of proper calls minus the share of false calls. The variants are
+    /// sorted by this score.
     pub score: f64,
     /// Proper calls, out of the prompts that want a call.
     pub proper: Share,
