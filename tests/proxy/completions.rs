@@ -20,7 +20,7 @@ use crate::support::{
     upstream::Upstream,
 };
 
-/// Roles in brackets, tools in the system message, and an answer that begins with reasoning.
+/// A template with roles in brackets, tools in the system message, and an answer that begins with reasoning.
 const TEMPLATE: &str = r#"{"bos_token": "<s>", "chat_template": "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' and m.content == 'refuse' %}{{ raise_exception('No results, please.') }}{% endif %}[{{ m.role }}] {{ m.content }}{% if loop.first and tools %}Tools: {{ tools | tojson }}{% endif %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}[assistant]{% if enable_thinking %}<think>\n{% endif %}"}"#;
 
 /// A proxy in front of an upstream that answers with `status` and `body`. Also returns the paths and bodies of the

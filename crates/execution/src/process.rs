@@ -66,7 +66,7 @@ impl Program {
     /// Starts the program with `arguments` instead of those in the settings.
     ///
     /// # Errors
-    /// If the system cannot start it.
+    /// If the system cannot start the program.
     pub(crate) fn spawn<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> io::Result<Process> {
         let program = self.command.first().ok_or(io::ErrorKind::NotFound)?;
         let is_named = |name: &std::ffi::OsStr| self.environment.iter().any(|own| **own == *name);

@@ -181,7 +181,7 @@ impl UnclaimedImage {
     /// Saves an image as [`ImageFiles::save`] does.
     ///
     /// # Errors
-    /// The reason why it is not kept.
+    /// The reason why the image is not kept.
     pub(crate) fn save(files: &Arc<ImageFiles>, image: &[u8], now: SystemTime) -> Result<Self, SaveError> {
         let name = files.save(image, now)?;
         Ok(Self { files: Arc::clone(files), name: Some(name) })
@@ -241,7 +241,7 @@ impl ImageFiles {
     /// service.
     ///
     /// # Errors
-    /// The reason why it is not kept.
+    /// The reason why the image is not kept.
     pub(crate) fn save(&self, image: &[u8], now: SystemTime) -> Result<String, SaveError> {
         let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
         let limit = self.settings.max_images as u64;

@@ -83,7 +83,7 @@ impl Options {
         template.map(drop).map_err(|message| Fault::new("command", message))
     }
 
-    /// The names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, name: &str) -> Vec<String> {
         vec![name.to_owned()]
     }

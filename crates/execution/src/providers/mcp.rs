@@ -148,7 +148,7 @@ impl Options {
         http::check_headers(&self.headers).map_err(|message| Fault::new("headers", message))
     }
 
-    /// The names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, name: &str) -> Vec<String> {
         vec![tools::wire_name(name, "*")]
     }

@@ -56,7 +56,7 @@ impl Options {
         &self.model
     }
 
-    /// The names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         ["web_search", "search", "websearch", "web-search"].map(str::to_owned).into()
     }

@@ -159,7 +159,7 @@ impl Options {
         Ok(())
     }
 
-    /// All names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         let always = ["web_search", "search", "websearch", "web-search", "scrape"].map(str::to_owned);
         always.into_iter().chain(self.extra_tools.iter().cloned()).collect()

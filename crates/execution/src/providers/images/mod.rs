@@ -151,7 +151,7 @@ impl Options {
         }
     }
 
-    /// The names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         [TOOL, "generate_image", "image_generation"].map(str::to_owned).into()
     }

@@ -253,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Subscribes to changes of the tools, with the protocol without handshake. Never ends.
+    /// Subscribes to changes of the tools, in protocol versions without a handshake. Never ends.
     async fn subscribe(&self, peer: &Peer<RoleClient>) {
         let wants = peer.peer_info().is_some_and(|info| {
             let notifies = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);

@@ -111,7 +111,7 @@ impl Options {
         }
     }
 
-    /// The names of its tools.
+    /// The names of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         vec!["*".to_owned()]
     }
@@ -190,7 +190,7 @@ impl Registrations {
     /// Finds the key with which a request was made.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`] without one of the keys.
+    /// [`Kind::Unauthorized`] if the request has none of the keys.
     pub fn authorize(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
         self.credentials.check(request)
     }

@@ -314,7 +314,7 @@ mod tests {
             wide.iter().filter(|word| rules(word)).collect::<Vec<_>>(),
             narrow.iter().filter(|word| rules(word)).collect::<Vec<_>>()
         );
-        // A table is printed even at a width where nothing fits.
+        // A table is printed even if nothing fits into the width.
         assert!(table(&report, Some(1)).contains("toolwire"));
     }
 
