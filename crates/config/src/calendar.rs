@@ -7,7 +7,7 @@ use toml::value::{Date, Datetime, Offset};
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// The last year of a time that can be written.
+/// The last year for which times can be written.
 const MAX_YEAR: u16 = 9999;
 
 /// Returns the Unix time, in seconds, of `written`: a date (its beginning in UTC), or a time with an offset. `None` for

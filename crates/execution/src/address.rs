@@ -194,7 +194,8 @@ impl Domain {
         is_or_is_below(host, &self.0)
     }
 
-    /// Like [`Domain::contains`], for rules that forbid: a rule for one name or address of this machine covers all of them.
+    /// Like [`Domain::contains`], for rules that forbid: a rule for one of this machine's names or addresses covers all of
+    /// them.
     pub(crate) fn covers(&self, host: &str) -> bool {
         self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
     }

@@ -1,4 +1,4 @@
-//! A command in the chat: a message of the user that begins with `/generate-image` asks for images, without a model.
+//! A command in the chat: a user message that begins with `/generate-image` asks for images, without a model.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! A fuzzer's bytes, used as choices, text and cuts.
 
-/// Bytes whose first ones are taken as choices.
+/// Bytes that supply choices from their front.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'i> {
     rest: &'i [u8],
