@@ -115,7 +115,7 @@ impl Opener {
 /// the next byte rules out all of them at once.
 #[derive(Debug)]
 struct Group {
-    /// The least specific place at which one of these openers counts.
+    /// The least restrictive place at which one of these openers counts.
     place: Place,
     /// For each byte: whether one of the openers may have it in second position.
     second: [bool; 256],
@@ -251,7 +251,7 @@ impl Markers {
         format.reasoning.ended_by_calls && self.is_named(format)
     }
 
-    /// The least specific place at which an opener that begins with this byte counts, if there is such an
+    /// The least restrictive place at which an opener that begins with this byte counts, if there is such an
     /// opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
