@@ -11,7 +11,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
@@ -28,6 +28,7 @@ use super::{
     switch_of,
 };
 use toolwire_config::{AdminSettings, Config};
+use toolwire_execution::audit::unix_millis;
 use toolwire_gateway::{
     attempt_throttle::{AttemptThrottle, WrongKeys, seconds},
     web_pages::{self, HostNames},
@@ -317,14 +318,14 @@ impl Access {
                 self.session_json(&session.csrf, Some(left))
             }
             Visitor::Anonymous if self.is_open() => self.session_json(&self.state.anonymous_csrf, None),
-            Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_milliseconds()}),
+            Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_millis()}),
             // A script needs no token.
             Visitor::Script => self.session_json("", None),
         })
     }
 
     fn session_json(&self, csrf: &str, left: Option<Duration>) -> Value {
-        let now = unix_milliseconds();
+        let now = unix_millis();
         let expires =
             left.map(|left| now.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
         json!({
@@ -442,11 +443,6 @@ fn is_base(base: &str) -> bool {
     };
     let inner = base.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
     base == "/" || (base.len() <= MAX_BASE && inner.is_some_and(|inner| inner.split('/').all(is_plain)))
-}
-
-fn unix_milliseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -256,6 +256,11 @@ pub fn unix_millis() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The current Unix time in seconds.
+pub fn unix_time() -> u64 {
+    unix_millis() / 1000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

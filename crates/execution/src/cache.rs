@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{
-    deferred_turns::unix_time,
+    audit::unix_time,
     tool::{Output, ToolError},
 };
 use toolwire_net::store::{Key, Owner, Space, Store, Stores};

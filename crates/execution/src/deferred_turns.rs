@@ -18,7 +18,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,7 +27,10 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::tool::{ErrorCode, ToolError};
+use super::{
+    audit::unix_time,
+    tool::{ErrorCode, ToolError},
+};
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
 
@@ -404,11 +407,6 @@ fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &m
     done.push(turn);
     done.extend(in_order);
     done.append(&mut rest);
-}
-
-/// The current Unix time in seconds.
-pub(super) fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

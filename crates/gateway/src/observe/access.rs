@@ -16,7 +16,7 @@ use tracing::{
 };
 
 use toolwire_config::Upstream;
-use toolwire_execution::audit::unix_millis;
+use toolwire_execution::audit::unix_time;
 use toolwire_net::telemetry::{self, Parent, SpanKind, scoped};
 use toolwire_pipeline::{dialect::ClientDialect, event::Finish, failure::Failure, pipeline::Tally};
 
@@ -450,7 +450,7 @@ impl Access {
             calls: tally.map_or(0, |tally| tally.calls.len() as u64),
             retries: self.turns + tally.map_or(0, Tally::retries),
         };
-        self.metrics.figures().record(&finished, unix_millis() / 1000);
+        self.metrics.figures().record(&finished, unix_time());
     }
 
     /// Input and output tokens: as the upstream counts them, or as they count for the client.

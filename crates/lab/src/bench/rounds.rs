@@ -17,7 +17,7 @@ use super::{
     target_run::{SampleBuffer, TargetRun},
 };
 use crate::clock;
-use toolwire_gateway::observe::terminal::plural;
+use toolwire_gateway::{observe::terminal::plural, unix_time};
 
 /// The first streams of a ramp's step are spread over the step's length divided by this.
 const RAMP_SPREAD: u32 = 4;
@@ -62,7 +62,7 @@ impl From<io::Error> for RunError {
 pub async fn run(plan: &Plan, stop: impl Future<Output = ()>) -> Result<Report, RunError> {
     let began = Instant::now();
     let load_before = load_average();
-    let started = seconds_since_1970();
+    let started = unix_time();
     let mut report = Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started,
@@ -289,11 +289,6 @@ fn load_in_words(plan: &Plan) -> String {
         }
         None => format!("{}; {}", plan.load, plan.length),
     }
-}
-
-fn seconds_since_1970() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// The machine's load average over the last minute, if available.
