@@ -45,20 +45,16 @@ fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
 }
 
 /// Returns the dialects that the imports in `text` name, from the crate's root or relative to a module.
-fn imported(text: &str) -> Vec<&str> {
+fn imported(text: &str) -> Vec<&'static str> {
+    let code: String =
+        text.lines().flat_map(|line| [line.split("//").next().unwrap_or_default(), "\n"]).collect();
     let mut found = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let at = line.as_ptr() as usize - text.as_ptr() as usize;
-        let code = line.split("//").next().unwrap_or_default();
-        for prefix in ["crate::", "super::"] {
-            for (index, _) in code.match_indices(prefix) {
-                let rest = &text[at + index + prefix.len()..];
-                let names = rest.strip_prefix('{').map_or_else(|| vec![rest], branches);
-                let names = names.into_iter().map(|name| {
-                    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-                    &name[..end.unwrap_or(name.len())]
-                });
-                found.extend(names.filter(|name| DIALECTS.contains(name)));
+    for prefix in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(prefix) {
+            let rest = &code[at + prefix.len()..];
+            for name in rest.strip_prefix('{').map_or_else(|| vec![rest], branches) {
+                let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+                found.extend(DIALECTS.into_iter().find(|dialect| Some(*dialect) == name));
             }
         }
     }
