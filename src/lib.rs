@@ -6,8 +6,6 @@
 //! This crate is the program, and gives tests and benches access to its parts. The core, which can be embedded without
 //! the rest, is [`toolwire-pipeline`](https://docs.rs/toolwire-pipeline), which has examples.
 
-#![cfg_attr(docsrs, feature(doc_cfg))]
-
 pub mod cli;
 
 pub use toolwire_admin as admin;
