@@ -8,13 +8,10 @@
 //! session and changes state must also show that it comes from toolwire's own page. It does so with a token that only
 //! this page can read, its content type, and the headers that name the page's origin.
 
-use std::{
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
+use parking_lot::{Mutex, MutexGuard};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 use subtle::ConstantTimeEq;
@@ -124,7 +121,7 @@ impl Access {
 
     /// Returns a copy with new settings. A session survives if its key still exists.
     pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
-        self.sessions().set_idle(settings.session_ttl);
+        self.state.sessions.lock().set_idle(settings.session_ttl);
         Self { settings, state: Arc::clone(&self.state) }
     }
 
@@ -194,7 +191,7 @@ impl Access {
             });
         }
         let now = Instant::now();
-        let mut sessions = self.sessions();
+        let mut sessions = self.state.sessions.lock();
         let is_key = |digest: &Digest| self.settings.api_keys.iter().any(|key| key_digest(key) == *digest);
         let found =
             tokens(&head.headers, &self.cookie_name()).find_map(|token| sessions.find(token, is_key, now));
@@ -262,13 +259,14 @@ impl Access {
         let key = key?;
         self.throttle().forget(peer);
         let now = Instant::now();
-        let begun = self.sessions().begin(key_digest(key), (base, is_secure), now);
+        let begun = self.state.sessions.lock().begin(key_digest(key), (base, is_secure), now);
         let (token, session) = begun.ok_or_else(|| {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "there are no random numbers")
         })?;
         tracing::info!(%peer, "signed in to the admin API");
-        let mut response =
-            AdminResponse::json(self.session_json(&session.csrf, Some(self.sessions().left(&session, now))));
+        let mut response = AdminResponse::json(
+            self.session_json(&session.csrf, Some(self.state.sessions.lock().left(&session, now))),
+        );
         for cookie in self.cookies(&session, &token, "") {
             response = response.with(header::SET_COOKIE, cookie);
         }
@@ -297,13 +295,13 @@ impl Access {
 
     /// Whether the session whose token has this digest is still valid.
     pub(super) fn lasts(&self, token: &Digest) -> bool {
-        self.sessions().lasts(token, Instant::now())
+        self.state.sessions.lock().lasts(token, Instant::now())
     }
 
     /// Ends the session.
     pub(super) fn sign_out(&self, visitor: &Visitor) -> AdminResponse {
         let Visitor::Session(token, session) = visitor else { return AdminResponse::nothing() };
-        self.sessions().end(token);
+        self.state.sessions.lock().end(token);
         let cookies = self.cookies(session, "", "; Max-Age=0");
         cookies
             .into_iter()
@@ -314,7 +312,7 @@ impl Access {
     pub(super) fn state(&self, visitor: &Visitor) -> AdminResponse {
         AdminResponse::json(match visitor {
             Visitor::Session(_, session) => {
-                let left = self.sessions().left(session, Instant::now());
+                let left = self.state.sessions.lock().left(session, Instant::now());
                 self.session_json(&session.csrf, Some(left))
             }
             Visitor::Anonymous if self.is_open() => self.session_json(&self.state.anonymous_csrf, None),
@@ -392,16 +390,12 @@ impl Access {
         HostNames([&self.settings.hosts, &[]])
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.state.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn code(&self) -> MutexGuard<'_, OneTimeCode> {
-        self.state.code.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.code.lock()
     }
 
     fn throttle(&self) -> MutexGuard<'_, AttemptThrottle> {
-        self.state.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.throttle.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! `/admin/bench`: measures a configured upstream, one run at a time, with the bench that the program provides.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::{AdminError, AdminResponse};
@@ -35,7 +36,7 @@ impl BenchPlace {
     /// 404 without a bench.
     pub(super) fn state(&self) -> Result<AdminResponse, AdminError> {
         self.bench()?;
-        Ok(AdminResponse::json(shown(self.run().as_deref())))
+        Ok(AdminResponse::json(shown(self.run.lock().as_deref())))
     }
 
     /// Starts a run: `{"upstream", "streams", "tokens", "model"?}`.
@@ -52,7 +53,7 @@ impl BenchPlace {
         let streams = number(object, "streams", MAX_STREAMS)?;
         let tokens = number(object, "tokens", MAX_TOKENS)?;
         let (upstream, model) = target(config, object)?;
-        let mut run = self.run();
+        let mut run = self.run.lock();
         if run.as_ref().is_some_and(|run| run.result().is_none()) {
             let message = "a bench is running; wait for its end, or stop it with DELETE";
             return Err(AdminError::new(StatusCode::CONFLICT, "running", message));
@@ -70,7 +71,7 @@ impl BenchPlace {
     /// 404 without a bench.
     pub(super) fn stop(&self) -> Result<AdminResponse, AdminError> {
         self.bench()?;
-        *self.run() = None;
+        *self.run.lock() = None;
         Ok(AdminResponse::json(shown(None)))
     }
 
@@ -79,10 +80,6 @@ impl BenchPlace {
             let message = "this program has no bench in its API; only `toolwire serve` has one";
             AdminError::new(StatusCode::NOT_FOUND, "no_bench", message)
         })
-    }
-
-    fn run(&self) -> MutexGuard<'_, Option<Box<dyn BenchRun>>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

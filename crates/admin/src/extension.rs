@@ -3,7 +3,7 @@
 use std::{
     io,
     net::TcpListener,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
     exchange_log::{ExchangeLog, Observation},
     paths::{ADMIN, CONSOLE, CONSOLE_API, CONSOLE_BARE},
 };
+use parking_lot::Mutex;
 use toolwire_config::{Changes, Config};
 use toolwire_execution::Observer;
 use toolwire_gateway::{
@@ -56,7 +57,7 @@ impl AdminApi {
     /// Issues a one-time code with which a browser can sign in within two minutes. `None` if the configuration has no
     /// admin API, or the API needs no key.
     pub fn sign_in_code(&self) -> Option<String> {
-        let newest = self.lasting.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let newest = self.lasting.newest.lock().upgrade();
         newest?.issue_code()
     }
 
@@ -94,8 +95,7 @@ impl Lasting {
             exchanges.keep(kept);
         }
         let admin = Admin::new(parts, self, before)?.map(Arc::new);
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) =
-            admin.as_ref().map(Arc::downgrade).unwrap_or_default();
+        *self.newest.lock() = admin.as_ref().map(Arc::downgrade).unwrap_or_default();
         Ok(admin.map(|admin| admin as _))
     }
 }

@@ -11,13 +11,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::HeaderValue;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::broadcast::error::RecvError,
@@ -83,7 +84,7 @@ impl Feed {
         bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
         last: Option<&HeaderValue>,
     ) -> Reader {
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         log.readers += 1;
         log.begun += 1;
         if let (Some((audit, runtime, metrics)), false) = (bus, log.is_collecting) {
@@ -103,14 +104,14 @@ impl Feed {
 
     /// Closes the connections of all readers, since their keys may no longer be valid.
     pub(super) fn end_readers(&self) {
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         log.endings += 1;
         log.wake();
     }
 
     /// Wraps another event source, so that it ends when the readers of the feed are closed.
     pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
-        Ending { feed: Arc::clone(self), endings: self.lock().endings, source }
+        Ending { feed: Arc::clone(self), endings: self.log.lock().endings, source }
     }
 
     /// The number of the next event of a reader that reconnects, or the reason why it has missed events.
@@ -131,7 +132,7 @@ impl Feed {
 
     fn publish(&self, record: &Record) {
         let data = record.json();
-        let mut log = self.lock();
+        let mut log = self.log.lock();
         if log.on_bus.is_some_and(|last| record.sequence != last + 1) {
             log.lose();
         }
@@ -141,14 +142,14 @@ impl Feed {
 
     /// Publishes the current figures, which are not on the bus, if there are readers.
     fn publish_figures(&self, metrics: &Metrics) {
-        if self.lock().readers == 0 {
+        if self.log.lock().readers == 0 {
             return;
         }
         let mut figures = metrics.figures_of_now(unix_time());
         if let Value::Object(figures) = &mut figures {
             figures.insert("t".to_owned(), unix_millis().into());
         }
-        self.keep(&mut self.lock(), "metrics", &figures.to_string());
+        self.keep(&mut self.log.lock(), "metrics", &figures.to_string());
     }
 
     fn keep(&self, log: &mut FeedLog, name: &str, data: &str) {
@@ -163,10 +164,6 @@ impl Feed {
             log.bytes -= dropped;
         }
         log.wake();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FeedLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -203,7 +200,7 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
             },
             _ = tick.tick() => feed.publish_figures(&metrics),
         }
-        let mut log = feed.lock();
+        let mut log = feed.log.lock();
         let now = Instant::now();
         if log.readers > 0 {
             last_read = now;
@@ -229,7 +226,7 @@ pub(super) struct Reader {
 
 impl FeedSource for Reader {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut log = self.feed.lock();
+        let mut log = self.feed.log.lock();
         if log.endings != self.endings {
             return Poll::Ready(None);
         }
@@ -263,7 +260,7 @@ impl FeedSource for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut log = self.feed.lock();
+        let mut log = self.feed.log.lock();
         log.readers -= 1;
         log.waiting.remove(&self.number);
     }
@@ -280,7 +277,7 @@ pub(super) struct Ending<S> {
 
 impl<S: FeedSource> FeedSource for Ending<S> {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.feed.lock().endings != self.endings {
+        if self.feed.log.lock().endings != self.endings {
             return Poll::Ready(None);
         }
         self.source.poll_events(cx)
@@ -362,7 +359,7 @@ mod tests {
         let mut reader = feed.open(None, None);
         assert_eq!(read(&mut reader), None);
         (1..=MAX_EVENTS as u64 + 10).for_each(|number| feed.publish(&record(number)));
-        assert_eq!(feed.lock().events.len(), MAX_EVENTS);
+        assert_eq!(feed.log.lock().events.len(), MAX_EVENTS);
         assert!(read(&mut reader).unwrap().contains("too_slow"));
         assert_eq!(read(&mut reader), None);
         assert!(read(&mut feed.open(None, Some(&id(&feed, 1)))).unwrap().contains("expired"));
@@ -396,7 +393,7 @@ mod tests {
                 first_byte_millis: None,
             };
             feed.publish(&Record { sequence, t: 1, subject: None, event });
-            let log = feed.lock();
+            let log = feed.log.lock();
             assert!(log.bytes <= MAX_BYTES && log.events.len() <= MAX_EVENTS);
             assert_eq!(log.bytes, log.events.iter().map(|(_, event)| event.len()).sum::<usize>());
         }

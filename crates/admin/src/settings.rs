@@ -3,12 +3,10 @@
 //! The whole configuration is checked together with the new settings. The code that checks it is the code that then
 //! reads it for the reload.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -92,7 +90,7 @@ impl SavedSettings {
             let message = "settings cannot be saved without `state_dir`";
             return Err(AdminError::new(StatusCode::CONFLICT, "no_state_dir", message));
         };
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let before = self.saved();
         if condition.is_some_and(|condition| !is_met(condition, &etag(&before.overlay))) {
             let message = "the settings were changed meanwhile: fetch them again";
@@ -145,11 +143,11 @@ impl SavedSettings {
     }
 
     fn saved(&self) -> Arc<Saved> {
-        Arc::clone(&self.saved.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.saved.read())
     }
 
     fn replace(&self, saved: Arc<Saved>) {
-        *self.saved.write().unwrap_or_else(PoisonError::into_inner) = saved;
+        *self.saved.write() = saved;
     }
 }
 

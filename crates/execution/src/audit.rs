@@ -18,12 +18,13 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::broadcast::{
     self,
@@ -119,7 +120,7 @@ impl Audit {
         let mut record = Arc::new(Record { sequence: 0, t, subject: subject.cloned(), event });
         let mut is_lost = false;
         {
-            let mut order = self.order();
+            let mut order = self.order.lock();
             // The record is not shared yet.
             if let Some(record) = Arc::get_mut(&mut record) {
                 record.sequence = order.next;
@@ -161,14 +162,14 @@ impl Audit {
 
     /// From now on, appends all events, as JSON lines, to the file at `path` instead of an earlier file. `None` for no file.
     pub(crate) fn write_to(&self, path: Option<&Path>) {
-        if self.order().file.as_ref().map(|(path, _)| path.as_path()) == path {
+        if self.order.lock().file.as_ref().map(|(path, _)| path.as_path()) == path {
             return;
         }
         self.close_file();
         let Some(path) = path else { return };
         match AuditFile::start(path.to_owned(), Arc::clone(&self.lost)) {
             Ok(file) => {
-                self.order().file = Some((path.to_owned(), file));
+                self.order.lock().file = Some((path.to_owned(), file));
                 self.is_filed.store(true, Ordering::Relaxed);
             }
             Err(error) => {
@@ -180,7 +181,7 @@ impl Audit {
     /// Waits a limited time until all events are in the file, and closes it.
     pub fn close_file(&self) {
         self.is_filed.store(false, Ordering::Relaxed);
-        let file = self.order().file.take();
+        let file = self.order.lock().file.take();
         if let Some((_, file)) = file {
             file.close();
         }
@@ -188,11 +189,11 @@ impl Audit {
 
     /// Replaces the redactor after the configured secrets have changed.
     pub fn know_secrets(&self, redactor: &Arc<Redactor>) {
-        *self.redactor.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(redactor);
+        *self.redactor.write() = Arc::clone(redactor);
     }
 
     fn redactor(&self) -> Arc<Redactor> {
-        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.redactor.read())
     }
 
     /// Sets whether contents are captured from now on.
@@ -237,10 +238,6 @@ impl Audit {
     /// Length in bytes of the longest configured secret.
     pub fn longest_secret(&self) -> usize {
         self.redactor().longest()
-    }
-
-    fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -436,11 +433,11 @@ mod tests {
     fn observer_sees_every_event_also_without_subscribers() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let names = Arc::clone(&seen);
-        let observer: Observer = Box::new(move |record| names.lock().unwrap().push(record.event.name()));
+        let observer: Observer = Box::new(move |record| names.lock().push(record.event.name()));
         let audit = Audit::new(Arc::new(Redactor::new([])), Some(observer));
         audit.publish(None, AuditEvent::RegistryChanged { tools: Vec::new() });
         assert!(!audit.is_watched() && !audit.is_heard());
-        assert_eq!(*seen.lock().unwrap(), ["registry_changed"]);
+        assert_eq!(*seen.lock(), ["registry_changed"]);
     }
 
     #[test]

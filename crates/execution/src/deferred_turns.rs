@@ -17,11 +17,12 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout, timeout_at},
@@ -102,7 +103,7 @@ impl DeferredTurns {
             self.put_running(owner, &record);
         }
         self.put(owner, &record);
-        self.running().extend(record.client_ids().map(|id| ((owner, id.to_owned()), running.clone())));
+        self.running.lock().extend(record.client_ids().map(|id| ((owner, id.to_owned()), running.clone())));
         Pending { deferred: Arc::clone(self), owner, record, _done: done }
     }
 
@@ -149,18 +150,18 @@ impl DeferredTurns {
         if self.store.is_shared() {
             return !call_ids(conversation).is_empty();
         }
-        !self.running().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
+        !self.running.lock().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
     /// Receivers that are notified when the calls that run alongside the client's calls `ids` end.
     fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
-        let running = self.running();
+        let running = self.running.lock();
         ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
     }
 
     /// Waits until no call is running.
     pub(crate) async fn settled(&self) {
-        let running: Vec<_> = self.running().values().cloned().collect();
+        let running: Vec<_> = self.running.lock().values().cloned().collect();
         for mut running in running {
             // An error means that the calls have ended.
             let _ = running.changed().await;
@@ -183,15 +184,11 @@ impl DeferredTurns {
             self.store.put(key, Bytes::copy_from_slice(&until.to_be_bytes()), now);
         }
     }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<()>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for DeferredTurns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeferredTurns").field("running", &self.running().len()).finish_non_exhaustive()
+        f.debug_struct("DeferredTurns").field("running", &self.running.lock().len()).finish_non_exhaustive()
     }
 }
 
@@ -216,7 +213,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let mut running = self.deferred.running();
+        let mut running = self.deferred.running.lock();
         for id in self.record.client_ids() {
             running.remove(&(self.owner, id.to_owned()));
         }

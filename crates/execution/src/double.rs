@@ -1,9 +1,10 @@
 //! A scripted provider, and a stage with it, for tests.
 
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -64,7 +65,7 @@ impl Scripted {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.calls.lock().unwrap().len()
+        self.calls.lock().len()
     }
 }
 
@@ -86,7 +87,7 @@ impl Drop for RunningCall<'_> {
 
 impl Provider for Scripted {
     fn tools(&self) -> Vec<Arc<ToolSpec>> {
-        self.specs.lock().unwrap().clone()
+        self.specs.lock().clone()
     }
 
     fn yields(&self) -> bool {
@@ -94,8 +95,8 @@ impl Provider for Scripted {
     }
 
     fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
-        self.calls.lock().unwrap().push((call.tool.clone(), call.arguments.clone()));
-        let act = self.script.lock().unwrap().pop_front();
+        self.calls.lock().push((call.tool.clone(), call.arguments.clone()));
+        let act = self.script.lock().pop_front();
         Box::pin(async move {
             let _running = RunningCall::begin(self);
             match act {

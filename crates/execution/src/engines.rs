@@ -204,7 +204,8 @@ pub(super) fn cleaned(query: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, sync::Mutex, time::Duration};
+    use parking_lot::Mutex;
+    use std::{future::pending, time::Duration};
 
     use serde_json::Map;
 
@@ -246,7 +247,7 @@ mod tests {
         }
 
         fn run<'a>(&'a self, call: &'a Invocation) -> Running<'a> {
-            self.asked.lock().unwrap().push(self.name);
+            self.asked.lock().push(self.name);
             let own = format!("{} {}", self.name, call.tool);
             match self.behaviour {
                 Behaviour::Fails(code) => Box::pin(async move { Err(ToolError::new(code, own)) }),
@@ -325,7 +326,7 @@ mod tests {
             let call = call(TOOL, engine);
             let result = providers[0].1.run(&call).await;
             let shown = result.map_or_else(|error| error.code.name().to_owned(), |output| output.content);
-            assert_eq!((shown.as_str(), &*asked.lock().unwrap()), (expected, &order), "{list:?} {engine:?}");
+            assert_eq!((shown.as_str(), &*asked.lock()), (expected, &order), "{list:?} {engine:?}");
         }
     }
 
@@ -340,7 +341,7 @@ mod tests {
         for expected in [vec!["a", "b", "c"], vec!["a"], vec!["a"]] {
             let error = providers[0].1.run(&call).await.unwrap_err();
             assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, true));
-            assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected);
+            assert_eq!(std::mem::take(&mut *asked.lock()), expected);
         }
     }
 

@@ -20,9 +20,10 @@ mod remembered_rules;
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until},
@@ -74,11 +75,11 @@ impl Permissions {
 
     /// Replaces the settings. They take effect immediately, also for turns that have begun.
     pub(crate) fn decide_by(&self, settings: PermissionSettings) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.settings.write() = Arc::new(settings);
     }
 
     fn settings(&self) -> Arc<PermissionSettings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.settings.read())
     }
 
     /// Checks whether a call may run, asking a person if the rules say so. `params` are the arguments as shown to the
@@ -144,7 +145,7 @@ impl Permissions {
         let question = Question::new(asked, (label, &self.audit.redacted(params)), subject, expires);
         let (verdict, mut answered) = watch::channel(None);
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if state.open.len() >= MAX_OPEN {
                 return Err(denied());
             }
@@ -155,7 +156,7 @@ impl Permissions {
         // Dropped if the client disconnects, which withdraws the question.
         let _withdrawn = Withdrawn { permissions: self, id: &question.id };
         loop {
-            let expires = self.lock().open.get(&question.id).map(|open| open.expires);
+            let expires = self.state.lock().open.get(&question.id).map(|open| open.expires);
             tokio::select! {
                 biased;
                 changed = answered.changed() => {
@@ -170,7 +171,7 @@ impl Permissions {
                 }
                 () = sleep_until(expires.unwrap_or_else(Instant::now)) => {
                     let is_over = |open: &Open| open.expires <= Instant::now();
-                    let mut state = self.lock();
+                    let mut state = self.state.lock();
                     if state.open.get(&question.id).is_some_and(is_over) {
                         let settled = state.settle(&question.id, false, By::Timeout);
                         drop(state);
@@ -187,7 +188,7 @@ impl Permissions {
 
     /// The open questions, the oldest first.
     pub fn questions(&self) -> Vec<Question> {
-        let mut open: Vec<_> = self.lock().open.values().map(|open| open.question.clone()).collect();
+        let mut open: Vec<_> = self.state.lock().open.values().map(|open| open.question.clone()).collect();
         open.sort_by(|a, b| (a.asked_at, &a.id).cmp(&(b.asked_at, &b.id)));
         open
     }
@@ -202,7 +203,7 @@ impl Permissions {
         answer: Answer,
     ) -> Result<Result<Settled, NotKept>, AnswerError> {
         let (settled, tool, domain) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let Some(open) = state.open.get(id) else {
                 let earlier = state.settled.iter().find(|settled| settled.request_id == id);
                 return Err(
@@ -232,7 +233,7 @@ impl Permissions {
     /// Gives a question more time, at most until its turn ends. Returns the new expiry in milliseconds of Unix time.
     pub fn extend(&self, id: &str) -> Option<u64> {
         let more = self.settings().ask_timeout;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let open = state.open.get_mut(id)?;
         open.extend(more);
         Some(open.question.expires_at)
@@ -240,7 +241,7 @@ impl Permissions {
 
     /// The remembered rules, the oldest first.
     pub fn rules(&self) -> Vec<RememberedRule> {
-        self.lock().remembered.rules().to_vec()
+        self.state.lock().remembered.rules().to_vec()
     }
 
     /// Forgets a rule. Returns whether there was one.
@@ -264,7 +265,7 @@ impl Permissions {
 
     /// Whether all questions are answered with yes automatically.
     pub fn auto_approve(&self) -> bool {
-        self.lock().remembered.auto_approve
+        self.state.lock().remembered.auto_approve
     }
 
     /// Sets whether all questions, including open ones, are answered with yes automatically.
@@ -277,7 +278,7 @@ impl Permissions {
 
     /// Settles the questions that remembered rules can answer.
     fn settle_by_rules(&self) {
-        let settled = self.lock().settle_by_rules();
+        let settled = self.state.lock().settle_by_rules();
         if !settled.is_empty() {
             self.changed.notify_one();
         }
@@ -294,10 +295,6 @@ impl Permissions {
             let subject = settled.subject.clone();
             self.audit.publish(subject.as_ref(), AuditEvent::PermissionResult(settled));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -334,7 +331,7 @@ struct Withdrawn<'q> {
 
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
-        let settled = self.permissions.lock().settle(self.id, false, By::Cancelled);
+        let settled = self.permissions.state.lock().settle(self.id, false, By::Cancelled);
         self.permissions.publish(settled);
     }
 }

@@ -1,13 +1,8 @@
 //! [`Provider`]: something that offers tools and runs their calls.
 
-use std::{
-    collections::HashSet,
-    fmt,
-    future::ready,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, fmt, future::ready, pin::Pin, sync::Arc};
 
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -154,12 +149,12 @@ pub(crate) struct GivenUp(Arc<Mutex<HashSet<String>>>);
 impl GivenUp {
     /// Adds an engine that must not be called again.
     pub(crate) fn add(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        self.0.lock().insert(name.to_owned());
     }
 
     /// Whether the engine `name` must not be called again.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.0.lock().contains(name)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -13,6 +13,7 @@ use std::{
 use governor::{
     Quota, RateLimiter, clock::Clock, middleware::NoOpMiddleware, state::keyed::HashMapStateStore,
 };
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -56,7 +57,7 @@ impl Rates {
             Some((entry.name.clone(), limit(entry.rate_limit?, known)))
         });
         let known = before.and_then(|before| before.clients.as_ref());
-        let tools = before.map(|before| before.tools().clone()).unwrap_or_default();
+        let tools = before.map(|before| before.tools.lock().clone()).unwrap_or_default();
         Self {
             clients: settings.rate_limit.map(|rate| limit(rate, known)),
             providers: providers.collect(),
@@ -112,14 +113,10 @@ impl Rates {
 
     fn of_tool(&self, hosted: &Hosted) -> Option<Arc<Limiter>> {
         let rate = hosted.rules.rate_limit.or(hosted.spec.rate_limit)?;
-        let mut tools = self.tools();
+        let mut tools = self.tools.lock();
         let (_, limiter) = limit(rate, tools.get(&hosted.name));
         tools.insert(Arc::clone(&hosted.name), (rate, Arc::clone(&limiter)));
         Some(limiter)
-    }
-
-    fn tools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Limit>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use super::{
@@ -166,7 +167,7 @@ impl Registry {
 
     /// The current tools.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.snapshot.read())
     }
 
     /// The names of the tools that models may get, and those of the providers whose tools are not known yet.
@@ -188,7 +189,7 @@ impl Registry {
 
     /// The names of the disabled tools.
     pub(crate) fn disabled(&self) -> HashSet<String> {
-        self.lock().disabled.clone()
+        self.state.lock().disabled.clone()
     }
 
     /// Enables or disables a tool. Returns whether there is such a tool.
@@ -196,7 +197,7 @@ impl Registry {
         if !self.snapshot().tools().iter().any(|tool| *tool.name == *name) {
             return false;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match is_enabled {
             true => _ = state.disabled.remove(name),
             false => _ = state.disabled.insert(name.to_owned()),
@@ -207,7 +208,7 @@ impl Registry {
 
     /// Asks the providers for their tools.
     pub fn refresh(&self) {
-        self.refresh_with(&mut self.lock());
+        self.refresh_with(&mut self.state.lock());
     }
 
     /// Warns about entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
@@ -293,7 +294,7 @@ impl Registry {
             ));
         }
         let snapshot = Arc::new(snapshot);
-        let mut current = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.snapshot.write();
         let is_changed = !snapshot.equals(&current);
         *current = Arc::clone(&snapshot);
         drop(current);
@@ -302,10 +303,6 @@ impl Registry {
             let tools = enabled.map(|tool| tool.name.to_string()).collect();
             self.audit.publish(None, AuditEvent::RegistryChanged { tools });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

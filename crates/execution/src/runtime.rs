@@ -4,11 +4,11 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    sync::{Mutex, PoisonError},
     task::{Context, Poll},
     thread,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime,
     sync::oneshot,
@@ -49,7 +49,7 @@ impl Runtime {
     /// Cancels everything on the runtime, and waits until it has ended: when the process ends, programs are killed and
     /// values are on disk. Work that is spawned later does not begin.
     pub(crate) fn stop(&self) {
-        let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.thread.lock().take();
         let Some(RunningThread { wanted, thread }) = running else { return };
         drop(wanted);
         if thread.thread().id() != thread::current().id() {
@@ -92,7 +92,7 @@ pub(super) struct Tasks {
 impl Tasks {
     /// Runs `work` until it ends or the group is cancelled. In a cancelled group it does not begin.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         let Some(running) = &mut *running else { return };
         while running.try_join_next().is_some() {}
         running.spawn_on(work, &self.handle);
@@ -100,7 +100,7 @@ impl Tasks {
 
     /// Cancels the tasks. A running task may own this handle, so dropping the handle cancels nothing.
     pub(super) fn end(&self) {
-        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.running.lock().take());
     }
 }
 

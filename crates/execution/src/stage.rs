@@ -5,10 +5,11 @@ use std::{
     fmt, io,
     ops::Deref,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::RwLock;
 use tokio::{
     sync::{Notify, Semaphore},
     time::{Instant, sleep},
@@ -368,13 +369,13 @@ impl Execution {
 
     /// Returns the redactor that knows only the configured secrets.
     pub(super) fn secrets(&self) -> Arc<Redactor> {
-        Arc::clone(&self.secrets.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.secrets.read())
     }
 
     /// From now on, redacts the configured secrets that `redactor` knows.
     pub fn know_secrets(&self, redactor: &Redactor) {
         let secrets = Arc::new(redactor.of_configured());
-        *self.secrets.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        *self.secrets.write() = secrets;
     }
 
     /// A turn in which a person or a command calls tools by their own names, without a model. The same rules apply.

@@ -4,12 +4,9 @@
 //! lines are cut, only a limited number of lines is logged each second, and a program that writes faster than
 //! [`BYTES_PER_SECOND`] is slowed down.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     time::{Instant, sleep_until},
@@ -49,7 +46,7 @@ impl StderrLog {
 
     /// The last lines.
     pub(crate) fn last(&self) -> Vec<String> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.last.lock().iter().cloned().collect()
     }
 
     /// Reads until the program closes the pipe.
@@ -79,7 +76,7 @@ impl StderrLog {
         if pace.may_log() {
             tracing::info!(provider = %self.provider, "stderr: {text}");
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.len() == KEPT_LINES {
             last.pop_front();
         }

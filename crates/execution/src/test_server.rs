@@ -1,9 +1,7 @@
 //! A server for tests of the stage's requests.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use parking_lot::Mutex;
+use std::{net::SocketAddr, sync::Arc};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -44,11 +42,11 @@ impl Server {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut request = read(&mut stream).await;
                 if !established.is_empty() {
-                    seen.lock().unwrap().push(request);
+                    seen.lock().push(request);
                     stream.write_all(established.as_bytes()).await.unwrap();
                     request = read(&mut stream).await;
                 }
-                seen.lock().unwrap().push(request);
+                seen.lock().push(request);
                 let response = responses.get(turn).or(responses.last()).unwrap();
                 // The client may have closed the connection.
                 let _ = stream.write_all(response.as_bytes()).await;
@@ -64,7 +62,7 @@ impl Server {
 
     /// The requests received so far; header names are in lower case.
     pub(super) fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 }
 

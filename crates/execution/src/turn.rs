@@ -1,11 +1,8 @@
 //! [`HostedTurn`]: the hosted tools in one client request.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{
     sync::Semaphore,
@@ -123,7 +120,7 @@ impl HostedTurn {
         calls: Vec<Call>,
     ) -> impl Future<Output = Vec<Ran>> + Send + use<> {
         let (turn, span, trace) = (Arc::clone(self), Span::current(), telemetry::current());
-        turn.lock().rounds += 1;
+        turn.state.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
             // On the heap, since a task's future is moved several times.
@@ -178,7 +175,7 @@ impl HostedTurn {
     /// The setting whose limit is reached, if one is. After that, no other hop may call hosted tools, so the model must
     /// answer without them.
     pub fn exhausted_limit(&self) -> Option<&'static str> {
-        let state = self.lock();
+        let state = self.state.lock();
         let settings = self.execution.settings();
         let limits = [
             ("max_rounds", state.rounds >= settings.max_rounds),
@@ -191,7 +188,7 @@ impl HostedTurn {
 
     /// The names of the tools that may not be called again in this turn.
     pub fn exhausted(&self) -> Vec<&str> {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_exhausted = |hosted: &Hosted| {
             let uses = state.uses.get(&hosted.name).copied().unwrap_or(0);
             hosted.rules.max_uses.is_some_and(|most| uses >= most)
@@ -305,7 +302,7 @@ impl HostedTurn {
         let unknown =
             || ToolError::new(ErrorCode::UnknownTool, format!("There is no tool `{}`.", clipped(&call.name)));
         let read = hosted.ok_or_else(unknown).map(|hosted| (hosted, read(hosted, call)));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.calls += 1;
         if state.calls > settings.max_calls || state.rounds > settings.max_rounds {
             return Err(ToolError::new(
@@ -378,7 +375,7 @@ impl HostedTurn {
     /// The result of a call for the model and the client. The results of a turn share a limit.
     fn ran(&self, call: Call, result: Finished) -> Ran {
         let settings = self.execution.settings();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let left = settings.max_results.saturating_sub(state.bytes);
         let result = result.and_then(|output| match output.content.len() <= left {
             true => Ok(output),
@@ -419,10 +416,6 @@ impl HostedTurn {
             tool,
             provider,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

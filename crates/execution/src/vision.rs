@@ -4,13 +4,9 @@
 //! another model. One request describes one image. Descriptions are cached, so an image in a long conversation is described
 //! once.
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use tokio::{
     sync::{OnceCell, Semaphore},
@@ -137,7 +133,7 @@ impl Vision {
 
     /// The cache entry of a description, which may be empty.
     fn entry(&self, digest: ImageDigest) -> Arc<OnceCell<String>> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         cache.uses += 1;
         let now = cache.uses;
         if cache.descriptions.len() >= MAX_KEPT && !cache.descriptions.contains_key(&digest) {
@@ -239,7 +235,7 @@ mod tests {
                     Part::Image { url, .. } => Some(url.clone()),
                     _ => None,
                 });
-                self.questions.lock().unwrap().push(question.conversation);
+                self.questions.lock().push(question.conversation);
                 self.most_open.fetch_max(self.open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 if let Some(go) = &self.go {
                     go.notified().await;
@@ -302,7 +298,7 @@ mod tests {
         let text = described(&vision, &describer, conversation).await;
         let expected = "look:\n[image 1: a picture of a]\n[image 2: a picture of b]\n[image 3: a picture of a]|nice|[image 4: a picture of c]";
         assert_eq!(text, expected);
-        let questions = describer.questions.lock().unwrap();
+        let questions = describer.questions.lock();
         assert_eq!(questions.len(), 3, "one request for each different image");
         let first =
             questions.iter().find(|asked| images(asked).any(|(_, part)| *part == image("a"))).unwrap();
@@ -318,7 +314,7 @@ mod tests {
         let parts = texts.into_iter().chain([image("c")]).collect();
         let turns = vec![Turn::of(Role::User, parts)];
         described(&vision, &describer, Conversation { turns, ..Conversation::default() }).await;
-        let questions = describer.questions.lock().unwrap();
+        let questions = describer.questions.lock();
         let expected = format!("The message with the image: {}\n{}", "a".repeat(1500), "b".repeat(499));
         assert_eq!(questions[0].turns[1].parts[0], Part::Text(expected.into()));
     }
@@ -329,7 +325,7 @@ mod tests {
         for _ in 0..3 {
             described(&vision, &describer, with_images(["a"])).await;
         }
-        assert_eq!(describer.questions.lock().unwrap().len(), 1);
+        assert_eq!(describer.questions.lock().len(), 1);
         let ask: Arc<dyn Ask> = Arc::<Describer>::clone(&describer);
         vision
             .describe(
@@ -345,7 +341,7 @@ mod tests {
                 (None, &"req_1".into()),
             )
             .await;
-        assert_eq!(describer.questions.lock().unwrap().len(), 3);
+        assert_eq!(describer.questions.lock().len(), 3);
     }
 
     #[tokio::test(start_paused = true)]
@@ -357,7 +353,7 @@ mod tests {
                 assert_eq!(text, "look:\n[image 1: it could not be described]\n[image 2: a picture of a]");
             }
         }
-        assert_eq!(describer.questions.lock().unwrap().len(), 7);
+        assert_eq!(describer.questions.lock().len(), 7);
     }
 
     #[tokio::test]
@@ -382,14 +378,14 @@ mod tests {
             )
         };
         let started = async {
-            while describer.questions.lock().unwrap().is_empty() {
+            while describer.questions.lock().is_empty() {
                 tokio::task::yield_now().await;
             }
             go.notify_one();
         };
         let ((one, other), ()) = tokio::join!(both, started);
         assert_eq!(one, other);
-        assert_eq!(describer.questions.lock().unwrap().len(), 1);
+        assert_eq!(describer.questions.lock().len(), 1);
     }
 
     #[tokio::test]
@@ -400,8 +396,8 @@ mod tests {
             digest[..8].copy_from_slice(&number.to_be_bytes());
             vision.entry(digest);
         }
-        assert_eq!(vision.cache.lock().unwrap().descriptions.len(), MAX_KEPT);
-        assert!(!vision.cache.lock().unwrap().descriptions.contains_key(&ImageDigest::default()));
+        assert_eq!(vision.cache.lock().descriptions.len(), MAX_KEPT);
+        assert!(!vision.cache.lock().descriptions.contains_key(&ImageDigest::default()));
     }
 
     #[tokio::test]

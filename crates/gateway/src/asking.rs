@@ -9,10 +9,11 @@ mod report;
 use std::{
     collections::{HashMap, HashSet},
     future::poll_fn,
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
 use bytes::BytesMut;
+use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -134,11 +135,11 @@ impl NewestModels {
 
     /// Replaces the models.
     pub(super) fn replace(&self, models: ConfiguredModels) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);
+        *self.0.write() = Arc::new(models);
     }
 
     fn newest(&self) -> Arc<ConfiguredModels> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read())
     }
 
     /// The models' clients by upstream name.

@@ -4,13 +4,11 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher, RandomState},
     net::{IpAddr, Ipv6Addr},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time for which an attempt counts.
@@ -123,7 +121,8 @@ impl WrongKeys {
     /// # Errors
     /// The number of seconds to wait, if there were too many wrong keys from this address.
     pub fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
-        let counted = self.throttle().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
+        let counted =
+            self.throttle.lock().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
         self.are_there.store(true, Ordering::Relaxed);
         let peer = peer.to_canonical();
         match counted {
@@ -140,14 +139,10 @@ impl WrongKeys {
     /// Forgets the wrong keys of an address that has sent a valid key.
     pub fn forget(&self, peer: IpAddr) {
         if self.are_there.load(Ordering::Relaxed) {
-            let mut throttle = self.throttle();
+            let mut throttle = self.throttle.lock();
             throttle.forget(peer);
             self.are_there.store(!throttle.by_address.is_empty(), Ordering::Relaxed);
         }
-    }
-
-    fn throttle(&self) -> MutexGuard<'_, AttemptThrottle> {
-        self.throttle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

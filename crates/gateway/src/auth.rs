@@ -5,14 +5,10 @@
 
 mod watch;
 
-use std::{
-    collections::HashMap,
-    io,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard},
-};
+use std::{collections::HashMap, io, net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use secrecy::ExposeSecret;
 
 use self::watch::Watch;
@@ -147,7 +143,7 @@ impl Keys {
     /// Replaces the keys with those in `config` and in the file.
     pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
-        let entries = self.shared.entries();
+        let entries = self.shared.entries.lock();
         if entries.config.api_keys.is_empty() && entries.config.keys.is_empty() && entries.saved.is_empty() {
             // The configuration has no keys, and toolwire listens only on loopback addresses.
             *self.shared.ring() = None;
@@ -156,7 +152,7 @@ impl Keys {
 
     /// Whether no key is needed.
     pub(super) fn are_not_needed(&self) -> bool {
-        self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.shared.ring.read().is_none()
     }
 
     /// Identifies the sender of a request with these headers at `now`, in seconds of Unix time. If no keys are
@@ -171,7 +167,7 @@ impl Keys {
         session: Option<&HeaderMap>,
         now: u64,
     ) -> Result<Caller, Failure> {
-        let ring = self.shared.ring.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let ring = self.shared.ring.read().clone();
         let caller = match ring {
             Some(ring) => ring.identify(shown_key(headers, session.is_none())?, now)?,
             None => Caller::default(),
@@ -206,7 +202,7 @@ impl Keys {
     /// toolwire itself as a caller with the client name `name`, at `now` in seconds of Unix time. If a key has this
     /// name, the key's limits apply.
     pub(super) fn own(&self, name: &str, now: u64) -> Caller {
-        let entries = self.shared.entries();
+        let entries = self.shared.entries.lock();
         let Entries { config, saved } = &*entries;
         let grant = config.keys.iter().chain(saved).find(|key| key.name == name).map(|key| key.grant.clone());
         drop(entries);
@@ -224,7 +220,7 @@ impl Shared {
     /// Reads the file if it has changed. Returns `false` if the keys stay the same.
     fn refresh(&self, now: u64) -> bool {
         let Some(file) = &self.file else { return false };
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = file.lock();
         match file.changed() {
             Some(Ok(saved)) => {
                 self.changed(|entries| entries.saved = saved, now);
@@ -247,7 +243,7 @@ impl Shared {
 
     /// Applies `change` to the sources, and rebuilds the valid keys.
     fn changed(&self, change: impl FnOnce(&mut Entries), now: u64) {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         change(&mut entries);
         let Entries { config, saved } = &*entries;
         let named = config.keys.iter().chain(saved).cloned().collect();
@@ -277,12 +273,8 @@ impl Shared {
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ring(&self) -> RwLockWriteGuard<'_, Option<Arc<KeyRing>>> {
-        self.ring.write().unwrap_or_else(PoisonError::into_inner)
+        self.ring.write()
     }
 
     /// Checks the file, and saves the usage of clients.

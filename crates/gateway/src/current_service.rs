@@ -1,8 +1,9 @@
 //! [`CurrentService`]: the service that handles a thread's new requests.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::{drain::Drain, service::Service};
+use parking_lot::RwLock;
 
 /// The service of a thread, which is replaced when the configuration is reloaded. A request takes the service once
 /// and keeps it, so that it ends under the configuration with which it started.
@@ -20,12 +21,12 @@ impl CurrentService {
 
     /// The current service.
     pub(super) fn get(&self) -> Arc<Service> {
-        Arc::clone(&self.service.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.service.read())
     }
 
     /// Replaces the service.
     pub(super) fn replace(&self, service: Service) {
-        let mut current = self.service.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.service.write();
         let before = std::mem::replace(&mut *current, Arc::new(service));
         drop(current);
         // Unless a request still uses the old service, connections to upstreams that are no longer configured are

@@ -10,10 +10,11 @@
 use std::{
     collections::{HashMap, VecDeque},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{sync::oneshot, time::timeout};
 
@@ -102,7 +103,7 @@ impl Queue {
 
     /// Whether a request waits for a slot.
     pub(super) fn is_waited_in(&self) -> bool {
-        !self.line().waiting.is_empty()
+        !self.line.lock().waiting.is_empty()
     }
 
     /// Maximum time for which a client that does not read may keep a slot that others wait for: short enough that their
@@ -114,7 +115,7 @@ impl Queue {
     async fn admit(self: &Arc<Self>, claimant: Claimant, max_waiting: usize) -> Result<Permit, Failure> {
         let (granted, permit) = oneshot::channel();
         let waiting = {
-            let mut line = self.line();
+            let mut line = self.line.lock();
             if line.taken < self.limits.max_concurrent {
                 line.take(claimant);
                 return Ok(self.permit(claimant));
@@ -131,7 +132,7 @@ impl Queue {
         drop(waiting);
         match entered {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_displaced)) => Err(self.full(self.line().waiting.len())),
+            Ok(Err(_displaced)) => Err(self.full(self.line.lock().waiting.len())),
             Err(_elapsed) => Err(busy(format!(
                 "all {} places at the upstream stayed taken for {:?}",
                 self.limits.max_concurrent, self.limits.wait_timeout
@@ -147,10 +148,6 @@ impl Queue {
     /// A permit for a slot that has been taken.
     fn permit(self: &Arc<Self>, claimant: Claimant) -> Permit {
         Permit { queue: Arc::clone(self), claimant }
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,7 +212,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let next = {
-            let mut line = self.queue.line();
+            let mut line = self.queue.line.lock();
             line.give_back(self.claimant);
             line.next()
         };
@@ -247,7 +244,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.queue.gauge.dec();
         let left = {
-            let mut line = self.queue.line();
+            let mut line = self.queue.line.lock();
             let at = line.waiting.iter().position(|waiter| waiter.number == self.number);
             at.and_then(|at| line.waiting.remove(at))
         };
@@ -283,7 +280,7 @@ mod tests {
         let second = second.await.unwrap();
         assert_eq!((queue.gauge.get(), second.is_wanted()), (0, false));
         drop(second);
-        let line = queue.line();
+        let line = queue.line.lock();
         assert_eq!((line.taken, line.holders.len()), (0, 0));
     }
 

@@ -81,7 +81,7 @@ impl Reloader {
             return Err(ReloadError::Recording);
         }
         let (service, addresses) = (Arc::clone(&before), self.addresses.clone());
-        let may_skip = reason == ReloadReason::FileChanged && self.reloads.locked().failed.is_none();
+        let may_skip = reason == ReloadReason::FileChanged && self.reloads.status.lock().failed.is_none();
         let prepared = spawn_blocking(move || prepare(&service, &addresses, may_skip)).await;
         match prepared {
             Ok(Ok(Some(prepared))) => {
@@ -110,7 +110,7 @@ impl Reloader {
         service.listens_on(&self.addresses);
         service.keys().reloaded(service.config(), unix_time());
         let status = {
-            let mut status = self.reloads.locked();
+            let mut status = self.reloads.status.lock();
             *status = ReloadStatus {
                 generation: status.generation + 1,
                 config: Arc::clone(service.config()),
@@ -162,7 +162,7 @@ impl Reloader {
         for problem in &mut problems {
             problem.message = clip(&problem.message, MAX_MESSAGE).into_owned();
         }
-        self.reloads.locked().failed = Some((unix_millis(), problems.clone()));
+        self.reloads.status.lock().failed = Some((unix_millis(), problems.clone()));
         service.metrics().config_failed();
         if let Some(audit) = service.audit() {
             let errors = problems.iter().map(ToString::to_string).collect();

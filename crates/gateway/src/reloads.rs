@@ -1,11 +1,8 @@
 //! [`Reloads`]: requests reloads of the configuration, and reports the result of the last one.
 
-use std::{
-    error::Error,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{error::Error, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use toolwire_config::{Config, Problem, Severity};
@@ -86,7 +83,7 @@ impl Error for ReloadError {}
 #[derive(Debug, Clone)]
 pub struct Reloads {
     asked: mpsc::Sender<Asked>,
-    status: Arc<Mutex<ReloadStatus>>,
+    pub(super) status: Arc<Mutex<ReloadStatus>>,
 }
 
 /// The status after the last reload.
@@ -121,20 +118,16 @@ impl Reloads {
 
     /// Number of configurations loaded so far, including the one at the start.
     pub fn generation(&self) -> u64 {
-        self.locked().generation
+        self.status.lock().generation
     }
 
     /// The last configuration that was loaded.
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.locked().config)
+        Arc::clone(&self.status.lock().config)
     }
 
     pub fn status(&self) -> ReloadStatus {
-        self.locked().clone()
-    }
-
-    pub(super) fn locked(&self) -> MutexGuard<'_, ReloadStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock().clone()
     }
 }
 

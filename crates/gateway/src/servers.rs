@@ -6,10 +6,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::upstream::{Get, GetError};
@@ -105,7 +106,7 @@ impl Servers {
         if unknown.found.get().is_some() {
             return;
         }
-        let mut search = unknown.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut search = unknown.search.lock();
         if search.may_begin(Instant::now()) {
             search.running.spawn(Arc::clone(unknown).find());
         }
@@ -152,7 +153,7 @@ impl Unknown {
 
     /// Logs once that the server is unknown.
     fn report(&self, reason: &str) {
-        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut search = self.search.lock();
         if !std::mem::replace(&mut search.is_reported, true) {
             let upstream = self.upstream.name.as_str();
             tracing::warn!(upstream, reason, "the upstream's server is not known, so nothing is enforced");

@@ -9,11 +9,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{task::spawn_blocking, time::Instant};
 
 use super::{large, stamp::unix_time, stored_responses};
@@ -114,23 +115,19 @@ impl TurnStates {
         let owner = Owner { client, upstream: upstream.into() };
         Some(OwnStates { states: Arc::clone(self), owner, wants })
     }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl OwnStates {
     /// Puts known state back into the turns of the history in `conversation`.
     pub(super) fn restore(&self, conversation: &mut Conversation) {
         let Some(ttl) = self.states.ttl else { return };
-        if !self.states.memory().owners.contains_key(&self.owner) {
+        if !self.states.memory.lock().owners.contains_key(&self.owner) {
             return;
         }
         // The memory is locked separately for each call, since other threads may be waiting for it and a conversation
         // may be long.
         conversation.restore(|id, answered| {
-            let memory = self.states.memory();
+            let memory = self.states.memory.lock();
             let shelf = memory.owners.get(&self.owner)?;
             let record = shelf.records.get(&shelf.find(id, answered)?)?;
             (record.since.elapsed() < ttl).then(|| Arc::clone(&record.state))
@@ -165,7 +162,7 @@ impl OwnStates {
         for ((id, answered), value) in unknown.into_iter().zip(read) {
             // A turn with several calls has a single state.
             let is_new = |states: &TurnStates| {
-                !states.memory().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
+                !states.memory.lock().owners.get(&self.owner).is_some_and(|shelf| shelf.knows(&id, answered))
             };
             if let Some(value) = value.filter(|_| is_new(&self.states))
                 && let Some(state) = record_json::read_state(&value)
@@ -185,7 +182,7 @@ impl OwnStates {
             let is_known = |memory: &Memory| {
                 memory.owners.get(&self.owner).is_some_and(|shelf| shelf.knows(id, answered))
             };
-            if unknown.len() < MAX_FETCHED && !is_known(&self.states.memory()) {
+            if unknown.len() < MAX_FETCHED && !is_known(&self.states.memory.lock()) {
                 unknown.push((id.to_owned(), answered));
             }
             None
@@ -209,7 +206,7 @@ impl OwnStates {
             return;
         }
         let record = Record { state: Arc::new(state), answered, since: Instant::now(), bytes };
-        let mut memory = states.memory();
+        let mut memory = states.memory.lock();
         memory.remove_old(ttl);
         memory.insert(owner, record);
         while memory.bytes > states.max_bytes && memory.remove_of_largest() {}
@@ -386,12 +383,12 @@ mod tests {
         keep(&quiet, "hi", "c", "kept");
         for number in 0..1000 {
             keep(&loud, "hi", &format!("c{number}"), &"x".repeat(1000));
-            assert!(states.memory().bytes <= 64 << 10);
+            assert!(states.memory.lock().bytes <= 64 << 10);
         }
         assert_eq!(restored(&quiet, "hi", "c").as_deref(), Some("kept"));
         assert_eq!(restored(&loud, "hi", "c0"), None);
         assert!(restored(&loud, "hi", "c999").is_some());
-        let memory = states.memory();
+        let memory = states.memory.lock();
         for shelf in memory.owners.values() {
             assert_eq!(shelf.index.len(), shelf.records.len());
             assert_eq!(shelf.bytes, shelf.records.values().map(|record| record.bytes).sum::<usize>());
@@ -406,7 +403,7 @@ mod tests {
         for number in 0..10_000 {
             keep(&own, "hi", &number.to_string(), "");
         }
-        assert!(states.memory().owners.values().all(|shelf| shelf.records.len() <= 128));
+        assert!(states.memory.lock().owners.values().all(|shelf| shelf.records.len() <= 128));
         keep(&own, "hi", &"i".repeat(1 << 20), "too large");
         assert!(restored(&own, "hi", "9999").is_some(), "one that is too large displaces nothing");
     }
@@ -421,7 +418,7 @@ mod tests {
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(restored(&own, "hi", "c"), None);
         keep(&own, "hi", "d", "hm");
-        assert_eq!(states.memory().owners.values().map(|shelf| shelf.records.len()).sum::<usize>(), 1);
+        assert_eq!(states.memory.lock().owners.values().map(|shelf| shelf.records.len()).sum::<usize>(), 1);
     }
 
     #[test]

@@ -7,12 +7,7 @@
 mod experience;
 mod forms;
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use self::{
     experience::{Experience, News},
@@ -20,6 +15,7 @@ use self::{
 };
 use super::servers::Servers;
 use crate::observe::Metrics;
+use parking_lot::Mutex;
 use toolwire_config::{Model, Upstream};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
@@ -188,7 +184,7 @@ impl LearnedMeans {
 
     /// Forgets everything learned about an upstream that another one has replaced.
     pub(super) fn forget(&self, upstream: &str) {
-        self.memory().0.remove(upstream);
+        self.memory.lock().0.remove(upstream);
     }
 
     /// The `means` that the upstream of `entry` is not known to lack for this request.
@@ -197,7 +193,8 @@ impl LearnedMeans {
             return means;
         }
         let model = entry.upstream_name(&conversation.model);
-        self.memory()
+        self.memory
+            .lock()
             .lacking((&entry.upstream.name, model), owner, || of_tools(conversation))
             .fold(means, |means, kind| kind.removed_from(means))
     }
@@ -232,13 +229,9 @@ impl LearnedMeans {
     }
 
     fn learn(&self, subject: &Subject, kind: Kind, change: impl FnOnce(&mut Experience)) {
-        if let Some(experience) = self.memory().of(&subject.upstream.name, &subject.model, kind) {
+        if let Some(experience) = self.memory.lock().of(&subject.upstream.name, &subject.model, kind) {
             change(experience);
         }
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a constraint that did not work, and logs it if that is new.

@@ -6,14 +6,9 @@
 mod pieces;
 mod spread;
 
-use std::{
-    borrow::Cow,
-    collections::VecDeque,
-    fmt,
-    ops::Range,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-};
+use std::{borrow::Cow, collections::VecDeque, fmt, ops::Range, sync::Arc};
 
+use parking_lot::RwLock;
 use regex::bytes::Regex;
 use serde_json::Value;
 
@@ -108,25 +103,21 @@ impl Redactor {
     pub fn learn(&self, secret: &str) {
         let is_known =
             |learned: &VecDeque<LearnedSecret>| learned.iter().any(|known| *known.secret == *secret);
-        if secret.len() < SHORTEST || is_known(&self.learned()) {
+        if secret.len() < SHORTEST || is_known(&self.learned.read()) {
             return;
         }
         let Ok(pattern) = Regex::new(&pattern_of(secret)) else { return };
-        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = self.learned.write();
         if learned.len() == MAX_LEARNED {
             learned.pop_front();
         }
         learned.push_back(LearnedSecret { secret: secret.into(), pattern });
     }
 
-    fn learned(&self) -> RwLockReadGuard<'_, VecDeque<LearnedSecret>> {
-        self.learned.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the number of bytes at the end of `text`, which is not complete yet, that may be the start of an
     /// unescaped configured secret.
     pub fn begun_in(&self, text: &str) -> usize {
-        let learned = self.learned();
+        let learned = self.learned.read();
         let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
         let begun = |secret: &str| {
             let most = text.len().min(secret.len() - 1);
@@ -203,7 +194,7 @@ impl Redactor {
             let groups = pattern.captures_iter(bytes).filter_map(|found| Some(found.get(1)?.range()));
             groups.map(|range| behind_escape(bytes, range)).collect()
         };
-        let learned = self.learned();
+        let learned = self.learned.read();
         let learned = learned.iter().map(|learned| &learned.pattern);
         self.patterns.iter().chain(learned).flat_map(matches).collect()
     }

@@ -6,7 +6,7 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Waker},
@@ -15,6 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{ExchangeLog, held_request};
 use toolwire_gateway::{
@@ -235,7 +236,7 @@ impl Capture {
             (captured.steps.clone(), captured.is_cut)
         };
         let (manifest, body) = {
-            let manifest = self.manifest();
+            let manifest = self.manifest.lock();
             let (manifest, body) = manifest.as_ref().filter(|_| !is_cut).ok_or(NoFixture::TooLong)?;
             if !manifest.is_answered() {
                 return Err(NoFixture::Unanswered);
@@ -266,13 +267,9 @@ impl Capture {
         Ok(files)
     }
 
-    fn manifest(&self) -> MutexGuard<'_, Option<(ManifestBuilder, Bytes)>> {
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the fixture's description, which then takes `more` bytes.
     fn note(&self, more: usize, change: impl FnOnce(&mut ManifestBuilder)) {
-        let mut manifest = self.manifest();
+        let mut manifest = self.manifest.lock();
         let mut captured = self.lock();
         if captured.size + more > MAX_EXCHANGE || captured.is_dropped {
             *manifest = None;
@@ -296,7 +293,7 @@ impl Capture {
 
     /// Drops the contents to make room for other exchanges.
     pub(super) fn drop_steps(&self) {
-        *self.manifest() = None;
+        *self.manifest.lock() = None;
         let mut captured = self.lock();
         captured.is_dropped = true;
         captured.steps = Vec::new();
@@ -328,7 +325,7 @@ impl Capture {
     }
 
     fn lock(&self) -> MutexGuard<'_, CapturedSteps> {
-        self.captured.lock().unwrap_or_else(PoisonError::into_inner)
+        self.captured.lock()
     }
 }
 

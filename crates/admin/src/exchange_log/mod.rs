@@ -20,7 +20,7 @@ mod trace;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -34,6 +34,7 @@ pub(super) use self::{
     trace::{TraceFeed, Traced},
 };
 use super::analysis;
+use parking_lot::Mutex;
 use toolwire_execution::{AuditEvent, Record, audit::unix_millis};
 use toolwire_gateway::{
     exchange_observer::ExchangeBegin,
@@ -77,7 +78,7 @@ impl ExchangeLog {
     /// Sets the maximum number of exchanges that are kept.
     pub(super) fn keep(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
-        self.lock().drop_beyond(max);
+        self.index.lock().drop_beyond(max);
     }
 
     /// Maximum number of exchanges that are kept.
@@ -96,7 +97,7 @@ impl ExchangeLog {
         if max == 0 {
             return None;
         }
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         if let Some(record) = index.by_id.get(&begin.exchange.own) {
             let record = Arc::clone(record);
             drop(index);
@@ -129,7 +130,7 @@ impl ExchangeLog {
         if is_below(MAX_ALL) {
             return;
         }
-        for record in &self.lock().records {
+        for record in &self.index.lock().records {
             record.drop_capture();
             // Makes some extra room, so that the next piece does not require this again.
             if is_below(MAX_ALL / 4 * 3) {
@@ -140,13 +141,13 @@ impl ExchangeLog {
 
     /// The exchange with this id, if it is kept.
     pub(super) fn find(&self, id: &str) -> Option<Arc<ExchangeRecord>> {
-        self.lock().by_id.get(id).map(Arc::clone)
+        self.index.lock().by_id.get(id).map(Arc::clone)
     }
 
     /// Lists all exchanges, newest first, or only those that began before the exchange `before`. If that exchange is no
     /// longer kept, the list is empty.
     pub(super) fn list(&self, before: Option<&str>) -> Listed {
-        let index = self.lock();
+        let index = self.index.lock();
         let newest_first = index.records.iter().rev();
         let records = match before {
             None => newest_first.map(Arc::clone).collect(),
@@ -167,10 +168,6 @@ impl ExchangeLog {
             }
             _ => {}
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RecordIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,11 @@
 //! [`ExchangeRecord`]: the data that is kept about one exchange.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::{
@@ -226,12 +227,12 @@ impl ExchangeRecord {
 
     /// Keeps these contents, which replace those of a model that has failed.
     pub(super) fn set_capture(&self, capture: Arc<Capture>) {
-        *self.capture() = Some(capture);
+        *self.capture.lock() = Some(capture);
     }
 
     /// Drops the contents to make room for the contents of other exchanges.
     pub(super) fn drop_capture(&self) {
-        if let Some(capture) = self.capture().take() {
+        if let Some(capture) = self.capture.lock().take() {
             capture.drop_steps();
         }
     }
@@ -243,7 +244,7 @@ impl ExchangeRecord {
 
     /// Follows the contents, if they are kept and the exchange is still running.
     pub(crate) fn follow(&self) -> Option<TraceFeed> {
-        let capture = self.capture().clone()?;
+        let capture = self.capture.lock().clone()?;
         (!capture.is_over()).then(|| TraceFeed::new(capture))
     }
 
@@ -252,13 +253,13 @@ impl ExchangeRecord {
     /// # Errors
     /// The reason why there is no fixture.
     pub(crate) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
-        let capture = self.capture().clone();
+        let capture = self.capture.lock().clone();
         capture.ok_or(NoFixture::NotKept)?.fixture()
     }
 
     /// Returns the contents. `None` if they are no longer kept.
     pub(crate) fn traced(&self) -> Option<Traced> {
-        let capture = self.capture().clone()?;
+        let capture = self.capture.lock().clone()?;
         Trace::new(capture).all()
     }
 
@@ -338,12 +339,8 @@ impl ExchangeRecord {
         json!({"exchange": row, "hops": hops, "calls": calls})
     }
 
-    fn capture(&self) -> MutexGuard<'_, Option<Arc<Capture>>> {
-        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+        self.course.lock()
     }
 }
 

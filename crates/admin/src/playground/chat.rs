@@ -2,11 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::timeout};
 
@@ -122,12 +123,12 @@ impl Chat {
 
     /// Whether nothing more will be added.
     pub(super) fn is_over(&self) -> bool {
-        self.lock().is_over
+        self.content.lock().is_over
     }
 
     /// Whether the start of the chat is still kept.
     pub(super) fn is_whole(&self) -> bool {
-        self.lock().dropped == 0
+        self.content.lock().dropped == 0
     }
 
     /// Adds the first event: the model that answers.
@@ -142,21 +143,21 @@ impl Chat {
 
     /// Returns a reader of the whole chat from its start.
     pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
-        self.lock().readers += 1;
+        self.content.lock().readers += 1;
         self.moved.notify_one();
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
     /// Stops the chat: its response is no longer wanted.
     pub(super) fn stop(&self) {
-        self.lock().is_stopped = true;
+        self.content.lock().is_stopped = true;
         self.moved.notify_one();
     }
 
     /// Returns when there has been no reader for [`GRACE`], or the chat is stopped.
     pub(super) async fn abandoned(&self) {
         loop {
-            let ChatContent { is_stopped, readers, .. } = *self.lock();
+            let ChatContent { is_stopped, readers, .. } = *self.content.lock();
             if is_stopped {
                 return;
             }
@@ -172,7 +173,7 @@ impl Chat {
     pub(super) fn event(&self, name: &'static str, data: &Value) {
         let mut data = data.clone();
         self.redactor.cover_json(&mut data);
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         content.release();
         let own = match name {
             "message_complete" => Some(&mut content.summary.complete),
@@ -192,7 +193,7 @@ impl Chat {
         if text.is_empty() {
             return;
         }
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         if content.held.as_ref().is_some_and(|(before, _)| before != saying) {
             content.release();
         }
@@ -205,7 +206,7 @@ impl Chat {
 
     /// Ends the chat: nothing more will be added.
     pub(super) fn end(&self) {
-        let mut content = self.lock();
+        let mut content = self.content.lock();
         content.release();
         content.is_over = true;
         content.wake();
@@ -213,7 +214,7 @@ impl Chat {
 
     /// The whole chat as one object: `message`, `type`, `data`. Only for a finished chat.
     pub(crate) fn summary(&self) -> Value {
-        let content = self.lock();
+        let content = self.content.lock();
         let text: String = content.parts.iter().filter_map(Part::content).collect();
         let Summary { complete, error, result } = &content.summary;
         let mut data = complete.clone().unwrap_or_else(|| json!({}));
@@ -235,16 +236,12 @@ impl Chat {
     /// The chat so far, as events.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
-        let content = self.lock();
+        let content = self.content.lock();
         let told = content.parts.iter().map(|part| match part {
             Part::Event(name, data) => (*name, serde_json::from_str(data).unwrap()),
             Part::Text(saying, text) => saying.event(text),
         });
         told.collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ChatContent> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -315,7 +312,7 @@ impl ChatReader {
     /// Waits until the chat is over.
     pub(crate) async fn ended(&mut self) {
         std::future::poll_fn(|cx| {
-            let mut content = self.chat.lock();
+            let mut content = self.chat.content.lock();
             if content.is_over {
                 return Poll::Ready(());
             }
@@ -336,7 +333,7 @@ impl ChatContent {
 
 impl FeedSource for ChatReader {
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let mut content = self.chat.lock();
+        let mut content = self.chat.content.lock();
         let mut out = String::new();
         if self.at < content.dropped {
             (self.at, self.within) = (content.dropped, 0);
@@ -386,7 +383,7 @@ fn put(out: &mut String, name: &str, data: &str) {
 
 impl Drop for ChatReader {
     fn drop(&mut self) {
-        self.chat.lock().readers -= 1;
+        self.chat.content.lock().readers -= 1;
         self.chat.moved.notify_one();
     }
 }
@@ -443,12 +440,12 @@ mod tests {
         let mut slow = chat.reader();
         for _ in 0..(2 * MAX_KEPT / 1000) {
             chat.says(&Saying::Content, &"x".repeat(1000));
-            assert!(chat.lock().bytes <= MAX_KEPT + MAX_PART + PART);
+            assert!(chat.content.lock().bytes <= MAX_KEPT + MAX_PART + PART);
         }
         assert!(!chat.is_whole());
         assert!(read(&mut slow).unwrap().starts_with("event: reset\n"));
-        let sum = chat.lock().parts.iter().map(Part::len).sum::<usize>();
-        assert_eq!(chat.lock().bytes, sum);
+        let sum = chat.content.lock().parts.iter().map(Part::len).sum::<usize>();
+        assert_eq!(chat.content.lock().bytes, sum);
         chat.event("message_complete", &json!({}));
         chat.end();
         assert_eq!(chat.summary()["data"]["cut"], true);

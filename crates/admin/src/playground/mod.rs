@@ -14,13 +14,10 @@ mod chat;
 mod drive;
 mod request;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use http::StatusCode;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub(super) use self::{chat::Chat, drive::Driven, request::ChatRequest};
@@ -48,7 +45,7 @@ impl Chats {
     /// # Errors
     /// 429
     pub(super) fn make_room(&self) -> Result<(), AdminError> {
-        let mut chats = self.lock();
+        let mut chats = self.chats.lock();
         if chats.len() >= MAX_CHATS {
             chats.retain(|_, chat| !chat.is_over());
         }
@@ -62,13 +59,13 @@ impl Chats {
 
     /// Keeps a chat, and runs its task on the runtime of this thread, which owns the connection to the upstream.
     pub(super) fn begin(self: &Arc<Self>, chat: &Arc<Chat>, driven: Driven) {
-        self.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
+        self.chats.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
         let (all, chat) = (Arc::clone(self), Arc::clone(chat));
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             driven.run(&chat).await;
-            all.lock().remove(chat.id());
+            all.chats.lock().remove(chat.id());
         });
     }
 
@@ -94,15 +91,11 @@ impl Chats {
     }
 
     fn of(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
-        let chat = self.lock().get(id).filter(|chat| chat.mark() == mark).map(Arc::clone);
+        let chat = self.chats.lock().get(id).filter(|chat| chat.mark() == mark).map(Arc::clone);
         chat.ok_or_else(|| {
             let message =
                 format!("there is no such chat: one can be read until {} s after its end", GRACE.as_secs());
             AdminError::new(StatusCode::NOT_FOUND, "not_kept", message)
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Chat>>> {
-        self.chats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

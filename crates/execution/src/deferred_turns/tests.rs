@@ -158,7 +158,7 @@ async fn a_result_that_does_not_come_is_an_error_for_the_model() {
     };
     assert!(result.is_error && result.content.contains("cancelled"), "{result:?}");
     drop(pending);
-    assert!(deferred.running().is_empty());
+    assert!(deferred.running.lock().is_empty());
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ struct Overtaken {
 impl Store for Overtaken {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
         let value = self.store.get(key, now);
-        for (key, value) in self.meanwhile.lock().unwrap().drain(..) {
+        for (key, value) in self.meanwhile.lock().drain(..) {
             self.store.put(key, value, now);
         }
         value

@@ -17,12 +17,13 @@ use std::{
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, openat, renameat, unlinkat};
 use tokio::{task::spawn_blocking, time::sleep};
@@ -253,7 +254,7 @@ impl ImageFiles {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let folder = self.open_folder()?;
         let unfinished = format!("{UNFINISHED}{name}");
-        let mut index = self.index();
+        let mut index = self.index.lock();
         let index = index.get_or_insert_with(|| read_folder(&folder));
         while index.bytes + size > limit
             && let Some((oldest, _)) = index.sizes.first_key_value()
@@ -275,7 +276,7 @@ impl ImageFiles {
     /// Removes an image, if it exists.
     fn remove(&self, name: &str) {
         let Ok(folder) = self.open_folder() else { return };
-        if let Some(index) = self.index().as_mut() {
+        if let Some(index) = self.index.lock().as_mut() {
             index.remove(name, &folder);
             self.show(index);
         }
@@ -337,7 +338,7 @@ impl ImageFiles {
     /// Removes expired images and files left behind by a crash, and rereads the folder, which others may have changed.
     pub(crate) fn clean(&self, now: SystemTime) {
         let Ok(folder) = self.open_folder() else { return };
-        let mut index = self.index();
+        let mut index = self.index.lock();
         let fresh = read_folder(&folder);
         let ages = |name: &str| -> Option<Duration> {
             let about = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -364,10 +365,6 @@ impl ImageFiles {
 
     fn open_folder(&self) -> rustix::io::Result<OwnedFd> {
         open(&self.folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-    }
-
-    fn index(&self) -> MutexGuard<'_, Option<FolderIndex>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn show(&self, index: &FolderIndex) {

@@ -1,12 +1,8 @@
 //! Storage of remembered rules: in a file, or in a text that instances share.
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
     task::spawn_blocking,
@@ -82,7 +78,7 @@ impl Permissions {
     /// The answer that remembered rules give for a call, if any.
     pub(super) async fn remembered(&self, asked: &Asked<'_>) -> Result<Option<bool>, StoreError> {
         let _newest = self.newest().await?;
-        let answer = self.lock().remembered.answer(asked, unix_millis());
+        let answer = self.state.lock().remembered.answer(asked, unix_millis());
         if answer.is_some() {
             self.changed.notify_one();
         }
@@ -94,7 +90,7 @@ impl Permissions {
         let OpenStorage::Shared { text, revision } = &self.storage else { return Ok(None) };
         let mut known = revision.lock().await;
         if let Some(newest) = text.newest(&known).await? {
-            let taken = self.lock().remembered.take_over(&newest.text);
+            let taken = self.state.lock().remembered.take_over(&newest.text);
             taken.map_err(|error| StoreError::new(format!("remembered permissions: {error}")))?;
             *known = newest.revision;
         }
@@ -114,7 +110,7 @@ impl Permissions {
 
     /// Whether open questions may be answered by other instances' changes to the remembered rules.
     pub(crate) fn has_to_follow(&self) -> bool {
-        matches!(self.storage, OpenStorage::Shared { .. }) && !self.lock().open.is_empty()
+        matches!(self.storage, OpenStorage::Shared { .. }) && !self.state.lock().open.is_empty()
     }
 
     /// Changes remembered rules in their storage, and settles the questions that they answer now. Returns the result of
@@ -125,7 +121,7 @@ impl Permissions {
     ) -> Result<T, NotKept> {
         let changed = match &self.storage {
             OpenStorage::File { .. } => {
-                let changed = change(&mut self.lock().remembered);
+                let changed = change(&mut self.state.lock().remembered);
                 self.settle_by_rules();
                 self.save().await?;
                 changed
@@ -146,11 +142,11 @@ impl Permissions {
     ) -> Result<T, StoreError> {
         for _ in 0..TRIES {
             let Some(mut revision) = self.newest().await? else { break };
-            let mut next = self.lock().remembered.clone();
+            let mut next = self.state.lock().remembered.clone();
             let changed = change(&mut next);
             let Some(written) = next.text_if_changed() else { return Ok(changed) };
             if let Some(now) = text.replace(&revision, written).await? {
-                self.lock().remembered = next;
+                self.state.lock().remembered = next;
                 *revision = now;
                 return Ok(changed);
             }
@@ -191,8 +187,8 @@ impl Permissions {
     /// Writes changes to the file, if there is one. Blocks on the disk.
     pub(super) fn write(&self) -> io::Result<()> {
         let OpenStorage::File { file: Some(file), saving } = &self.storage else { return Ok(()) };
-        let mut failed = saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(text) = self.lock().remembered.text_if_changed() else { return Ok(()) };
+        let mut failed = saving.lock();
+        let Some(text) = self.state.lock().remembered.text_if_changed() else { return Ok(()) };
         let save = Save { file: file.clone(), text };
         let path = file.display();
         match save.write() {
@@ -206,7 +202,7 @@ impl Permissions {
                     tracing::error!(%path, error = reason, "remembered permissions cannot be written; that is tried again");
                     *failed = Some(reason);
                 }
-                self.lock().remembered.is_not_written();
+                self.state.lock().remembered.is_not_written();
                 return Err(error);
             }
         }

@@ -1,5 +1,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
+use parking_lot::MutexGuard;
+
 use super::*;
 use crate::stage::save;
 use toolwire_net::{
@@ -258,7 +260,7 @@ impl Place {
     fn kept(&self) -> Result<MutexGuard<'_, (Revision, String)>, StoreError> {
         match self.1.load(std::sync::atomic::Ordering::Relaxed) {
             true => Err(StoreError::new("away")),
-            false => Ok(self.0.lock().unwrap()),
+            false => Ok(self.0.lock()),
         }
     }
 }
@@ -367,9 +369,9 @@ fn only_a_person_allows_while_remembered_rules_cannot_be_read() {
         place.is_away(false);
         assert!(check(&second).await.is_err());
         // Invalid text is not replaced, and allows nothing.
-        place.0.lock().unwrap().clone_from(&(Revision::random(), "{".to_owned()));
+        place.0.lock().clone_from(&(Revision::random(), "{".to_owned()));
         assert!(check(&second).await.is_err());
         assert!(matches!(second.set_auto_approve(true).await, Err(NotKept::Away(_))));
-        assert_eq!(place.0.lock().unwrap().1, "{");
+        assert_eq!(place.0.lock().1, "{");
     });
 }

@@ -20,12 +20,13 @@ mod tools;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use ::http::Uri;
 use rmcp::{
     RoleClient, ServiceError,
@@ -214,7 +215,7 @@ impl Server {
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.state.lock())
     }
 
     /// The server's `text` as one short line without secrets.

@@ -357,11 +357,7 @@ fn configured_secrets_leave_results_and_events() {
         execution.audit().capture(true);
         let ran = turn(&execution).run(vec![call("a", "tool", "secret-word")]).await.remove(0);
         assert_eq!(ran.output.content, "a xxxxxxxxxxx, and sk-0123456789abcdef which is not ours");
-        assert_eq!(
-            provider.calls.lock().unwrap()[0].1["q"],
-            "secret-word",
-            "the provider gets what the model wrote"
-        );
+        assert_eq!(provider.calls.lock()[0].1["q"], "secret-word", "the provider gets what the model wrote");
         while let Ok(record) = live.try_recv() {
             let shown = Value::Object(record.data()).to_string();
             assert!(!shown.contains("secret-word") && !shown.contains("sk-0123"), "{shown}");
@@ -429,7 +425,7 @@ fn denied_calls_and_addresses_do_not_run() {
         assert_eq!(codes, expected.map(|code| code.map(str::to_owned)));
         assert_eq!(provider.count(), 2);
         let urls: Vec<_> =
-            provider.calls.lock().unwrap().iter().map(|(_, arguments)| arguments["url"].clone()).collect();
+            provider.calls.lock().iter().map(|(_, arguments)| arguments["url"].clone()).collect();
         assert_eq!(
             urls,
             ["https://good.example/", "https://good.example/@denied.example/"],
@@ -460,7 +456,7 @@ fn url_that_was_checked_is_the_one_that_the_tool_gets() {
             ("http:\\\\Good.example\\@127.0.0.1:9001/i", "http://good.example/@127.0.0.1:9001/i");
         let call = Call::new("a", "fetch", json!({"url": written, "x": 1}).to_string());
         turn(&execution).run(vec![call]).await;
-        assert_eq!(provider.calls.lock().unwrap()[0].1["url"], normal);
+        assert_eq!(provider.calls.lock()[0].1["url"], normal);
         let used = Value::Object(live.try_recv().unwrap().data());
         assert_eq!(used["toolCall"]["input"]["url"], normal, "{used}");
         for arguments in [

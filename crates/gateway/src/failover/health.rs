@@ -19,11 +19,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::super::permits::Claimant;
+use parking_lot::Mutex;
 use toolwire_config::Failover;
 
 /// Time after which another request may try an ejected target, if the first trial has not ended.
@@ -177,7 +177,7 @@ impl Health {
     /// returns first, so that an outage of all targets ends as soon as one of them works. Only one request tries a
     /// target whose ejection is over.
     pub(super) fn first<'t>(&self, targets: &[&'t str], client: Claimant, now: Instant) -> Option<&'t str> {
-        let mut health = self.targets();
+        let mut health = self.0.lock();
         let admits = |name: &&&str| health.get(**name).is_none_or(|target| target.admits(client, now));
         let returns = |name: &&&str| health.get(**name).and_then(|target| target.returns(client));
         let chosen = *targets.iter().find(admits).or_else(|| targets.iter().min_by_key(returns))?;
@@ -189,7 +189,7 @@ impl Health {
 
     /// The earliest time at which one of `targets` returns, if all of them are ejected for `client` at `now`.
     pub(super) fn all_return(&self, targets: &[&str], client: Claimant, now: Instant) -> Option<Instant> {
-        let health = self.targets();
+        let health = self.0.lock();
         let returns = |name: &&str| health.get(*name)?.returns(client).filter(|returns| now < *returns);
         let returns: Option<Vec<_>> = targets.iter().map(returns).collect();
         returns?.into_iter().min()
@@ -198,7 +198,7 @@ impl Health {
     /// Records that the target's response has content. This ends an ejection, but the failures still count: if the
     /// response fails after all, the target is ejected again, for longer.
     pub(super) fn began(&self, Request { target, client, asked }: Request<'_>) {
-        if let Some(health) = self.targets().get_mut(target) {
+        if let Some(health) = self.0.lock().get_mut(target) {
             for target in health.of_mut(client).filter(|target| target.is_after_ejection(asked)) {
                 (target.returns, target.ejected, target.tried) = (None, None, None);
             }
@@ -207,7 +207,7 @@ impl Health {
 
     /// Records that the target has answered.
     pub(super) fn succeeded(&self, Request { target, client, asked }: Request<'_>) {
-        let mut targets = self.targets();
+        let mut targets = self.0.lock();
         let Some(health) = targets.get_mut(target) else { return };
         if health.all.is_after_ejection(asked) {
             health.all = Target::default();
@@ -227,7 +227,7 @@ impl Health {
         Failed { is_answer, wait, now }: Failed,
         settings: &Failover,
     ) -> Option<Duration> {
-        let mut targets = self.targets();
+        let mut targets = self.0.lock();
         let health = targets.entry(target.to_owned()).or_default();
         let own = health.all.own_ejection(asked, is_answer.then_some(client), settings);
         let of_all = health.all.eject(own.max(wait), now, settings);
@@ -241,7 +241,7 @@ impl Health {
 
     /// Records a request that ended without revealing anything about the target.
     pub(super) fn left(&self, Request { target, client, asked }: Request<'_>) {
-        if let Some(health) = self.targets().get_mut(target) {
+        if let Some(health) = self.0.lock().get_mut(target) {
             health.of_mut(client).for_each(|target| target.not_tried_by(asked));
         }
     }
@@ -251,11 +251,7 @@ impl Health {
         let is_out = |health: &&TargetHealth| {
             health.all.is_out(now) || health.clients.values().any(|target| target.is_out(now))
         };
-        self.targets().values().filter(is_out).count()
-    }
-
-    fn targets(&self) -> MutexGuard<'_, HashMap<String, TargetHealth>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().values().filter(is_out).count()
     }
 }
 
@@ -316,7 +312,7 @@ mod tests {
             let failed = Failed { is_answer: true, wait: None, now };
             let settings = Failover { eject_after: 999, ..settings() };
             health.failed(Request { client, ..of("a", now) }, failed, &settings);
-            assert!(health.targets()["a"].clients.len() <= MAX_CLIENTS);
+            assert!(health.0.lock()["a"].clients.len() <= MAX_CLIENTS);
         }
     }
 

@@ -1,8 +1,7 @@
 //! Tests of which target is asked next, without upstreams.
 
-use std::sync::Mutex;
-
 use super::*;
+use parking_lot::Mutex;
 
 const CLIENT: Claimant = Claimant::Own;
 
@@ -31,7 +30,7 @@ fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attem
     let log = Log::default();
     let begun = Arc::clone(&log);
     let begin: Begin<()> = Box::new(move |target| {
-        begun.lock().unwrap().push(target);
+        begun.lock().push(target);
         Box::pin(async { Ok(()) })
     });
     (Attempts::new(shared, plan, begin, 503), log)
@@ -50,7 +49,7 @@ async fn each_target_is_asked_once_and_again_after_a_pause_that_grows() {
         beginning.await.unwrap();
         pauses.push(before.elapsed());
     }
-    assert_eq!(*log.lock().unwrap(), ["b", "a", "b", "a", "b"]);
+    assert_eq!(*log.lock(), ["b", "a", "b", "a", "b"]);
     assert_eq!(attempts.count(), 6);
     let is_near = |pause: Duration, millis: u64| {
         let expected = Duration::from_millis(millis);
@@ -97,10 +96,10 @@ fn an_ejected_target_is_passed_over_and_returns_when_it_answers() {
     let shared = Arc::clone(&first.shared);
     shared.judge(Request { target: "b", client: CLIENT, asked: Instant::now() }, Some(&down()));
     assert!(first.next(&down()).is_some());
-    assert_eq!(*log.lock().unwrap(), ["c"]);
+    assert_eq!(*log.lock(), ["c"]);
     // All other targets are ejected: the one that returns first is asked.
     assert!(first.next(&down()).is_some());
-    assert_eq!(*log.lock().unwrap(), ["c", "b"]);
+    assert_eq!(*log.lock(), ["c", "b"]);
     first.ended(&Outcome::Done);
     assert_eq!(shared.health.first(&["b", "a"], CLIENT, Instant::now()), Some("b"));
 }
@@ -115,7 +114,7 @@ async fn what_is_too_long_for_a_model_is_asked_of_the_next_model_and_never_again
             None => assert_eq!(failure, &too_long),
         }
     }
-    assert_eq!(*log.lock().unwrap(), ["c", "d", "c"]);
+    assert_eq!(*log.lock(), ["c", "d", "c"]);
     let (mut one, _) = attempts_of(&[&["a", "b"]], 9, Settings::default());
     assert!(one.next(&too_long).is_none());
     assert_eq!(one.shared.health.ejected(Instant::now()), 0, "it says nothing of the target");

@@ -18,14 +18,10 @@ mod refusal;
 mod saved_counts;
 mod usage;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
 
 use http::HeaderMap;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::usage::{Counts, CountsByModel};
 use self::{
@@ -103,7 +99,7 @@ impl Ledger {
     pub(super) fn save(&self, now: u64) {
         let CountsOf::Instance(saved) = &self.counts else { return };
         let accounts = self.list();
-        let mut unread = self.unread();
+        let mut unread = self.unread.lock();
         for account in accounts {
             if let Some(own) = unread.get_mut(&account.name) {
                 let found = saved.read(&account.name, own, now);
@@ -128,17 +124,13 @@ impl Ledger {
                 key = name,
                 "what the key has used cannot be read; until it can, it counts as nothing"
             );
-            self.unread().insert(name.into(), unread);
+            self.unread.lock().insert(name.into(), unread);
         }
         (unread.month, counts.unwrap_or_default())
     }
 
-    fn unread(&self) -> MutexGuard<'_, HashMap<Arc<str>, Unread>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn accounts(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Account>>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.accounts.lock()
     }
 }
 

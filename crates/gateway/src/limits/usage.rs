@@ -3,12 +3,10 @@
 use std::{
     collections::BTreeMap,
     mem,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use toolwire_config::calendar::Month;
@@ -145,7 +143,7 @@ impl Usage {
     /// # Errors
     /// If nothing is left.
     pub(super) fn reserve(&self, tokens: u64, budget: u64, now: u64) -> Result<(), BudgetRefusal> {
-        let mut months = self.months();
+        let mut months = self.months.lock();
         let used = months.at(Month::of(now)).all.tokens();
         if used >= budget {
             return Err(BudgetRefusal::Gone(Month::of(now).end()));
@@ -159,7 +157,7 @@ impl Usage {
 
     /// Counts a request.
     pub(super) fn asked(&self, now: u64) {
-        self.months().at(Month::of(now)).all.requests += 1;
+        self.months.lock().at(Month::of(now)).all.requests += 1;
         self.is_changed.store(true, Ordering::Release);
     }
 
@@ -175,7 +173,7 @@ impl Usage {
 
     /// Counts tokens that do not affect the mean length of the client's responses.
     pub(super) fn add(&self, (input, output): (u64, u64), reserved: u64, now: u64) {
-        let mut months = self.months();
+        let mut months = self.months.lock();
         months.reserved = months.reserved.saturating_sub(reserved);
         months.at(Month::of(now)).all.add((input, output));
         self.is_changed.store(true, Ordering::Release);
@@ -183,7 +181,7 @@ impl Usage {
 
     /// Also counts `requests` and tokens for a model.
     pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
-        let mut months = self.months();
+        let mut months = self.months.lock();
         let counts = months.at(Month::of(now)).of_model(model);
         counts.requests = counts.requests.saturating_add(requests);
         counts.add(tokens);
@@ -192,23 +190,23 @@ impl Usage {
 
     /// The counts of the month of `now`, and the tokens that responses in progress have reserved.
     pub(super) fn current(&self, now: u64) -> (Counts, u64) {
-        let mut months = self.months();
+        let mut months = self.months.lock();
         (months.at(Month::of(now)).all, months.reserved)
     }
 
     /// The counts of the month of `now` by model.
     pub(super) fn models(&self, now: u64) -> CountsByModel {
-        self.months().at(Month::of(now)).models.clone()
+        self.months.lock().at(Month::of(now)).models.clone()
     }
 
     /// Replaces the counts of a month with those of a server, which does not count by model.
     pub(super) fn learned(&self, month: Month, counts: Counts) {
-        self.months().at(month).all = counts;
+        self.months.lock().at(month).all = counts;
     }
 
     /// Adds earlier counts of a month that could be read only now.
     pub(super) fn found(&self, month: Month, counts: &MonthCounts) {
-        let mut months = self.months();
+        let mut months = self.months.lock();
         let Months { current, other, .. } = &mut *months;
         if let Some((_, known)) =
             [Some(current), other.as_mut()].into_iter().flatten().find(|(own, _)| *own == month)
@@ -223,12 +221,8 @@ impl Usage {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
-        let months = self.months();
+        let months = self.months.lock();
         [Some(months.current.clone()), months.other.clone()].into_iter().flatten().collect()
-    }
-
-    fn months(&self) -> MutexGuard<'_, Months> {
-        self.months.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

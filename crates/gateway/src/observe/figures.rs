@@ -7,10 +7,11 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -99,7 +100,7 @@ struct Minute {
 impl Figures {
     /// Counts a request that ended at `now`, in seconds of Unix time.
     pub(crate) fn record(&self, request: &FinishedRequest<'_>, now: u64) {
-        let mut history = self.lock();
+        let mut history = self.0.lock();
         for (group, name) in history.groups.iter_mut().zip(request.names) {
             group.sums(name.unwrap_or(OTHER), now / 60).add(request);
         }
@@ -119,7 +120,7 @@ impl Figures {
 
     /// The figures of the last minute up to `now`, in seconds of Unix time. `running`: the responses in progress.
     pub(crate) fn now(&self, running: i64, now: u64) -> Value {
-        let history = self.lock();
+        let history = self.0.lock();
         let mut recent = Sums::default();
         history
             .seconds
@@ -141,7 +142,7 @@ impl Figures {
     /// The figures of the last `window` minutes, at most [`MAX_WINDOW`], including the current minute of `now`, which
     /// is in seconds of Unix time. Also contains the figures of the same number of minutes before that.
     pub fn window(&self, by: By, window: u64, now: u64) -> Value {
-        let history = self.lock();
+        let history = self.0.lock();
         let [model, key, upstream] = &history.groups;
         let group = match by {
             By::Model => model,
@@ -174,10 +175,6 @@ impl Figures {
         json.extend(all.json());
         json.insert("rows".to_owned(), rows.into());
         Value::Object(json)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RequestHistory> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -399,7 +396,7 @@ mod tests {
         for minute in 1..=500 {
             figures.record(&finished("later", 1), NOW + minute * 60);
         }
-        let history = figures.lock();
+        let history = figures.0.lock();
         let [models, ..] = &history.groups;
         assert_eq!(models.minutes().count() as u64, 2 * MAX_WINDOW);
         assert_eq!(models.names.len(), 1, "names of the past make room for others");

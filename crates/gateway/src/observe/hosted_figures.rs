@@ -1,11 +1,8 @@
 //! [`HostedFigures`]: figures of each hosted tool's calls since toolwire started.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::latencies::Latencies;
@@ -26,7 +23,7 @@ struct ToolFigures {
 impl HostedFigures {
     /// Counts a finished call.
     pub(super) fn count(&self, tool: &str, took: Duration, (is_ok, is_cached): (bool, bool)) {
-        let mut tools = self.lock();
+        let mut tools = self.0.lock();
         let own = match tools.get_mut(tool) {
             Some(own) => own,
             None => tools.entry(tool.to_owned()).or_default(),
@@ -41,15 +38,11 @@ impl HostedFigures {
 
     /// The figures of one tool: `calls`, `failed` and `cached` calls, and the median time of the calls that were run.
     pub fn of(&self, tool: &str) -> Value {
-        let tools = self.lock();
+        let tools = self.0.lock();
         let none = ToolFigures::default();
         let ToolFigures { calls, failed, cached, times } = tools.get(tool).unwrap_or(&none);
         let half = times.percentile(50).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         json!({"calls": calls, "failed": failed, "cached": cached, "p50_ms": half})
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ToolFigures>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,12 +5,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 /// Maximum number of responses that are listed.
@@ -104,7 +105,7 @@ impl LiveStreams {
             tokens: AtomicU64::new(0),
             first_content: AtomicU64::new(0),
         });
-        let mut open = self.lock();
+        let mut open = self.0.lock();
         open.last += 1;
         let number = open.last;
         open.streams.insert(number, Arc::clone(&stream));
@@ -114,15 +115,11 @@ impl LiveStreams {
 
     /// The number of responses in progress, and the oldest of them as JSON.
     pub fn list(&self) -> (usize, Vec<Value>) {
-        let open = self.lock();
+        let open = self.0.lock();
         let count = open.streams.len();
         let listed: Vec<_> = open.streams.values().take(MAX_LISTED).cloned().collect();
         drop(open);
         (count, listed.iter().map(|stream| stream.json()).collect())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,13 +149,13 @@ impl LiveEntry {
 
 impl Drop for LiveEntry {
     fn drop(&mut self) {
-        self.streams.lock().streams.remove(&self.number);
+        self.streams.0.lock().streams.remove(&self.number);
     }
 }
 
 impl LiveStream {
     fn place(&self) -> MutexGuard<'_, (String, String)> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock()
     }
 
     fn json(&self) -> Value {

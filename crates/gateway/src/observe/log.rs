@@ -145,7 +145,8 @@ fn clip_all(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use tracing_subscriber::fmt::format::DefaultFields;
 
@@ -157,7 +158,7 @@ mod tests {
 
     impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -173,7 +174,7 @@ mod tests {
     ) -> String {
         let lines = Lines::default();
         tracing::subscriber::with_default(log(lines.clone()), events);
-        let lines = lines.0.lock().unwrap().clone();
+        let lines = lines.0.lock().clone();
         String::from_utf8(lines).unwrap()
     }
 

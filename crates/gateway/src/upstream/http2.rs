@@ -4,11 +4,12 @@
 //! a stream: a connection gets no more concurrent requests than its server allows, and for any further requests another
 //! connection is opened. An upstream's `max_concurrent` limits both.
 
+use parking_lot::Mutex;
 use std::{
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,

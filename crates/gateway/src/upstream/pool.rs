@@ -4,11 +4,9 @@
 //! negotiated them, are shared. A pool belongs to one thread of the server, so that both sockets of a stream wake the
 //! same thread.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{
@@ -147,5 +145,5 @@ impl Pool {
 /// Locks even if another thread panicked while it held the lock: no change made under these locks can be left
 /// incomplete.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

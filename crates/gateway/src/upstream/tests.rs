@@ -3,10 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use futures_util::future::join_all;
@@ -15,6 +12,7 @@ use h2::{
     server::{Builder, SendResponse},
 };
 use http::Response;
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
@@ -65,7 +63,7 @@ impl Connect for Server {
     fn connect(&self) -> Connecting<'_> {
         let (ours, theirs) = duplex(16 << 10);
         let number = self.connections.fetch_add(1, Ordering::SeqCst);
-        self.tasks.lock().unwrap().spawn((self.serve)(number, theirs));
+        self.tasks.lock().spawn((self.serve)(number, theirs));
         Box::pin(async { Ok(Stream::Tls { stream: Box::new(ours), http2: true }) })
     }
 }

@@ -1,10 +1,8 @@
 //! [`Trust`]: decides whether connections to an upstream may be kept.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
@@ -32,14 +30,14 @@ impl Trust {
 
     /// Whether connections may be kept.
     pub(super) fn holds(&self) -> bool {
-        let lost_until = *self.lost_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost_until = *self.lost_until.lock();
         lost_until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Stops trusting the upstream for a while, because it has sent bytes that no request asked for.
     pub(super) fn lose(&self) {
         let until = Instant::now() + WITHOUT_KEEP_ALIVE;
-        *self.lost_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        *self.lost_until.lock() = Some(until);
         self.unsolicited.inc();
         tracing::warn!(
             upstream = self.upstream,

@@ -3,12 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{MAX_MODELS, REMEMBERED};
@@ -38,7 +36,7 @@ impl LearnedForms {
         if !self.has_any.load(Ordering::Relaxed) {
             return Observed::default();
         }
-        let models = self.models();
+        let models = self.models.lock();
         let form = models.get(upstream).and_then(|models| models.get(model()));
         form.map_or_else(Observed::default, Form::observed)
     }
@@ -50,7 +48,7 @@ impl LearnedForms {
         if !sends_reasoning && !self.has_any.load(Ordering::Relaxed) {
             return;
         }
-        let mut models = self.models();
+        let mut models = self.models.lock();
         let known = models.get_mut(upstream).and_then(|models| models.get_mut(model));
         match known {
             Some(form) => form.sends_reasoning = sends_reasoning,
@@ -61,7 +59,7 @@ impl LearnedForms {
 
     /// Records that the model has accepted a request with joined messages, after refusing it without joining.
     pub(super) fn refused_roles(&self, upstream: &str, model: &str) {
-        let mut models = self.models();
+        let mut models = self.models.lock();
         let form = self.new_form(&mut models, upstream, model);
         if !form.observed().strict_roles {
             tracing::warn!(
@@ -76,7 +74,7 @@ impl LearnedForms {
 
     /// Forgets everything learned about an upstream that another one has replaced.
     pub(crate) fn forget(&self, upstream: &str) {
-        self.models().remove(upstream);
+        self.models.lock().remove(upstream);
     }
 
     /// The entry of a model. Clients may invent names: if there are too many, the oldest is removed.
@@ -98,10 +96,6 @@ impl LearnedForms {
             refused_roles: None,
             changed,
         })
-    }
-
-    fn models(&self) -> MutexGuard<'_, HashMap<String, HashMap<String, Form>>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,7 +137,7 @@ mod tests {
             forms.saw_reasoning("up", &format!("invented-{number}"), ReasoningField::Reasoning);
             tokio::time::advance(std::time::Duration::from_millis(1)).await;
         }
-        assert_eq!(forms.models()["up"].len(), MAX_MODELS);
+        assert_eq!(forms.models.lock()["up"].len(), MAX_MODELS);
         let newest = format!("invented-{}", 2 * MAX_MODELS - 1);
         assert!(forms.about("up", || &newest).reasoning.is_some());
     }

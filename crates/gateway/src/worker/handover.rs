@@ -26,7 +26,7 @@ use std::{
     io::{self, IoSlice},
     mem,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -39,6 +39,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::bounds::{BUFFER, IDLE};
@@ -116,7 +117,7 @@ impl<B: Body + Unpin, T> Body for HandledBody<B, T> {
 
 impl<B, T> Drop for HandledBody<B, T> {
     fn drop(&mut self) {
-        self.handover.state().is_handling = false;
+        self.handover.0.lock().is_handling = false;
     }
 }
 
@@ -199,21 +200,17 @@ impl<T> Clone for Handover<T> {
 }
 
 impl<T> Handover<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that a request has arrived.
     pub(super) fn request_begins(&self) {
-        self.state().is_handling = true;
+        self.0.lock().is_handling = true;
     }
 
     /// Hands `response` over, and returns when hyper is asked for its head. The handler then returns a response whose
     /// body never yields.
     pub(super) async fn hand_over(&self, response: T) {
-        self.state().stage = Stage::HandedOver(response);
+        self.0.lock().stage = Stage::HandedOver(response);
         // No waker is needed: the connection's task polls again when it wants the head.
-        poll_fn(|_| match self.state().stage {
+        poll_fn(|_| match self.0.lock().stage {
             Stage::Head(..) => Poll::Ready(()),
             _ => Poll::Pending,
         })
@@ -222,14 +219,14 @@ impl<T> Handover<T> {
 
     /// Whether no request is being handled, and all responses have been written.
     fn is_idle(&self) -> bool {
-        let state = self.state();
+        let state = self.0.lock();
         !state.is_handling && !state.is_unflushed
     }
 
     /// The next step after hyper was polled. Earlier responses are written completely first, even if the client reads
     /// them slowly.
     fn next(&self) -> Next<T> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.is_unflushed {
             return Next::Wait;
         }
@@ -266,7 +263,7 @@ impl<S, T> LentStream<S, T> {
 
     /// If hyper was asked for a head, collects `slices` instead of sending them to the client. Returns whether it did.
     fn catches(&self, slices: &[IoSlice<'_>]) -> bool {
-        let mut state = self.handover.state();
+        let mut state = self.handover.0.lock();
         let Stage::Head(_, head) = &mut state.stage else {
             state.is_unflushed = true;
             return false;
@@ -311,7 +308,7 @@ impl<S: AsyncWrite + Unpin, T> AsyncWrite for LentStream<S, T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.client).poll_flush(cx))?;
-        self.handover.state().is_unflushed = false;
+        self.handover.0.lock().is_unflushed = false;
         Poll::Ready(Ok(()))
     }
 

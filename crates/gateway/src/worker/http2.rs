@@ -13,7 +13,7 @@ use std::{
     net::IpAddr,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -24,6 +24,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{rt::Executor, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
@@ -165,13 +166,9 @@ impl Streams {
         Self { service, is_stalled, tasks: Mutex::default(), begun: AtomicUsize::new(0) }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether no stream is open.
     fn are_over(&self) -> bool {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.is_empty()
     }
@@ -194,7 +191,7 @@ impl Streams {
     /// Removes tasks when they end.
     async fn ended(&self, until: Until) {
         poll_fn(|cx| {
-            let mut tasks = self.tasks();
+            let mut tasks = self.tasks.lock();
             loop {
                 match tasks.poll_join_next(cx) {
                     Poll::Ready(Some(_)) => {}
@@ -221,7 +218,7 @@ where
         let current = streams.service.get();
         let (stall, patience) = (Stall::new(current.limits().write_timeout), Stall::new(current.patience()));
         let (service, is_stalled) = (Arc::clone(&streams.service), Arc::clone(&streams.is_stalled));
-        streams.tasks().spawn(Stream {
+        streams.tasks.lock().spawn(Stream {
             future: Some(Box::pin(future)),
             stall,
             patience,

@@ -12,7 +12,7 @@ use std::{
     error::Error,
     future::poll_fn,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -31,6 +31,7 @@ use hyper::{
 };
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     net::TcpStream,
@@ -150,7 +151,7 @@ impl Client {
     /// Returns an idle connection that is still open.
     async fn idle_link(&self) -> Option<Link> {
         loop {
-            let mut link = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let mut link = self.idle.lock().pop()?;
             let ready = poll_fn(|cx| {
                 link.drive(cx);
                 Poll::Ready(!link.closed && matches!(link.sender.poll_ready(cx), Poll::Ready(Ok(()))))
@@ -255,7 +256,7 @@ impl Client {
     }
 
     fn keep(&self, link: Link) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if !link.closed && idle.len() < MAX_IDLE {
             idle.push(link);
         }

@@ -193,7 +193,7 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -258,14 +258,14 @@ mod tests {
             }
         };
         let kept = Mutex::new(Vec::new());
-        let run = turn.run(stream, |sample| kept.lock().unwrap().push(sample.bytes));
+        let run = turn.run(stream, |sample| kept.lock().push(sample.bytes));
         let open = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             release.send(true).unwrap();
         };
         let (course, ()) = tokio::join!(run, open);
         let course = course.unwrap();
-        let kept = kept.into_inner().unwrap();
+        let kept = kept.into_inner();
         assert_eq!(kept.len() as u64 + course.unsent, 10);
         assert_eq!(course.most_open, 3);
         assert!(kept.contains(&2));

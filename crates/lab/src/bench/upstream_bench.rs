@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     thread::{self, JoinHandle},
@@ -10,6 +10,7 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, header};
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::{runtime, sync::oneshot};
@@ -45,7 +46,7 @@ impl Bench for UpstreamBench {
         let told = Arc::clone(&result);
         let work = move || {
             let ended = measure(&plan, stopped);
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+            *told.lock() = Some(ended);
         };
         let thread = thread::Builder::new().name("toolwire-bench".into()).spawn(work);
         let thread = thread.map_err(|error| format!("there is no thread for the bench: {error}"))?;
@@ -81,7 +82,7 @@ impl BenchRun for Running {
 
     fn result(&self) -> Option<Result<Value, String>> {
         let is_over = self.thread.is_finished();
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let result = self.result.lock().clone();
         result.or_else(|| is_over.then(|| Err("the bench broke off".to_owned())))
     }
 }

@@ -9,9 +9,9 @@ use std::{
     hash::{DefaultHasher, Hasher},
     io,
     ops::Bound,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::Mutex;
 use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
 
 /// Size of a block in bytes: one page of redb.
@@ -37,22 +37,18 @@ impl CheckedFile {
         })
     }
 
-    fn sums(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets the checksums of the blocks that these bytes touch.
     fn forget(&self, offset: u64, bytes: &[u8]) {
         let end = offset.saturating_add(size(bytes.len())).div_ceil(size(BLOCK));
         let end = usize::try_from(end).unwrap_or(usize::MAX);
-        let mut sums = self.sums();
+        let mut sums = self.sums.lock();
         let end = end.min(sums.len());
         sums.get_mut(number(offset)..end).unwrap_or_default().fill(0);
     }
 
     /// Remembers the checksums of the complete blocks in these bytes. Returns whether they match the known checksums.
     fn learn(&self, offset: u64, bytes: &[u8]) -> bool {
-        let mut sums = self.sums();
+        let mut sums = self.sums.lock();
         for (number, block) in whole_blocks(offset, bytes) {
             if sums.len() <= number {
                 sums.resize(number + 1, 0);
@@ -110,7 +106,7 @@ impl StorageBackend for CheckedFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         #[cfg(test)]
         self.faults.grow(self.file.len()?, len)?;
-        self.sums().truncate(number(len));
+        self.sums.lock().truncate(number(len));
         self.file.set_len(len)
     }
 

@@ -31,12 +31,13 @@ mod writing;
 use std::{
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::{
     address::{Node, Sentinels, StoreAddress},
@@ -272,7 +273,7 @@ impl Shared {
 
 /// The state that a lock protects is consistent between any two statements, so a panic elsewhere does not corrupt it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 /// Waits until everything is written.

@@ -2,10 +2,11 @@
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::rustls::{
@@ -83,19 +84,19 @@ impl Certificates {
         }
         match found {
             Ok(None) => {
-                *self.fault() = None;
+                *self.fault.lock() = None;
                 Ok(Reloaded::Unchanged)
             }
             Ok(Some(identity)) => {
                 let expires = identity.expires.map(|expires| humantime::format_rfc3339(expires).to_string());
                 tracing::info!(cert = %self.files.cert.display(), expires, "the certificate was exchanged");
                 self.metrics.set_expiry(&identity);
-                *self.fault() = None;
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = identity;
+                *self.fault.lock() = None;
+                *self.current.write() = identity;
                 Ok(Reloaded::Exchanged)
             }
             Err((_, reason)) => {
-                let before = self.fault().replace(reason.clone());
+                let before = self.fault.lock().replace(reason.clone());
                 if before.as_ref() != Some(&reason) {
                     tracing::warn!(reason, "the new certificate is not used, the old one stays");
                     self.metrics.reload_failures.inc();
@@ -124,11 +125,7 @@ impl Certificates {
     }
 
     fn current(&self) -> Identity {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn fault(&self) -> MutexGuard<'_, Option<String>> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.read().clone()
     }
 }
 

@@ -4,10 +4,10 @@ use std::{
     collections::VecDeque,
     net::SocketAddr,
     sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
+                atomic::{AtomicUsize, Ordering},
     },
 };
+use parking_lot::Mutex;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
@@ -72,10 +72,10 @@ impl Scripted {
         let (head, body) = request(&mut stream).await;
         let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_open.fetch_max(open, Ordering::SeqCst);
-        self.requests.lock().unwrap().push((head, body));
+        self.requests.lock().push((head, body));
         self.arrived.notify_waiters();
         let reply = {
-            let mut replies = self.replies.lock().unwrap();
+            let mut replies = self.replies.lock();
             if replies.len() > 1 { replies.pop_front().unwrap() } else { replies[0].clone() }
         };
         let (status, body) = match reply {
@@ -85,7 +85,7 @@ impl Scripted {
             Reply::After(count, value) => {
                 loop {
                     let arrived = self.arrived.notified();
-                    if self.requests.lock().unwrap().len() >= count {
+                    if self.requests.lock().len() >= count {
                         break;
                     }
                     arrived.await;
@@ -105,7 +105,7 @@ impl Scripted {
     }
 
     fn requests(&self) -> Vec<(String, Value)> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 }
 

@@ -3,10 +3,11 @@
 use std::{
     collections::{HashSet, VecDeque},
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use memchr::memchr;
 use rmcp::{
     RoleClient,
@@ -73,7 +74,7 @@ impl Stdio {
             _ => None,
         };
         if let Some(id) = id {
-            self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+            self.pending.lock().remove(id);
         }
     }
 
@@ -84,7 +85,7 @@ impl Stdio {
         if head.has_method {
             return;
         }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending.lock();
         let failed: Vec<_> = match head.id {
             Some(id) => pending.take(&id).into_iter().collect(),
             None => pending.drain().collect(),
@@ -101,7 +102,7 @@ impl Transport<RoleClient> for Stdio {
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         {
-            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = self.pending.lock();
             match &message {
                 JsonRpcMessage::Request(request) => _ = pending.insert(request.id.clone()),
                 // No task waits for its response any more.

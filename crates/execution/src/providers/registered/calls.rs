@@ -125,7 +125,7 @@ impl CallStream {
 impl Drop for CallStream {
     fn drop(&mut self) {
         self.calls.close();
-        let mut entries = self.registrations.entries();
+        let mut entries = self.registrations.entries.lock();
         // Another stream may have replaced this one.
         if let Some(entry) = entries.get_mut(&self.id) {
             entry.expires = entry.expires.max(Instant::now() + self.registrations.options.lease);
@@ -193,7 +193,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // Otherwise the call has its result, or the registration has ended.
         if matches!(self.sent.result.try_recv(), Err(TryRecvError::Empty)) {
-            if let Some(entry) = self.registrations.entries().get_mut(&self.id) {
+            if let Some(entry) = self.registrations.entries.lock().get_mut(&self.id) {
                 entry.waiting.remove(&self.sent.id);
             }
             let cancelled = json!({"type": "TOOL_CANCEL", "toolCallId": self.sent.id}).to_string();

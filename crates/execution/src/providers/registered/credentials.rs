@@ -6,9 +6,9 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use http::{HeaderMap, HeaderName, Method, header};
 use ring::hmac;
 use secrecy::{ExposeSecret, SecretString};
@@ -118,7 +118,7 @@ impl Credentials {
     }
 
     fn use_once(&self, signature: &str, now: u64) -> Result<(), Failure> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         // A signature's time may be as far in the future as in the past.
         while seen.front().is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * TOLERANCE) {
             seen.pop_front();

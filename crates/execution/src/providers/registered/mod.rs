@@ -23,10 +23,11 @@ mod tests;
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
@@ -202,7 +203,7 @@ impl Registrations {
     pub fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
         let limits = (self.options.max_tools, self.options.timeout);
         let Description { id, label, callback, tools } = Description::parse(body, &self.rules, limits)?;
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let now = Instant::now();
         remove_expired(&mut entries, now);
         match entries.get(&id) {
@@ -265,7 +266,7 @@ impl Registrations {
     /// [`Kind::NotFound`]
     pub fn remove(&self, key: KeyNumber, id: &str) -> Result<(), Failure> {
         self.with(key, id, |_| ())?;
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries.remove(id);
         offer_free(&mut entries);
         drop(entries);
@@ -276,7 +277,7 @@ impl Registrations {
 
     /// Removes all registrations, and ends the streams of their calls.
     pub(crate) fn end_all(&self) {
-        self.entries().clear();
+        self.entries.lock().clear();
     }
 
     /// Opens the stream on which a program gets its calls. It replaces an earlier stream.
@@ -307,15 +308,11 @@ impl Registrations {
 
     /// Lists the registrations: id, label, and number of tools.
     pub fn list(&self) -> Vec<(String, String, usize)> {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         let mut list: Vec<_> =
             entries.iter().map(|(id, entry)| (id.clone(), entry.label.clone(), entry.tools.len())).collect();
         list.sort();
         list
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, Registration>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `act` on the registration `id` of this key. Registrations of other keys are not found.
@@ -325,7 +322,7 @@ impl Registrations {
         id: &str,
         act: impl FnOnce(&mut Registration) -> T,
     ) -> Result<T, Failure> {
-        let (mut entries, now) = (self.entries(), Instant::now());
+        let (mut entries, now) = (self.entries.lock(), Instant::now());
         let entry = entries.get_mut(id).filter(|entry| entry.owner == key && !entry.is_expired(now));
         let acted = entry.map(act).ok_or_else(|| {
             Failure::new(Kind::NotFound, "there is no such registration; register again").with_param("id")
@@ -340,7 +337,7 @@ impl Registrations {
         loop {
             let now = Instant::now();
             let (removed, next) = {
-                let mut entries = self.entries();
+                let mut entries = self.entries.lock();
                 let removed = remove_expired(&mut entries, now);
                 (removed, entries.values().filter_map(Registration::ends).min())
             };
@@ -366,7 +363,7 @@ impl Registrations {
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
         let gone = || ToolError::new(ErrorCode::ProviderError, "The program that runs the tool is gone.");
         let (way, mut alive) = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.lock();
             let now = Instant::now();
             let mut offering =
                 entries.iter_mut().filter(|(_, entry)| !entry.is_expired(now) && entry.has(&call.tool));
@@ -417,7 +414,7 @@ enum Way<'r> {
 
 impl Provider for Registrations {
     fn tools(&self) -> Vec<Arc<ToolSpec>> {
-        let entries = self.entries();
+        let entries = self.entries.lock();
         let now = Instant::now();
         let mut entries: Vec<_> = entries.iter().filter(|(_, entry)| !entry.is_expired(now)).collect();
         entries.sort_by_key(|(id, _)| *id);

@@ -2,9 +2,9 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use url::Url;
 
 use toolwire_net::store::Owner;
@@ -26,7 +26,7 @@ struct Pages {
 impl SeenPages {
     /// Adds pages found by a search of `client`.
     pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.0.lock();
         for url in urls {
             let page = (client, digest(url));
             if pages.known.insert(page) {
@@ -42,7 +42,7 @@ impl SeenPages {
 
     /// Whether a search of `client` found this page.
     pub(super) fn has(&self, client: Owner, url: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(&(client, digest(url)))
+        self.0.lock().known.contains(&(client, digest(url)))
     }
 }
 

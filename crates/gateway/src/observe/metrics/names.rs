@@ -1,6 +1,7 @@
 //! [`Names`]: a bounded set of names that become labels.
 
-use std::{collections::HashSet, fmt, sync::Mutex};
+use parking_lot::Mutex;
+use std::{collections::HashSet, fmt};
 
 use super::OTHER;
 
@@ -19,7 +20,7 @@ impl Names {
     /// `name` if it is a label or may become one, otherwise [`OTHER`].
     pub(super) fn label(&self, name: Option<&str>) -> String {
         let Some(name) = name else { return OTHER.to_owned() };
-        let Ok(mut known) = self.0.lock() else { return OTHER.to_owned() };
+        let mut known = self.0.lock();
         let new = !known.contains(name);
         if new && (known.len() >= MAX_NAMES || name.len() > MAX_NAME) {
             return OTHER.to_owned();

@@ -16,12 +16,13 @@ mod manage;
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use self::keeper::{AccountSession, Keeper, Trouble, Wanted};
@@ -123,7 +124,7 @@ impl Account {
         match shared.keeper.read() {
             Ok(session) => {
                 let live = shared.live(AccountSession { session, is_saved: true })?;
-                shared.state().live = Some(live);
+                shared.state.lock().live = Some(live);
             }
             // The other upstreams can be used, and so can this upstream after a login.
             Err(reason) => {
@@ -140,7 +141,7 @@ impl Account {
     /// The reason why there is no session.
     pub(super) async fn current(&self) -> Result<Arc<Live>, Failure> {
         let attempt = {
-            let mut state = self.shared.state();
+            let mut state = self.shared.state.lock();
             let live = state.live.clone();
             match live.map(|live| (state.age(&live.kept.session), live)) {
                 Some((Age::Valid, live)) if state.is_doubted => match self.begin(&mut state) {
@@ -166,7 +167,7 @@ impl Account {
     /// The reason why there is no session.
     pub(super) async fn instead_of(&self, used: &Arc<Live>) -> Result<Arc<Live>, Failure> {
         let attempt = {
-            let mut state = self.shared.state();
+            let mut state = self.shared.state.lock();
             match &state.live {
                 Some(live) if !Arc::ptr_eq(live, used) => return Ok(Arc::clone(live)),
                 _ => self.begin(&mut state)?,
@@ -179,7 +180,7 @@ impl Account {
     /// request gets another session.
     pub(super) fn refused_since(&self, asked: std::time::Instant) {
         let asked = Instant::from_std(asked);
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let is_new = state.renewed.is_some_and(|renewed| renewed >= asked) || state.is_resting();
         if !is_new && !state.is_doubted {
             state.is_doubted = true;
@@ -190,7 +191,7 @@ impl Account {
 
     /// Whether an attempt is running. Dropping the account would wait for it.
     pub(super) fn is_renewing(&self) -> bool {
-        self.shared.state().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
+        self.shared.state.lock().thread.as_ref().is_some_and(|attempt| !attempt.is_finished())
     }
 
     /// Starts an attempt, unless one is running. The returned value changes when the attempt has ended.
@@ -224,10 +225,6 @@ impl Account {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn live(&self, kept: AccountSession) -> Result<Arc<Live>, http::Error> {
         kept.session.secrets().for_each(|secret| self.redactor.learn(secret));
         let headers = kept.session.headers(self.keeper.settings())?;
@@ -244,7 +241,7 @@ impl Shared {
             Err(trouble) if trouble.is_logged_out => "logged_out",
             Err(_) => "failed",
         });
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match renewed {
             Ok(live) => {
                 tracing::info!(upstream = self.keeper.upstream(), "the session has new tokens");
@@ -290,7 +287,7 @@ impl Shared {
     ) -> Result<Arc<Live>, Failure> {
         // The sender lives as long as `self`.
         let _ = attempt.changed().await;
-        let state = self.state();
+        let state = self.state.lock();
         let is_good = |live: &&Arc<Live>| match refused {
             Some(refused) => !Arc::ptr_eq(live, refused),
             None => state.age(&live.kept.session) != Age::Expired,
@@ -346,10 +343,10 @@ impl State {
 /// Waits for an attempt, and writes a session that could not be written before, so that no tokens are lost.
 impl Drop for Account {
     fn drop(&mut self) {
-        let thread = self.shared.state().thread.take();
+        let thread = self.shared.state.lock().thread.take();
         // An error means that the thread panicked, and so has ended.
         let _ = thread.map(JoinHandle::join);
-        let live = self.shared.state().live.take();
+        let live = self.shared.state.lock().live.take();
         if let Some(unsaved) = live.filter(|live| !live.kept.is_saved) {
             self.shared.keeper.save_again(&unsaved.kept);
         }

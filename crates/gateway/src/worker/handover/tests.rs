@@ -158,7 +158,7 @@ async fn nothing_that_hyper_writes_after_a_handover_reaches_the_client() {
         lent.write_all(b"before").await.unwrap();
         assert!(matches!(handover.next(), Next::Wait), "not flushed");
         lent.flush().await.unwrap();
-        handover.state().stage = Stage::HandedOver(());
+        handover.0.lock().stage = Stage::HandedOver(());
         assert!(matches!(handover.next(), Next::Poll));
         assert!(matches!(handover.next(), Next::Wait), "no head yet");
         lent.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
@@ -178,7 +178,7 @@ async fn an_incomplete_head_of_hyper_closes_the_connection() {
     let (near, _far) = tokio::io::duplex(1024);
     let handover = Handover::default();
     let mut lent = LentStream::new(near, handover.clone());
-    handover.state().stage = Stage::HandedOver(());
+    handover.0.lock().stage = Stage::HandedOver(());
     assert!(matches!(handover.next(), Next::Poll));
     lent.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n").await.unwrap();
     let Next::TakeOver((), encoder) = handover.next() else { panic!("no head") };

@@ -11,12 +11,13 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use redis::{Script, ScriptInvocation};
 use tokio::{
     sync::Notify,
@@ -105,12 +106,8 @@ struct Settlement {
 }
 
 impl Settlements {
-    fn open(&self) -> MutexGuard<'_, HashMap<Owner, HashSet<Arc<str>>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Settlement>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Creates the name of a lease that reserves `tokens`.
@@ -121,7 +118,7 @@ impl Settlements {
 
     fn add(&self, lease: OpenLease, spent: Spent) {
         if let Some(member) = &lease.member {
-            let mut open = self.open();
+            let mut open = self.open.lock();
             if let Some(leases) = open.get_mut(&lease.owner) {
                 leases.remove(member);
                 if leases.is_empty() {
@@ -182,7 +179,7 @@ async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError
     let wait = Duration::from_micros(wait);
     let admission = match code {
         0 => Admission::Granted(member.map(|member| {
-            inner.settlements.open().entry(owner).or_default().insert(Arc::clone(&member));
+            inner.settlements.open.lock().entry(owner).or_default().insert(Arc::clone(&member));
             let limit = tokens_per_minute.map(|limit| limit.max(1));
             let tokens = limit.map(|limit| (limit, demand.tokens.min(limit), tokens_full));
             lease(inner, OpenLease { owner, member: Some(member), tokens }, demand.month)
@@ -299,9 +296,9 @@ fn script_of(settlement: &mut Settlement) -> Command {
 /// Renews all leases whose server can be used.
 async fn renew(inner: &Inner) {
     let settlements = &inner.settlements;
-    let owners: Vec<Owner> = settlements.open().keys().copied().collect();
+    let owners: Vec<Owner> = settlements.open.lock().keys().copied().collect();
     for owner in owners.into_iter().filter(|owner| !inner.servers.is_away(slot(*owner))) {
-        let leases: Vec<_> = settlements.open().get(&owner).into_iter().flatten().cloned().collect();
+        let leases: Vec<_> = settlements.open.lock().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
             let script = renewal_of(settlements, owner, leases);
             // An error is reported in the place that marks the server as away.
@@ -315,7 +312,7 @@ async fn renew(inner: &Inner) {
 fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> ScriptInvocation<'static> {
     let mut script = of_client(&RENEW, owner);
     script.arg(LEASE).arg(STATE_TTL);
-    let open = settlements.open();
+    let open = settlements.open.lock();
     let is_open = |lease: &&Arc<str>| open.get(&owner).is_some_and(|open| open.contains(*lease));
     leases.iter().filter(is_open).for_each(|lease| _ = script.arg(&**lease));
     script

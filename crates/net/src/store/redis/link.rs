@@ -1,12 +1,9 @@
 //! [`Link`]: one connection to a server, which is opened again when it breaks. If there are sentinels, they are then
 //! asked which server to use.
 
-use std::{
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
+use parking_lot::Mutex;
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
     TlsMode, Value,
@@ -67,7 +64,7 @@ impl Link {
     /// # Errors
     /// If the server is away.
     pub(super) async fn send(&self, commands: &Pipeline) -> RedisResult<Vec<RedisResult<Value>>> {
-        let Some(mut connection) = self.place().clone() else {
+        let Some(mut connection) = self.connection.lock().clone() else {
             return Err((ErrorKind::Client, "the sentinels have not been asked yet").into());
         };
         within(CONNECT_TIMEOUT + self.limit, commands.query_async(&mut connection)).await
@@ -83,13 +80,9 @@ impl Link {
             // Asks the sentinels in turn, and then the server itself whether it is the primary.
             let find = async { connection(sentinels.async_get_client().await?, self.limit) };
             let found = within(FINDING_TIMEOUT, find).await?;
-            *self.place() = Some(found);
+            *self.connection.lock() = Some(found);
         }
         Ok(())
-    }
-
-    fn place(&self) -> MutexGuard<'_, Option<ConnectionManager>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,13 +24,9 @@ mod slots;
 mod text;
 mod values;
 
-use std::{
-    fmt, io,
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{fmt, io, sync::Arc, thread, time::Duration};
 
+use parking_lot::Mutex;
 use redis::{FromRedisValue, Value, from_redis_value};
 use tokio::{
     runtime,
@@ -165,7 +161,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Waits until everything that can be written is written.
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        let running = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.thread.lock().take();
         if let Some(Running { wanted, thread }) = running {
             drop(wanted);
             // An error means that the thread panicked, and so has ended.

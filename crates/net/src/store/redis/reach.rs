@@ -1,10 +1,8 @@
 //! Whether servers can be used: the [`ReachState`] of each server, and the [`Outage`] of all servers together.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::{OnChange, Reach};
@@ -27,7 +25,7 @@ impl Outage {
 
     /// Whether any server is away.
     pub(super) fn lasts(&self) -> bool {
-        *self.away.lock().unwrap_or_else(PoisonError::into_inner) > 0
+        *self.away.lock() > 0
     }
 
     /// Returns a receiver that changes whenever a server has come back.
@@ -36,7 +34,7 @@ impl Outage {
     }
 
     fn changed(&self, reach: Reach) {
-        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.away.lock();
         let before = *away;
         *away = match reach {
             Reach::Away => before.saturating_add(1),
@@ -71,7 +69,7 @@ impl ReachState {
     }
 
     pub(super) fn is_away(&self) -> bool {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) == Reach::Away
+        *self.state.lock() == Reach::Away
     }
 
     /// Records the failure `error`.
@@ -90,7 +88,7 @@ impl ReachState {
 
     /// Calls `tell` if the state is new, and only then makes it visible to other tasks.
     fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if *state != reach {
             tell();
             *state = reach;

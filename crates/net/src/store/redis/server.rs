@@ -1,13 +1,9 @@
 //! [`Server`]: one server with its connections. While the server is away, nothing waits for it until a test write
 //! succeeds, which is tried every half second.
 
-use std::{
-    io,
-    ops::RangeInclusive,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use redis::{Pipeline, RedisError, RedisResult, Value};
 use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 
@@ -64,11 +60,7 @@ struct ClusterNode {
     slots: Mutex<Vec<RangeInclusive<u16>>>,
 }
 
-impl ClusterNode {
-    fn slots(&self) -> MutexGuard<'_, Vec<RangeInclusive<u16>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl ClusterNode {}
 
 impl Server {
     /// Creates the server that has all keys. The runtime of `handle` connects to it, and probes it while it is away.
@@ -119,13 +111,13 @@ impl Server {
 
     pub(super) fn set_slots(&self, slots: &[RangeInclusive<u16>]) {
         if let Some(place) = &self.connections.node {
-            *place.slots() = slots.to_vec();
+            *place.slots.lock() = slots.to_vec();
         }
     }
 
     /// Whether the server has this slot.
     pub(super) fn has(&self, slot: slots::Slot) -> bool {
-        self.connections.node.as_ref().is_none_or(|place| slot.is_in(&place.slots()))
+        self.connections.node.as_ref().is_none_or(|place| slot.is_in(&place.slots.lock()))
     }
 
     pub(super) fn is_away(&self) -> bool {
@@ -198,7 +190,7 @@ impl Connections {
     fn writes(&self) -> Pipeline {
         let keys = match &self.node {
             None => (0..PROBES).map(|number| format!("{PROBE}{number}")).collect(),
-            Some(place) => slots::key_in(PROBE, &place.slots()).into_iter().collect::<Vec<_>>(),
+            Some(place) => slots::key_in(PROBE, &place.slots.lock()).into_iter().collect::<Vec<_>>(),
         };
         let mut writes = Pipeline::new();
         writes.ignore_errors().cmd("PING");

@@ -8,11 +8,12 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use redis::{Pipeline, RedisResult, Value};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex, task::JoinSet, time::sleep};
 
@@ -91,13 +92,9 @@ impl Servers {
         Ok(Self { known: Mutex::default(), cluster: Some(cluster), outage })
     }
 
-    fn known(&self) -> MutexGuard<'_, Vec<Arc<Server>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The server that has this slot.
     fn of(&self, slot: Slot) -> Option<Arc<Server>> {
-        self.known().iter().find(|server| server.has(slot)).cloned()
+        self.known.lock().iter().find(|server| server.has(slot)).cloned()
     }
 
     /// Whether commands for this slot would fail without being sent.
@@ -203,7 +200,7 @@ impl Servers {
     /// The server at the address `written`, which the server `by` has named.
     fn at(&self, written: &str, by: &Server, cluster: &Cluster) -> Option<Arc<Server>> {
         let node = Node::read(written, &by.node()?.host)?;
-        self.server(&mut self.known(), &node, cluster)
+        self.server(&mut self.known.lock(), &node, cluster)
     }
 
     /// The server at this address. It is created if it is not known yet.
@@ -230,7 +227,7 @@ impl Servers {
         if self.found() != known {
             return;
         }
-        let there: Vec<_> = self.known().iter().filter(|server| !server.is_away()).cloned().collect();
+        let there: Vec<_> = self.known.lock().iter().filter(|server| !server.is_away()).cloned().collect();
         let mut why = "no server of the cluster answers".to_owned();
         for server in first.into_iter().chain(&there) {
             let Some(node) = server.node() else { continue };
@@ -265,7 +262,7 @@ impl Servers {
         if ranges.0.is_empty() {
             return Err("it knows of no slots".into());
         }
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let mut servers = Vec::new();
         for (node, slots) in &ranges.0 {
             if let Some(server) = self.server(&mut known, node, cluster) {
@@ -287,7 +284,7 @@ impl Servers {
     /// Sends a test write to the first known server.
     #[cfg(test)]
     pub(super) async fn probe_first(&self) -> Result<(), String> {
-        let first = self.known().first().cloned();
+        let first = self.known.lock().first().cloned();
         first.ok_or("no server is known")?.probe().await
     }
 

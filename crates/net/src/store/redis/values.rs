@@ -2,11 +2,12 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::timeout,
@@ -52,11 +53,7 @@ impl Default for Pending {
     }
 }
 
-impl Pending {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Pending {}
 
 /// The values of one kind of state.
 pub(super) struct Values {
@@ -108,7 +105,7 @@ impl Values {
 
     /// The values under these keys that still wait to be written.
     fn waiting(&self, keys: &[Key], now: u64) -> Vec<Option<Bytes>> {
-        let memory = self.server.inner.pending.memory();
+        let memory = self.server.inner.pending.memory.lock();
         keys.iter().map(|key| memory.get(key, now)).collect()
     }
 }
@@ -165,7 +162,7 @@ impl Store for Values {
             (self.on_failure)(1);
             return;
         }
-        let lost = pending.memory().put(key, value, now.saturating_add(self.ttl.as_secs()));
+        let lost = pending.memory.lock().put(key, value, now.saturating_add(self.ttl.as_secs()));
         if lost > 0 {
             (self.on_failure)(lost);
         }
@@ -176,7 +173,7 @@ impl Store for Values {
         let (key, inner) = (self.placed(key), Arc::clone(&self.server.inner));
         self.wait(async move {
             let _nothing_is_written = inner.pending.writing.lock().await;
-            let was_waiting = inner.pending.memory().remove(&key, now);
+            let was_waiting = inner.pending.memory.lock().remove(&key, now);
             let command = Command::new("DEL", &key.bytes, |_| ());
             let removed: u64 = read(inner.servers.ask(Line::Values, command).await?)?;
             Ok(was_waiting || removed > 0)
@@ -209,7 +206,7 @@ pub(super) async fn write_rest(inner: &Inner) -> Written {
     let (mut from, mut written) = (0, Written::All);
     loop {
         let _writing = inner.pending.writing.lock().await;
-        let batch = inner.pending.memory().oldest(from, BATCH, BATCH_BYTES);
+        let batch = inner.pending.memory.lock().oldest(from, BATCH, BATCH_BYTES);
         let Some((_, newest)) = batch.last() else { return written };
         from = newest.number + 1;
         if write_batch(inner, batch).await == Written::Some {
@@ -227,7 +224,7 @@ async fn write_batch(inner: &Inner, mut batch: Vec<(Key, Entry)>) -> Written {
         Command::new("SET", &key.bytes, |command| _ = command.arg(&*entry.value).arg("EX").arg(ttl))
     };
     let answers = inner.servers.ask_all(Line::Values, batch.iter().map(command).collect()).await;
-    let mut memory = inner.pending.memory();
+    let mut memory = inner.pending.memory.lock();
     let mut written = 0;
     for ((key, entry), _) in batch.iter().zip(answers).filter(|(_, answer)| answer.is_ok()) {
         memory.written(key, entry.number);
