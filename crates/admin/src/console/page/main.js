@@ -1,4 +1,4 @@
-// The console begins here.
+// Entry point of the console.
 
 import { resume, signIn } from "./core/api.js";
 import { go, href, parse } from "./core/route.js";

@@ -1,4 +1,4 @@
-// What is around every page: navigation, connection, questions, login, theme and keys.
+// The frame around every page: navigation, connection state, questions, sign-in, theme and keys.
 
 import { renew, resume, session, signIn, signOut } from "./core/api.js";
 import { announce, dialog, fill, glyph, h, pref, select, setPref, svg } from "./core/dom.js";
@@ -19,7 +19,7 @@ import { bar, openFirst, questions, refresh } from "./view/permission.js";
 const NAMES = { live: "Live", formats: "Formats", tools: "Tools", settings: "Settings", play: "Playground", measure: "Measure" };
 const PAGES = { live, formats, tools, settings, play, measure };
 
-// What waits for a person, by page.
+// Number of items waiting for the user, by page.
 export const badges = signal({});
 const running = new Set();
 
@@ -43,7 +43,7 @@ export function begin() {
   const utc = h("input", { type: "checkbox", checked: zone.utc, onchange: () => {
     zone.utc = utc.checked;
     setPref("utc", utc.checked ? "on" : "");
-    // Every time on the page is made anew.
+    // Re-renders every time on the page.
     show(true);
   } });
   const states = [h("div.state"), h("div.state.short")];
@@ -127,7 +127,7 @@ function connectionLine({ state, at }) {
   }
 }
 
-// The panel in place of nothing: what is on the page stays there.
+// Shows the sign-in panel. The current page stays in place.
 export function showLogin(error) {
   const field = h("input.grow", { type: "password", autocomplete: "current-password", required: "", id: "admin-key" });
   const problem = h("div");
@@ -157,7 +157,7 @@ export function showLogin(error) {
   fill(login, form);
 }
 
-// Shows the page of the address.
+// Shows the page that the URL names.
 function show(isAnew) {
   const route = parse(location.hash);
   if (!session.peek()) return;

@@ -1,8 +1,8 @@
-// What came out of a text that was read byte by byte.
+// The events that came out of a text that was read byte by byte.
 
 import { utf8 } from "./text.js";
 
-// The events until `cut` bytes were read. With `step` 1, each further byte of an event's text took a further byte of the input.
+// The events up to `cut` bytes. With `step` 1, each further byte of an event's text took a further byte of the input.
 export function until(events, cut) {
   const past = [];
   for (const event of events) {
@@ -14,12 +14,12 @@ export function until(events, cut) {
   return past;
 }
 
-// How many bytes had been read when the last of these events came out.
+// Number of bytes read when the last of these events came out.
 export function lastAt(events) {
   return events.reduce((last, { at = 0, step, text }) => Math.max(last, step === 1 && text ? at + utf8(text).length - 1 : at), 0);
 }
 
-// Pieces of one text as one, and each call as one with its arguments.
+// Joins the pieces of a text, and each call with its arguments.
 export function joined(events) {
   const made = [];
   let calls = 0;

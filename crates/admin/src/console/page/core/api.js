@@ -1,8 +1,8 @@
-// Requests to the admin API. All URLs are relative to the page, so that prefixes do not matter.
+// Requests to the admin API. All URLs are relative to the page, so that it works below any path prefix.
 
 import { signal } from "./store.js";
 
-// Who is signed in: null before it is known, then what GET /admin/session says.
+// The current session: null until it is known, then the response of GET /admin/session.
 export const session = signal(null);
 
 const base = new URL("../", document.baseURI);
@@ -17,11 +17,11 @@ export class ApiError extends Error {
   }
 }
 
-// The difference between the server's clock and this one's.
+// The difference between the server's clock and this one.
 let skew = 0;
 export const serverNow = () => Date.now() + skew;
 
-// Says anew who is signed in, without showing the page again. What has changed is the token, if toolwire began anew.
+// Fetches the session again without re-rendering the page. Only the token has changed, if toolwire was restarted.
 export async function renew() {
   const before = session.peek()?.version;
   const now = await get("session");
@@ -50,9 +50,9 @@ export async function request(method, url, { body, headers, signal: abort } = {}
   try {
     ({ error } = await response.json());
   } catch {
-    // A proxy in front answered.
+    // The response came from a proxy, not from toolwire.
   }
-  // It has done nothing, since its token is the one of a toolwire that has ended.
+  // The request had no effect, because its token was issued before toolwire was restarted.
   if (error?.code === "csrf" && !isAgain) {
     await renew();
     return request(method, url, { body, headers, signal: abort }, true);
@@ -72,7 +72,7 @@ export async function call(method, path, body, options) {
 export const get = (path, options) => call("GET", path, undefined, options);
 export const part = encodeURIComponent;
 
-// The names of the entries of a table of the configuration.
+// The names of the entries of a configuration table.
 export async function namesOf(table) {
   const { settings } = session.peek()?.signed_in ? await get("settings").catch(() => ({ settings: [] })) : { settings: [] };
   const pattern = new RegExp(`^${table}\\.("(?:[^"\\\\]|\\\\.)*"|[^.]+)\\.`);

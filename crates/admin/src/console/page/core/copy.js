@@ -1,4 +1,4 @@
-// Copying and saving. The clipboard is not there on plain HTTP beyond this machine.
+// Copies and saves. Over plain HTTP the clipboard is available only on this machine.
 
 import { h } from "./dom.js";
 

@@ -1,10 +1,10 @@
-// Elements are made here, one by one. Text becomes text nodes, so nothing from outside becomes markup.
+// Creates elements one by one. Text becomes text nodes, so nothing from outside can become markup.
 
 import { visible } from "./text.js";
 
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "selected", "indeterminate", "readOnly"]);
 
-// `h("div.row.small", { role: "group" }, ...children)`: an element with its classes. The properties may be left out.
+// `h("div.row.small", { role: "group" }, ...children)`: an element with its classes. The properties are optional.
 export function h(selector, ...rest) {
   const [tag, ...classes] = selector.split(".");
   const element = document.createElement(tag);
@@ -32,32 +32,32 @@ function add(element, children) {
   }
 }
 
-// Replaces what an element contains.
+// Replaces the contents of an element.
 export function fill(element, ...children) {
   element.replaceChildren();
   add(element, children);
   return element;
 }
 
-// A name from outside: its direction stays its own, and what is invisible is shown.
+// A name from outside: its text direction is isolated, and invisible characters are shown.
 export const name = (text) => h("bdi", visible(text ?? ""));
 
 // The same in monospace.
 export const code = (text) => h("code", h("bdi", visible(text ?? "")));
 
-// What may scroll in its box: the keyboard reaches it, and it has a name.
+// A scrollable box with a label, which can be reached with the keyboard.
 export const region = (selector, label, ...children) => h(selector, { tabindex: 0, role: "region", "aria-label": label }, children);
 
-// Pairs of a name and its value. Those without a value are left out.
+// Pairs of name and value. Pairs without a value are left out.
 export const facts = (pairs) => h("dl.facts", pairs.filter(([, value]) => value != null && value !== "").map(([key, value]) => h("div", h("dt", key), h("dd", name(value)))));
 
-// Figures in a line, each with what it counts.
+// Figures in one line, each with its unit.
 export const figures = (pairs) => pairs.map(([label, value]) => h("span.figure", h("b", String(value)), label));
 
-// What a state is called, behind its glyph.
+// The name of a state, after its glyph.
 export const status = (state, ...children) => h("p.row", { role: "status" }, glyph(state), children);
 
-// Opens a dialog. `body(close)` makes what is in it.
+// Opens a dialog. `body(close)` creates its contents.
 export function dialog(title, body) {
   const id = fresh("title");
   const element = h("dialog", { "aria-labelledby": id });
@@ -68,7 +68,7 @@ export function dialog(title, body) {
   return element;
 }
 
-// Tabs over `panel`: `entries` are keys with labels. `choose(key)` is called for each that is chosen, by hand or by `pick(key)`.
+// Tabs over `panel`. `entries` are pairs of key and label. `choose(key)` is called when the user or `pick(key)` selects one.
 export function tabs(label, entries, panel, choose) {
   const pick = (key) => {
     for (const tab of element.children) {
@@ -100,7 +100,7 @@ export function svg(tag, props, ...children) {
   return element;
 }
 
-// What a state looks like without its colour.
+// Glyphs that distinguish states without color.
 const GLYPHS = {
   running: "M2 1 9 5 2 9Z",
   done: "M1 3h8v1.6H1zM1 6h8v1.6H1z",
@@ -137,14 +137,14 @@ export function select(options, value, props) {
   return element;
 }
 
-// A text that screen readers read aloud, apart from everything that only changes on the screen.
+// Text that screen readers announce, unlike other changes on the page.
 let speaker;
 export function announce(text) {
   speaker ??= document.body.appendChild(h("div.only-read", { role: "status", "aria-live": "polite", id: "speaker" }));
   speaker.textContent = text;
 }
 
-// What this browser keeps for the person who uses it. Storage may be blocked.
+// Preferences of this browser's user. Storage may be blocked.
 export function pref(key, fallback) {
   try {
     return localStorage.getItem(`toolwire.${key}`) ?? fallback;
@@ -157,6 +157,6 @@ export function setPref(key, value) {
   try {
     localStorage.setItem(`toolwire.${key}`, value);
   } catch {
-    // It holds until the page is closed.
+    // Then the value lasts until the page is closed.
   }
 }

@@ -1,4 +1,4 @@
-// Exchanges as the feed tells of them, the filter of their list, and an exchange played again. All of it is plain data.
+// Exchanges as the feed reports them, the filter of their list, and the replay of an exchange. All of it is plain data.
 
 import { matches, utf8 } from "./text.js";
 
@@ -9,12 +9,12 @@ const MAX_OWN_EVENTS = 400;
 export class Exchanges {
   rows = [];
   byId = new Map();
-  // The dialects of upstreams, which the feed does not name.
+  // The dialects of upstreams, which the feed does not report.
   dialects = new Map();
   events = new Map();
   arrived = 0;
 
-  // Takes an event of the feed. Whether a row has changed.
+  // Applies an event of the feed. Returns whether a row has changed.
   apply(kind, data) {
     if (!data.exchange || kind === "permission_request" || kind === "permission_result") return false;
     const row = this.byId.get(data.exchange) ?? this.#add({ id: data.exchange, request: data.request, t: data.t, state: "running", hops: 0, calls: 0, ms: null });
@@ -51,7 +51,7 @@ export class Exchanges {
     return true;
   }
 
-  // Takes rows of the server's list, which know more than the feed.
+  // Merges rows of the server's list, which have more fields than the feed.
   merge(rows) {
     for (const row of rows) {
       if (row.upstream && row.upstream_dialect) this.dialects.set(row.upstream, row.upstream_dialect);
@@ -83,21 +83,21 @@ export class Exchanges {
   }
 }
 
-// Tokens a second after the first one.
+// Tokens per second after the first token.
 function speed({ usage, tokens, ms, ttft_ms }) {
   const count = usage?.completion_tokens ?? usage?.output_tokens ?? tokens;
   const seconds = (ms - (ttft_ms ?? 0)) / 1000;
   return count && seconds > 0.05 ? count / seconds : null;
 }
 
-// Fields as filters name them, as rows do, and whether they are numbers. The server reads the same language.
+// The fields of filters and rows, and whether they are numeric. The server parses the same language.
 const FIELDS = {
   id: ["id"], request: ["request"], key: ["key"], model: ["model"], client: ["client"], upstream: ["upstream"], dialect: ["upstream_dialect"],
   state: ["state"], code: ["code"], finish: ["finish"], captured: ["captured"], tool: ["tool"],
   hops: ["hops", 1], calls: ["calls", 1], ttft: ["ttft_ms", 1], ms: ["ms", 1], tokens_per_s: ["tokens_per_s", 1],
 };
 
-// What a filter such as `model:qwen* hops:>1 -state:done "two words"` lets through. Throws an error with `at`.
+// Parses a filter such as `model:qwen* hops:>1 -state:done "two words"` into a predicate. Throws an error with `at`.
 export function filter(query) {
   const tests = [];
   for (const { 1: not, 2: key, 3: quoted, 4: plain, index } of query.matchAll(/(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/g)) {
@@ -127,7 +127,7 @@ function numeric(key, field, value, index) {
   return (row) => by(own(row));
 }
 
-// What a row of an opened exchange is, for its glyph and its colour.
+// The kind of a row of an opened exchange, which selects its glyph and color.
 export function kindOf({ out = [], held = 0 }) {
   const kinds = out.map((own) => own.kind);
   if (kinds.some((kind) => kind === "error")) return "failed";
@@ -137,7 +137,7 @@ export function kindOf({ out = [], held = 0 }) {
   return held ? "held" : "other";
 }
 
-// The text of a client's frame, or of an upstream's event that is JSON too.
+// The text of a client frame, or of an upstream event if it is JSON as well.
 export function textOf({ text, frame = "" }) {
   if (text !== undefined) return text;
   let found = "";
@@ -154,8 +154,8 @@ export function textOf({ text, frame = "" }) {
   return found;
 }
 
-// What the model wrote in each hop, as the bytes that ranges of calls count: [{hop, bytes, calls, rowAt(byte)}]. Pieces that were
-// covered have another length than they had, and are shown as `#`.
+// The model's text in each hop, as bytes to which the ranges of calls refer: [{hop, bytes, calls, rowAt(byte)}]. Redacted
+// pieces differ in length from the original, and are shown as `#`.
 export function written(rows, calls) {
   const hops = new Map();
   for (const { hop = 1, raw, text_at: range, n } of rows) {
@@ -170,14 +170,14 @@ export function written(rows, calls) {
   });
 }
 
-// Parts of a call in the order of the text.
+// The parts of a call, in the order of the text.
 export const partsOf = (calls) => calls.flatMap(({ call, name, format, ranges }) => Object.entries(ranges).filter(([, range]) => range).map(([kind, range]) => ({ kind, range, format, why: `${kind} of call ${call}, ${name}` }))).sort((one, other) => one.range[0] - other.range[0]);
 
 const FOLDED = 6;
 const NEAR = 4;
 
-// Runs of plain text become one entry {from, to, run}; `opened` has the numbers `run` of those that are shown in full. What is next to
-// the row `now` is always shown.
+// Merges runs of plain text into one entry {from, to, run}; `opened` has the numbers `run` of those that are expanded. Rows next to
+// the row `now` are always shown.
 export function folded(rows, opened = new Set(), now = -Infinity) {
   const entries = [];
   for (let at = 0; at < rows.length; ) {
@@ -201,7 +201,7 @@ export function folded(rows, opened = new Set(), now = -Infinity) {
 
 const EVERY = 256;
 
-// An exchange, played: what each side had after the row `n`. A jump costs at most 256 steps.
+// Replays an exchange: the state of both sides after row `n`. A jump costs at most 256 steps.
 export class Replay {
   #marks = [{ client: "", reasoning: "", calls: 0, held: 0, t: 0 }];
 
@@ -220,7 +220,7 @@ export class Replay {
     return state;
   }
 
-  // How long to wait after the row `n`, in milliseconds: recorded gaps, at most two seconds.
+  // Milliseconds to wait after row `n`: the recorded gap, at most two seconds.
   gap(n, rate) {
     const now = this.rows[n - 1]?.t_ms ?? 0, next = this.rows[n]?.t_ms ?? now;
     return rate === Infinity ? 0 : Math.min(2000, Math.max(0, next - now)) / rate;

@@ -1,6 +1,6 @@
-// What leaves the page as a file or as code. Keys never do: code names a variable.
+// Exports as files or code. They never contain keys: code names a variable instead.
 
-// One cell: what a spreadsheet would run begins with a quote.
+// One CSV cell. A value that a spreadsheet would execute gets a leading quote.
 export function cell(value) {
   let text = value == null ? "" : String(value);
   if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
@@ -9,7 +9,7 @@ export function cell(value) {
 
 export const csv = (rows) => rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 
-// One argument of a shell.
+// Quotes one shell argument.
 export const quoted = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
 const PATHS = { chat: "/v1/chat/completions", responses: "/v1/responses", messages: "/v1/messages" };
@@ -52,7 +52,7 @@ export function typescript(base, dialect, model, messages) {
   return `${client("OpenAI", "/v1")}const stream = await ${request};\nfor await (const event of stream) console.log(event);\n`;
 }
 
-// A chat as rows: what was said, called and returned, and what failed.
+// A chat as rows: messages, calls, results and errors.
 export function chatRows(chat) {
   const rows = [["turn", "role", "model", "kind", "name", "text", "result", "code", "ms", "exchange"]];
   chat.turns.forEach(({ role, text, model, parts, exchange }, index) => {

@@ -1,4 +1,4 @@
-// The event feed: one reader a browser where that can be arranged, which comes back by itself and says how it is.
+// The event feed: one connection per browser if possible, which reconnects by itself and reports its state.
 
 import { Parser } from "./sse.js";
 import { signal } from "./store.js";
@@ -7,12 +7,12 @@ import { adminUrl, request } from "./api.js";
 
 const SILENCE = 40_000;
 
-// {state: "connecting" | "live" | "waiting" | "signed out" | "refused", at: when it tries again}
+// {state: "connecting" | "live" | "waiting" | "signed out" | "refused", at: time of the next attempt}
 export const connection = signal({ state: "connecting" });
 
 const listeners = new Set();
 
-// Calls `listener(name, data)` for each event. Returns how to stop it.
+// Calls `listener(name, data)` for each event. Returns a function that stops this.
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -22,7 +22,7 @@ const dispatch = (name, data) => {
   for (const listener of listeners) listener(name, data);
 };
 
-// Reads server-sent events of a response until it ends. `heard` is called for every piece.
+// Reads the server-sent events of a response until it ends. `heard` is called for every chunk.
 export async function readEvents(response, take, heard = () => {}) {
   const parser = new Parser();
   const reader = response.body.getReader();
@@ -47,7 +47,7 @@ let attempt = 0;
 let running = null;
 let wake = () => {};
 
-// One connection. Returns when it ends; throws why there was none.
+// One connection. Returns when it ends; throws if it could not be opened.
 async function once(abort) {
   const response = await request("GET", adminUrl("events"), { headers: lastId ? { "Last-Event-ID": lastId } : {}, signal: abort.signal });
   const steady = setTimeout(() => (attempt = 0), 30_000);
@@ -95,7 +95,7 @@ async function keepReading(run) {
   }
 }
 
-// Other tabs of this browser hear what the reader hears.
+// Other tabs of this browser receive the events from the one that is connected.
 const channel = globalThis.BroadcastChannel && new BroadcastChannel(`toolwire ${adminUrl("events").pathname}`);
 let isReader = false;
 

@@ -1,9 +1,9 @@
-// An exchange as a file that `toolwire replay` plays.
+// An exchange as a file for `toolwire replay`.
 
 import { adminUrl, part, request } from "./api.js";
 import { save } from "./copy.js";
 
-// Saves it as an archive. Throws why there is none.
+// Saves it as an archive. Throws an error that says why there is none.
 export async function saveFixture(id) {
   const response = await request("GET", adminUrl(`exchanges/${part(id)}/fixture`));
   save(`${id}.tar`, await response.arrayBuffer(), "application/x-tar");

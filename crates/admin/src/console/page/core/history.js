@@ -1,4 +1,4 @@
-// Chats that are kept in this browser, apart for each instance of toolwire.
+// Chats stored in this browser, separately for each instance of toolwire.
 
 let database;
 

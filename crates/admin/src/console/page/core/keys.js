@@ -1,4 +1,4 @@
-// Keys of the whole page. Single letters work only outside of fields, can be switched off, and never destroy anything.
+// Global keyboard shortcuts. Single letters work only outside of fields, can be switched off, and never destroy anything.
 
 import { pref, setPref } from "./dom.js";
 import { PAGES, go, href } from "./route.js";

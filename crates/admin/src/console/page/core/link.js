@@ -1,4 +1,4 @@
-// A text in a link: base64url of what deflate makes of it. It is in the fragment, which no server sees.
+// A text in a link: deflated, then base64url. It is in the fragment, which no server sees.
 
 const LIMIT = 8192;
 const MAX_TEXT = 1 << 20;
@@ -17,7 +17,7 @@ async function piped(bytes, stream, limit = Infinity) {
   return new Uint8Array(await new Blob(pieces).arrayBuffer());
 }
 
-// `null`: it is too long for a link.
+// `null` if it is too long for a link.
 export async function packed(value) {
   const bytes = await piped(new TextEncoder().encode(JSON.stringify({ v: 1, ...value })), new CompressionStream("deflate-raw"));
   let binary = "";

@@ -1,7 +1,7 @@
-// A subset of Markdown as plain data: paragraphs, headings, emphasis, code, lists, quotes, tables, rules and links. HTML stays text.
+// Parses a subset of Markdown into plain data: paragraphs, headings, emphasis, code, lists, quotes, tables, rules and links. HTML stays text.
 //
-// `Stream` reads a text as it arrives. A block is closed when a complete line begins the next one; closed blocks never change, so
-// only the last one is read again. What comes out does not depend on how the text was split.
+// `Stream` parses text as it arrives. A block is closed when a complete line starts the next one. Closed blocks never change, so
+// only the last one is parsed again. The result does not depend on how the text was split.
 
 const MAX_DEPTH = 12;
 const REPARSE = 8192;
@@ -69,7 +69,7 @@ export class Stream {
     }
   }
 
-  // The last block as far as it is there. `null`: there is none.
+  // The last block, as far as it has arrived, or `null` if there is none.
   open() {
     if (this.#fence) {
       const { lang, lines } = this.#fence;
@@ -80,17 +80,17 @@ export class Stream {
     return parse(this.#tail);
   }
 
-  // The open block if it is code: its lines so far, and the one that is not complete. A reader appends them.
+  // The open block if it is code: its complete lines, and the incomplete one. The view appends them.
   get fence() {
     return this.#fence && { lang: this.#fence.lang, lines: this.#fence.lines, rest: this.#tail };
   }
 
-  // The length of the open block, by which its reader sees that it has grown.
+  // The length of the open block, which tells the view whether it has grown.
   get openSize() {
     return this.#tail.length;
   }
 
-  // No more text comes.
+  // Marks the end of the text.
   finish() {
     if (this.#fence) this.closed.push(...this.open());
     else this.closed.push(...parse(this.#tail));
@@ -117,7 +117,7 @@ const closes = (line, fence) => {
   return run != null && run[0] === fence[0] && run.length >= fence.length;
 };
 
-// The block that begins at `at`, and where the next one begins.
+// Parses the block that starts at `at`. Returns it and the start of the next one.
 function readBlock(lines, at, depth) {
   const line = lines[at].replace(/\r$/, "");
   if (BLANK.test(line)) return [null, at + 1];
@@ -169,7 +169,7 @@ function readList(lines, at, depth) {
     const item = ITEM.exec(line);
     const indent = /^ */.exec(line)[0].length;
     if (inner && BLANK.test(line)) {
-      // A blank line goes to the item only if something of the list follows.
+      // A blank line belongs to the item only if the list continues after it.
       let next = end + 1;
       while (next < lines.length && BLANK.test(lines[next])) next++;
       if (next >= lines.length) break;
@@ -214,7 +214,7 @@ function readTable(lines, at) {
   return [{ kind: "table", head, rows }, end];
 }
 
-// The text of a line as strings and {kind, children | text | url}.
+// Parses a line into strings and {kind, children | text | url}.
 export function inline(text) {
   const stack = [{ kind: null, children: [] }];
   const open = new Map();
@@ -225,7 +225,7 @@ export function inline(text) {
     if (typeof part === "string" && typeof own.at(-1) === "string") own[own.length - 1] += part;
     else if (part !== "") own.push(part);
   };
-  // Puts an element that was never closed back as text.
+  // Turns an element that was never closed back into text.
   const unwind = () => {
     const { mark, children } = stack.pop();
     open.set(mark, open.get(mark) - 1);
@@ -329,7 +329,7 @@ export function inline(text) {
   return stack[0].children;
 }
 
-// Where the run of backticks that closes `run` begins, or -1.
+// Returns the start of the run of backticks that closes `run`, or -1.
 function closing(text, run, from) {
   for (let at = text.indexOf(run, from); at >= 0; ) {
     let end = at;

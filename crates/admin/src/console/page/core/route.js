@@ -1,4 +1,4 @@
-// Where one is: `#/page/rest?key=value`. Fragments reach no server and no log, and prefixes cannot break them.
+// The current location: `#/page/rest?key=value`. Fragments reach no server and no log, and path prefixes cannot break them.
 
 export const PAGES = ["live", "formats", "tools", "settings", "play", "measure"];
 
@@ -22,7 +22,7 @@ export function href(page, id = "", query = {}) {
   return `#/${page}${id ? `/${encodeURIComponent(id)}` : ""}${tail}`;
 }
 
-// Goes there; `replace` leaves no step behind for Back.
+// Navigates to a location; `replace` adds no entry to the history.
 export function go(target, { replace = false } = {}) {
   if (location.hash === target) return;
   if (replace) {

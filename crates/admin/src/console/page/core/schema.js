@@ -1,4 +1,4 @@
-// What a form shows for a JSON Schema. A part that is not understood is one field of JSON, never the whole form.
+// The form fields for a JSON Schema. A part that is not supported becomes one JSON field; the rest of the form stays.
 
 const MAX_DEPTH = 3;
 
@@ -54,5 +54,5 @@ function resolve(root, ref) {
 const without = (object, key) => Object.fromEntries(Object.entries(object).filter(([own]) => own !== key));
 const defined = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 
-// A number as it was typed: JSON text, so that 2.50 stays 2.50. `null`: it is no number.
+// A number as it was typed, as JSON text, so that 2.50 stays 2.50. `null` if it is not a number.
 export const numberText = (text) => (/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text.trim()) ? text.trim() : null);

@@ -1,4 +1,4 @@
-// Server-sent events, as the HTML standard reads them, from bytes in any split.
+// Parses server-sent events, as the HTML standard defines them, from bytes split anywhere.
 
 export class Parser {
   #decoder = new TextDecoder("utf-8");
@@ -8,7 +8,7 @@ export class Parser {
   #name = "";
   lastId = "";
 
-  // The events that end in `bytes`: {name, data, id}. Comments and empty events are not among them.
+  // Returns the events completed by `bytes`: {name, data, id}. Comments and empty events are skipped.
   push(bytes) {
     let text = this.#decoder.decode(bytes, { stream: true });
     if (this.#afterCr && text) {

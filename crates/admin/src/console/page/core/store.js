@@ -1,4 +1,4 @@
-// Values that know who shows them. Whoever shows one is run again once a frame, however often it changed.
+// Observable values. Everything that reads one is run again after it changes, at most once per frame.
 
 const pending = new Set();
 let running = null;
@@ -11,7 +11,7 @@ function schedule(effect) {
   pending.add(effect);
 }
 
-// Runs what waits for the next frame now.
+// Runs everything that waits for the next frame now.
 export function flush() {
   const effects = [...pending];
   pending.clear();
@@ -37,7 +37,7 @@ export function signal(value) {
   };
 }
 
-// Runs `body` now, and again after a change of what it read. Returns how to stop it.
+// Runs `body` now, and again whenever a value that it read changes. Returns a function that stops this.
 export function effect(body) {
   const own = {
     stopped: false,

@@ -1,9 +1,9 @@
-// Calls of hosted tools, as toolwire counts them for its metrics.
+// Numbers of hosted tool calls, from toolwire's metrics.
 
 const LINE = /^toolwire_hosted_calls_total\{(.*)\} (\d+)/gm;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-// {calls, failed} by tool, out of the text of GET /metrics.
+// Reads {calls, failed} by tool from the text of GET /metrics.
 export function tallied(text) {
   const found = new Map();
   for (const [, labels, value] of text.matchAll(LINE)) {

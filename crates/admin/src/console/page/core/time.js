@@ -1,8 +1,8 @@
-// Times, lengths and sizes as people read them.
+// Times, durations and sizes in readable form.
 
 const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
-// How long ago, in one unit: "4s", "12m".
+// The time since then in one unit: "4s", "12m".
 export function ago(t, now) {
   const seconds = Math.max(0, Math.floor((now - t) / 1000));
   const [size, unit] = UNITS.find(([size]) => seconds >= size) ?? UNITS[3];
@@ -11,10 +11,10 @@ export function ago(t, now) {
 
 const two = (number) => String(number).padStart(2, "0");
 
-// Whether times are shown in UTC rather than in this machine's zone.
+// Whether times are shown in UTC instead of this machine's time zone.
 export const zone = { utc: false };
 
-// Date and time with the zone.
+// Date and time with the time zone.
 export function absolute(t, utc = zone.utc) {
   const date = new Date(t);
   const get = (part) => date[`get${utc ? "UTC" : ""}${part}`]();
@@ -23,7 +23,7 @@ export function absolute(t, utc = zone.utc) {
   return `${get("FullYear")}-${two(get("Month") + 1)}-${two(get("Date"))} ${two(get("Hours"))}:${two(get("Minutes"))}:${two(get("Seconds"))} ${zone}`;
 }
 
-// A length of time with three digits.
+// A duration with three digits.
 export function duration(ms) {
   if (ms == null || !Number.isFinite(ms)) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -40,7 +40,7 @@ export function bytes(count) {
   return `${(count / (1 << 20)).toFixed(1)} MB`;
 }
 
-// A count: 1,204, and from a hundred thousand 1.9 M.
+// A count: 1,204, or 1.9 M from a hundred thousand on.
 export function count(number) {
   if (number == null || !Number.isFinite(number)) return "–";
   if (number >= 1e6) return `${(number / 1e6).toFixed(1)} M`;
@@ -53,10 +53,10 @@ export function percent(share) {
   return `${(share * 100).toFixed(share && share < 0.1 ? 1 : 0)} %`;
 }
 
-// A rate or another small number with one digit behind the point.
+// A rate or another small number, with one decimal.
 export const tenth = (number) => (number == null || !Number.isFinite(number) ? "–" : number.toFixed(1));
 
-// The wait before the attempt `n` to connect again: it doubles up to 30 s, and is spread so that tabs do not come at once.
+// The delay before reconnection attempt `n`: it doubles up to 30 s, with jitter so that tabs do not reconnect at once.
 export function backoff(n, random = Math.random()) {
   return Math.min(30_000, 500 * 2 ** Math.min(n, 16)) * (0.5 + random);
 }

@@ -1,4 +1,4 @@
-// JSON read as text. `JSON.parse` would make 2.5 of 2.50, round long numbers, and lose keys that occur twice.
+// JSON read as text. `JSON.parse` would turn 2.50 into 2.5, round long numbers, and lose duplicate keys.
 
 const SPACE = /[ \t\r\n]*/y;
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
@@ -6,9 +6,9 @@ const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const WORD = /true|false|null/y;
 const MAX_DEPTH = 500;
 
-// A tree of {kind, raw, entries?: [{key?, node}]} with the text of each scalar as it is.
+// Returns a tree of {kind, raw, entries?: [{key?, node}]}, in which scalars keep their original text.
 //
-// Throws an error with `at`, where the text is no JSON any more.
+// Throws an error with `at`, the position where the text stops being JSON.
 export function read(text) {
   const stack = [];
   let at = 0, root = null;
@@ -79,12 +79,12 @@ export function read(text) {
   return root;
 }
 
-// The text of a node, as short as can be.
+// Returns the text of a node without white space.
 export function compact(node) {
   if (!node.entries) return node.raw;
   const inner = node.entries.map(({ key, node: own }) => (key === undefined ? "" : `${JSON.stringify(key)}:`) + compact(own)).join(",");
   return node.kind === "object" ? `{${inner}}` : `[${inner}]`;
 }
 
-// A part of a JSON Pointer (RFC 6901, section 3).
+// Unescapes one part of a JSON Pointer (RFC 6901, section 3).
 export const pointer = (part) => String(part).replaceAll("~", "~0").replaceAll("/", "~1");

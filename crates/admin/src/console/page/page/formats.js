@@ -1,4 +1,4 @@
-// Formats: a model's text, what toolwire reads in it, why, and what clients get.
+// Formats: paste a model's text to see what toolwire finds in it, why, and what clients receive.
 
 import { joined, lastAt, until } from "../core/analysis.js";
 import { call, get, session } from "../core/api.js";
@@ -63,14 +63,14 @@ export default function formats({ place, heading, route }) {
 
   const paintClient = () => (gets.textContent = visible(analysis?.clients?.[client] ?? "") || "Nothing yet.");
 
-  // Names, or declarations as JSON, as clients send them. Throws what is wrong with them.
+  // Reads tool names, or declarations as JSON as clients send them. Throws if they are invalid.
   function declared() {
     const said = tools.value.trim();
     if (!/^[[{]/.test(said)) return said.split(/[\s,]+/).filter(Boolean).map((own) => ({ type: "function", function: { name: own, parameters: { type: "object" } } }));
     return [JSON.parse(said)].flat();
   }
 
-  // `null`: it is said at the field what is wrong.
+  // `null`: the field itself shows the error.
   function declaredOrWrong() {
     let list = null, wrong = "";
     try {

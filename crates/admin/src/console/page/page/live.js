@@ -15,7 +15,7 @@ import { copied } from "../view/json.js";
 import { empty, failed, note, remark } from "../view/note.js";
 import { story, stream } from "../view/stream.js";
 
-// What the feed has told is kept while other pages are shown.
+// Events of the feed are kept while other pages are shown.
 const exchanges = new Exchanges();
 let isDirty = true;
 let since = null, keep = KEPT;
@@ -23,7 +23,7 @@ listen((kind, data) => {
   if (kind === "reset") return void fetchList();
   if (!exchanges.apply(kind, data)) return;
   isDirty = true;
-  // The list says what the feed does not: which dialect an upstream has.
+  // The list has what the feed lacks: the dialect of each upstream.
   if (kind === "message_start" && data.upstream && !exchanges.dialects.has(data.upstream)) askList();
 });
 
@@ -42,13 +42,13 @@ async function fetchList() {
     exchanges.merge(list.exchanges);
     error = null;
   } catch (failure) {
-    // Without the list, the feed alone shows what begins now.
+    // Without the list, the feed alone shows exchanges that start from now on.
     error = failure.status === 404 ? null : failure;
   }
   isDirty = true;
 }
 
-// The list of the server has a time of what still runs, which goes on.
+// For running exchanges the server's list has the duration so far, which keeps growing here.
 const timeOf = (row) => (row.state === "running" ? Math.max(0, serverNow() - row.t) : row.ms);
 const STATES = { running: "running", done: "complete", error: "failed", cancelled: "cancelled" };
 
@@ -190,7 +190,7 @@ function splitter() {
   return element;
 }
 
-// What there is before the first request.
+// Shown before the first request.
 function start() {
   const command = curl(serverUrl().href, "chat", "MODEL", [{ role: "user", content: "Hello" }]);
   return empty("No requests yet", error ? note(error) : null,
@@ -199,7 +199,7 @@ function start() {
     h("div.row", h("button", { onclick: () => copied(command) }, "Copy"), h("button", { onclick: sample }, "Send a sample request"), h("a", { href: href("play") }, "Open the playground")));
 }
 
-// An exchange that toolwire makes itself, without a key or an upstream.
+// A sample exchange that toolwire runs itself, without a key or an upstream.
 async function sample() {
   try {
     go(href("live", (await call("POST", "sample", {})).exchange));
@@ -288,7 +288,7 @@ function exchange(place, { id, query }, close) {
         waiting ??= setTimeout(grown, 100);
       });
       clearTimeout(waiting);
-      // It is over, so more is known of it; or what was shown holds no more.
+      // The exchange has ended, so the server knows more about it, or what is shown is outdated.
       return isReset ? load() : finished(grown);
     }
     const kept = await response.json();

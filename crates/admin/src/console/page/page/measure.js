@@ -1,4 +1,4 @@
-// Measure: the last hour in figures, and the bench.
+// Measure: figures for the last hour, and the bench.
 
 import { call, get, namesOf, session } from "../core/api.js";
 import { figures, fill, fresh, h, labelled, name, region, select } from "../core/dom.js";
@@ -41,13 +41,13 @@ export default function measure({ place, heading, route }) {
     paint();
   }
 
-  // The last minute, which the feed tells every second.
+  // The last minute, from the events that the feed sends every second.
   function paintNow() {
     const { now = {} } = data ?? {};
     fill(current, figures([["running", count(now.running)], ["requests a second", tenth(now.requests_per_s)], ["tokens a second", tenth(now.output_tokens_per_s)], ["TTFT p50", duration(now.ttft_ms?.p50)]]), h("span.small.faint", "in the last minute"));
   }
 
-  // How a figure compares with the window before.
+  // Compares a figure with the same figure of the previous window.
   function versus(now, before, isShare) {
     if (!Number.isFinite(now) || !Number.isFinite(before) || !before && !isShare) return "";
     const change = isShare ? (now - before) * 100 : ((now - before) / before) * 100;
@@ -101,7 +101,7 @@ export default function measure({ place, heading, route }) {
     save("measure.csv", csv([[data.by, ...COLUMNS.map(([label]) => label)], ...data.rows.map((row) => [row.name, ...COLUMNS.map(([, of]) => of(row.totals))])]), "text/csv");
   }
 
-  // The bench: one at a time, and only against upstreams of the configuration.
+  // The bench: one run at a time, and only against configured upstreams.
   async function loadBench() {
     if (!session.peek()?.signed_in) return;
     try {
@@ -131,7 +131,7 @@ export default function measure({ place, heading, route }) {
     paintBench();
   }
 
-  // The figures of a report in a line; its times are microseconds.
+  // A report's figures in one line. The report's times are in microseconds.
   function summary({ targets: [{ all }] }) {
     const time = (metric) => duration((all.metrics[metric]?.p50 ?? NaN) / 1000);
     return h("p", `${count(all.good)} of ${count(all.streams)} streams are complete, TTFT p50 ${time("ttft")}, ${time("itl")} between tokens, ${tenth(all.tokens_per_second)} tokens/s in all`);

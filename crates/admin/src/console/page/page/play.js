@@ -1,4 +1,4 @@
-// Playground: a chat over any model, in any client dialect, with every tool that toolwire hosts.
+// Playground: chat with any model, in any client dialect, with all tools that toolwire hosts.
 
 import { ApiError, consoleUrl, get, namesOf, part, request, serverUrl, session } from "../core/api.js";
 import { save } from "../core/copy.js";
@@ -24,11 +24,11 @@ const PROMPTS = {
   generate_images: "/generate-image a red crab on a beach, watercolour",
   scrape: "Read https://example.com and sum it up in one sentence.",
 };
-// A chat that runs goes on while other pages are shown.
+// A running chat continues while other pages are shown.
 let active = null;
-// What was typed outlives a sign-in and other pages.
+// Drafts survive signing in and switching pages.
 let draft = "";
-// An answer that breaks off because the page is left goes on when it is back.
+// An answer that is interrupted because the user leaves the page resumes when they return.
 let isLeaving = false;
 addEventListener("pagehide", () => (isLeaving = true));
 addEventListener("pageshow", () => (isLeaving = false));
@@ -36,7 +36,7 @@ addEventListener("pageshow", () => (isLeaving = false));
 export default function play({ place, heading, route }) {
   let chats = [], models = [], tools = [], chat = null, follows = true;
   const instance = session.peek()?.instance;
-  // A wildcard serves names that no list has, so a name can be typed.
+  // Models served by a wildcard are in no list, so any name can be typed.
   const names = h("datalist", { id: fresh("models") });
   const model = h("input", { type: "text", list: names.id, value: pref("model", ""), placeholder: "Model", "aria-label": "Model", spellcheck: "false", onchange: () => setPref("model", model.value) });
   const client = select(CLIENTS, pref("client", "chat"), { "aria-label": "Client dialect", onchange: () => setPref("client", client.value) });
@@ -58,7 +58,7 @@ export default function play({ place, heading, route }) {
     JSON: () => save(`${chat.id}.json`, JSON.stringify(chat, null, 2), "application/json"),
     CSV: () => save(`${chat.id}.csv`, csv(chatRows(chat)), "text/csv"),
     Fixture: () => {
-      // Of the last answer: a fixture is one exchange.
+      // Only the last answer, because a fixture holds one exchange.
       const last = chat.turns.findLast((turn) => turn.exchange);
       return last ? saveFixture(last.exchange).catch(failed) : toast("No answer has begun yet", "failed");
     },
@@ -83,13 +83,13 @@ export default function play({ place, heading, route }) {
       column));
   paintTheme();
 
-  // Only what a person does changes whether the end is followed.
+  // Only the user's own scrolling turns following the end on or off.
   const scrolled = () => {
     if (active?.isPainting) return;
     follows = innerHeight + scrollY >= document.documentElement.scrollHeight - 24;
     down.hidden = follows;
   };
-  // What comes into view gets its real height only then, so that the end is somewhere else in the next frame.
+  // Rows get their real height only when they become visible, so the end may move in the next frame.
   const bottom = () => {
     const toEnd = () => scrollTo(0, document.documentElement.scrollHeight);
     toEnd();
@@ -129,7 +129,7 @@ export default function play({ place, heading, route }) {
     if (last?.running && !active) attach(last);
   }
 
-  // An answer that was arriving when the page was left: it is read again from its beginning.
+  // An answer that was still arriving when the page was left: read it again from the start.
   function attach(turn) {
     log.lastChild.remove();
     Object.assign(turn, { parts: [], hops: 1 });
@@ -201,7 +201,7 @@ export default function play({ place, heading, route }) {
     await run(turn);
   }
 
-  // What the model is sent of the chat: the texts.
+  // The part of the chat that is sent to the model: its texts.
   const messages = () => chat.turns.slice(0, -1).map((turn) => ({ role: turn.role === "user" ? "user" : "assistant", content: turn.role === "user" ? turn.text : turn.parts.filter((own) => own.kind === "text").map((own) => own.text).join("") })).filter((own) => own.content);
 
   const asked = (turn) => (options) => request("POST", consoleUrl("api/chat"), { ...options, body: { model: turn.model, client: turn.client, messages: messages() } });
@@ -222,14 +222,14 @@ export default function play({ place, heading, route }) {
       own.isPainting = false;
     };
     const later = () => (own.frame ||= requestAnimationFrame(painter));
-    // Questions arrive by the feed, before or after the call of which they are.
+    // Questions arrive through the feed, before or after the call that they belong to.
     const stopQuestions = effect(() => questions.value && later());
     try {
       const response = await read({ headers: { Accept: "text/event-stream" }, signal: own.abort.signal });
       await readEvents(response, (kind, data) => {
         answer.take(kind, data, performance.now() - began);
         later();
-        // From now on the chat can be found again.
+        // From here on, a reload can restore the chat.
         if (kind === "message_start") keep({ ...turn, running: true });
       });
       if (!answer.isComplete && !isLeaving) answer.take("error", { error: { code: "unreachable", message: "The answer broke off.", retryable: true } });
@@ -237,7 +237,7 @@ export default function play({ place, heading, route }) {
       if (isLeaving) return;
       if (error.name === "AbortError") {
         answer.take("error", { error: { code: "cancelled", message: "You stopped it." } });
-        // Otherwise it would go on for a while, as after a reload.
+        // Without this the chat would keep running for a while, as it does after a reload.
         if (turn.exchange) request("DELETE", consoleUrl(`api/chat/${part(turn.exchange)}`)).catch(() => {});
       }
       else if (turn.running && [404, 410].includes(error.status)) answer.take("error", { error: { code: "lost", message: "The page was left while the answer arrived, and it is not kept any more.", retryable: true } });
@@ -297,7 +297,7 @@ export default function play({ place, heading, route }) {
 
 const FAILED = { permission_denied: "denied", permission_timeout: "expired", cancelled: "cancelled", loop: "repeated" };
 
-// An answer as it arrives. Text is collected, and shown once a frame.
+// An answer while it arrives. Text is collected and rendered once per frame.
 class Answer {
   #texts = [];
   #cards = new Map();
@@ -373,7 +373,7 @@ class Answer {
   }
 }
 
-// Reasoning: closed, and only appended to.
+// Reasoning: collapsed, and only ever appended to.
 function fold() {
   const text = document.createTextNode("");
   let waiting = "";

@@ -1,4 +1,4 @@
-// Settings: every value with its source. Secrets are written here, never shown.
+// Settings: every value with its source. Secrets can be set here but are never shown.
 
 import { call, get, part, session } from "../core/api.js";
 import { dialog, fill, fresh, h, name, status } from "../core/dom.js";
@@ -9,10 +9,10 @@ import { visible } from "../core/text.js";
 import { empty, failed, note, remark, toast, verdictLine } from "../view/note.js";
 
 const SOURCES = { default: "default", file: "file", env: "environment", flag: "flag", overlay: "saved here" };
-// Drafts outlive a sign-in and other pages.
+// Drafts survive signing in and switching pages.
 const drafts = new Map();
 
-// The parts of a path; a name with dots is quoted.
+// Splits a path into its parts; a name that contains dots is quoted.
 const parts = (path) => path.match(/"(?:[^"\\]|\\.)*"|[^.]+/g) ?? [path];
 
 function groupOf(path) {
@@ -20,7 +20,7 @@ function groupOf(path) {
   return rest.length && ["providers", "models", "upstreams", "tools", "keys"].includes(first) ? `${first}.${second}` : second === undefined ? "server" : first;
 }
 
-// A path that is broken behind its dots rather than within words.
+// A path that may wrap after its dots instead of within words.
 const dotted = (path) => h("bdi", visible(path).split(/(?<=[._])/).map((part) => [part, h("wbr")]));
 
 export default function settings({ place, heading, route }) {
@@ -114,7 +114,7 @@ export default function settings({ place, heading, route }) {
     own.default !== undefined && own.source !== "default" && [", default ", name(text(own.default))], " ",
     own.source === "overlay" && h("button.plain", { "aria-label": `Reset ${own.path}`, onclick: () => resetOne(own.path) }, "Reset"));
 
-  // `changed(value)` hears what was typed.
+  // Calls `changed(value)` whenever the value is edited.
   function control(own, id, changed) {
     const draft = drafts.get(own.path);
     if (typeof own.value === "boolean") {
@@ -131,7 +131,7 @@ export default function settings({ place, heading, route }) {
     return field;
   }
 
-  // A provider whose tools are all denied is off.
+  // A provider counts as off if all its tools are denied.
   function providerSwitch(group) {
     const own = list.find(({ path }) => path === `${group}.deny`);
     if (!own || own.settable === false) return null;
@@ -145,7 +145,7 @@ export default function settings({ place, heading, route }) {
     return h("div.setting", h("label", { for: on.id }, "On"), h("div", on), h("span.small.dim", "Off denies all of its tools to models"));
   }
 
-  // The test of a provider, and what came of it.
+  // Tests a provider and shows the result.
   function tester(group) {
     const provider = /^providers\.(.+)$/.exec(group)?.[1];
     if (!provider) return null;
@@ -246,24 +246,24 @@ const text = (value) => (value == null ? "" : typeof value === "string" ? value 
 
 const range = ({ min, max }) => (min == null && max == null ? "" : max == null ? `at least ${text(min)}` : `${text(min ?? "")} to ${text(max)}`);
 
-// A number, or a length of time in seconds. `null`: it is neither.
+// Parses a number, or a duration in seconds. `null` if it is neither.
 function measured(value) {
   const found = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text(value).trim());
   return found && Number(found[1]) * { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 }[found[2] ?? "s"];
 }
 
-// What is wrong with a value, as far as its limits say.
+// The error of a value that violates the limits of its setting.
 function misfit(own, value) {
   if (value === undefined || !range(own)) return "";
   const size = measured(value);
   return size === null || size < measured(own.min ?? 0) || own.max != null && size > measured(own.max) ? `It can be ${range(own)}` : "";
 }
 
-// What was typed, as the setting's kind of value. What does not fit is sent as text, and the server says what is wrong.
+// Converts the input to the setting's type. Anything else is sent as text, so that the server reports the error.
 function typed(shown, { value, default: initial }) {
   const like = value ?? initial;
   if (typeof like === "number" && numberText(shown) !== null) return Number(shown);
-  // A length of time without a unit is meant in seconds.
+  // A duration without a unit is in seconds.
   if (/^\d+(ms|s|m|h|d)$/.test(like) && /^\d+$/.test(shown)) return `${shown}s`;
   if (Array.isArray(like) || like && typeof like === "object") {
     try {

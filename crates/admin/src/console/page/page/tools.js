@@ -1,4 +1,4 @@
-// Tools: questions first, then providers and their tools, each to look at, switch and try.
+// Tools: open questions first, then providers and their tools, each of which can be inspected, switched and tried.
 
 import { adminUrl, ApiError, call, get, part, request, serverUrl, session } from "../core/api.js";
 import { facts, fill, glyph, h, name, region, status } from "../core/dom.js";
@@ -15,7 +15,7 @@ import { result } from "../view/card.js";
 import { empty, failed, note, toast, verdictLine } from "../view/note.js";
 import { ask, questions } from "../view/permission.js";
 
-// What the feed has told of calls since the page was opened: their times, and whether they came from the cache.
+// Calls reported by the feed since the page was opened: their durations, and whether they were served from the cache.
 const seen = new Map();
 listen((kind, data) => {
   if (kind !== "tool_result") return;
@@ -51,7 +51,7 @@ export default function tools({ place, heading, route }) {
     if (kind === "tool_result") counted ??= setTimeout(countCalls, 500);
   });
 
-  // Counts since toolwire began are in its metrics, which a proxy in front may keep back: then there are none.
+  // Counts since the start of toolwire come from its metrics. A proxy may block these; then no counts are shown.
   let counted = null;
   async function countCalls() {
     counted = null;
@@ -80,7 +80,7 @@ export default function tools({ place, heading, route }) {
     try {
       rules = await get("permissions");
     } catch {
-      // The list of tools says what is wrong.
+      // The list of tools shows the error.
     }
     if (!route.id) paintOne();
   }
@@ -168,7 +168,7 @@ export default function tools({ place, heading, route }) {
       try {
         input = fields.read();
       } catch {
-        // The command has what is valid.
+        // The command shows which values are valid.
       }
       copied(`curl -X POST ${quoted(adminUrl(`tools/${part(tool.name)}/run`).href)} -H "Authorization: Bearer $TOOLWIRE_ADMIN_KEY" -H 'Content-Type: application/json' -d ${quoted(`{"input":${input}}`)}`);
     };

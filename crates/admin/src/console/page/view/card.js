@@ -1,4 +1,4 @@
-// A call of a tool: what it was given, how it goes, what it returned.
+// A tool call: its arguments, its progress and its result.
 
 import { fill, glyph, h, name, region } from "../core/dom.js";
 import { imagePath, visible } from "../core/text.js";
@@ -24,7 +24,7 @@ export function card(call, facts) {
   function update(change = {}) {
     Object.assign(call, change);
     const hasFailed = ["failed", "denied", "expired", "repeated"].includes(call.state);
-    // What to do about it is inside.
+    // The advice is inside.
     if (hasFailed && !element.classList.contains("failed")) element.open = true;
     element.classList.toggle("failed", hasFailed);
     const time = call.ms != null ? duration(call.ms) : call.startedAt && call.state === "running" ? duration(Date.now() - call.startedAt) : "";
@@ -47,7 +47,7 @@ export function card(call, facts) {
   return update();
 }
 
-// What a tool returned, by its kind. A kind that is not known is JSON.
+// Renders a tool's result by its kind. An unknown kind is shown as JSON.
 export function result(value) {
   const paths = images(value);
   if (paths.length) return carousel(paths, value.data?.prompt ?? value.prompt ?? "");
@@ -58,7 +58,7 @@ export function result(value) {
       const parsed = JSON.parse(text);
       return images(parsed).length ? result(parsed) : json(text, "Result", 2);
     } catch {
-      // Text that only begins like JSON.
+      // The text only starts like JSON.
     }
   }
   return region("pre.code", "Result", visible(text.slice(0, 100_000)));

@@ -1,4 +1,4 @@
-// The pictures of one answer, one at a time. Only pictures of this server are shown.
+// The pictures of one answer, one at a time. Only pictures from this server are shown.
 
 import { fill, h } from "../core/dom.js";
 import { serverUrl } from "../core/api.js";
@@ -6,7 +6,7 @@ import { serverUrl } from "../core/api.js";
 class Carousel extends HTMLElement {
   #at = 0;
 
-  // `paths` are relative to the server; `alt` is what was asked for.
+  // `paths` are relative to the server; `alt` is the prompt.
   show(paths, alt) {
     this.setAttribute("role", "group");
     this.setAttribute("aria-roledescription", "carousel");

@@ -1,11 +1,11 @@
-// A form for a JSON Schema. Numbers are sent as they were typed, and an empty optional field is left out.
+// A form for a JSON Schema. Numbers are sent exactly as typed, and empty optional fields are left out.
 
 import { fill, fresh, h, name, select } from "../core/dom.js";
 import { field, numberText } from "../core/schema.js";
 import { pointer, read } from "../core/tokens.js";
 
 class Form extends HTMLElement {
-  // The form for `schema`; `label` names it.
+  // Creates the form for `schema`, labelled `label`.
   show(schema, label) {
     this.setAttribute("role", "group");
     this.setAttribute("aria-label", label);
@@ -21,7 +21,7 @@ class Form extends HTMLElement {
     return this;
   }
 
-  // The JSON text of what was entered. Throws the first thing that is wrong, and shows all.
+  // Returns the input as JSON text. Throws the first error, and marks all of them.
   read() {
     this.clear();
     if (this.asJson) {
@@ -37,7 +37,7 @@ class Form extends HTMLElement {
     return text ?? "{}";
   }
 
-  // Shows an error of the server at its field. Whether there is one.
+  // Shows an error from the server at its field. Returns whether the field exists.
   wrong(path, message) {
     const show = this.errors.get(path ?? "");
     show?.(message);
@@ -54,7 +54,7 @@ class Form extends HTMLElement {
       try {
         text = this.read();
       } catch {
-        // What is not valid yet is left out.
+        // Values that are not valid yet are left out.
       }
       this.text.value = pretty(text);
       fill(this.body, this.text);

@@ -1,4 +1,4 @@
-// JSON as a tree that shows the text as it came. Nodes are made when they are opened.
+// JSON as a tree that shows the text as it arrived. Nodes are created when they are opened.
 
 import { copyText, save } from "../core/copy.js";
 import { fill, h } from "../core/dom.js";

@@ -1,4 +1,4 @@
-// A list of any length: only rows near the visible part exist. New rows on top never move what is being read.
+// A list of any length: only rows near the visible part exist. New rows at the top never move the visible ones.
 
 import { fill, h } from "../core/dom.js";
 
@@ -11,8 +11,8 @@ class List extends HTMLElement {
   #active = null;
   #known = null;
 
-  // `columns`: [label, class]; `render(row)`: the cells; `sign(row)`: a text that changes when they do; `open(row)`: it was chosen;
-  // `away(count)`: new rows above.
+  // `columns`: [label, class]. `render(row)`: the cells. `sign(row)`: a string that changes whenever they do. `open(row)`: called when a row is chosen.
+  // `away(count)`: called with the number of new rows above.
   setup({ label, columns, render, sign, open, away, none }) {
     Object.assign(this, { render, sign, onopen: open, onaway: away, none });
     this.setAttribute("role", "grid");
@@ -78,7 +78,7 @@ class List extends HTMLElement {
       item.remove();
       this.#made.delete(id);
     }
-    // Elements stand in the order of the rows, as screen readers read them.
+    // The elements are in the order of the rows, because screen readers follow it.
     let next = this.space.firstElementChild;
     seen.forEach((row, index) => {
       const at = first + index;

@@ -1,4 +1,4 @@
-// Markdown on the page. Finished blocks are never touched again; only the last one is made anew, once a frame.
+// Renders Markdown while it arrives. Finished blocks are never touched again; only the last one is rendered anew, once per frame.
 
 import { Stream, inline } from "../core/markdown.js";
 import { fill, h, region } from "../core/dom.js";
@@ -18,7 +18,7 @@ export class Prose {
     this.#stream.push(text);
   }
 
-  // Shows what has arrived. For one frame.
+  // Renders what has arrived so far. Called once per frame.
   paint() {
     const { closed } = this.#stream;
     if (this.#done < closed.length) {
@@ -60,7 +60,7 @@ export class Prose {
         made.push(block(blocks[at]));
         continue;
       }
-      // Images of one answer that follow each other are one carousel.
+      // Consecutive images of one answer form one carousel.
       const alt = plain(inline(blocks[at].text)[0]?.children ?? []);
       while (at + 1 < blocks.length && imagesOf(blocks[at + 1]).length) paths.push(...imagesOf(blocks[++at]));
       made.push(carousel(paths, alt));
@@ -76,7 +76,7 @@ export function prose(text) {
   return own.element;
 }
 
-// The paths of a paragraph that has only images of this server.
+// The paths in a paragraph that contains only images from this server.
 function imagesOf(own) {
   if (own.kind !== "paragraph" || !own.text.startsWith("![")) return [];
   const parts = inline(own.text).filter((part) => typeof part !== "string" || part.trim());
@@ -125,7 +125,7 @@ function inlines(parts) {
     const url = safeUrl(part.url);
     const text = plain(part.children);
     if (!url) return [visible(text), " (", visible(part.url), ")"];
-    // A picture from elsewhere would tell its server that it was seen: it is a link.
+    // Loading an external image would tell its server that somebody looked at it, so it becomes a link.
     const label = part.kind === "image" ? `${text || "image"} (image)` : inlines(part.children);
     const host = text.includes(url.host) ? "" : ` (${url.host || url.protocol})`;
     return [h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, label), host && h("small.faint", host)];

@@ -1,9 +1,9 @@
-// A text with its parts marked, and the list that says what they are. Each lights the other up.
+// A text with marked parts, and a list that explains them. Hovering over either highlights the other.
 
 import { h, name } from "../core/dom.js";
 import { visible } from "../core/text.js";
 
-// `spans`: {range, kind}, in bytes of `encoded`. `edges`: further places to cut at; `more(from, to)`: further classes of a part.
+// `spans`: {range, kind}, in bytes of `encoded`. `edges`: additional places to split at. `more(from, to)`: additional classes for a part.
 export function marks(encoded, spans, edges = [], more = () => "") {
   const decoder = new TextDecoder();
   const all = new Set([0, encoded.length, ...edges, ...spans.flatMap(({ range }) => range)]);
@@ -15,7 +15,7 @@ export function marks(encoded, spans, edges = [], more = () => "") {
   });
 }
 
-// The list's entries; `marked` has the parts. `tail(span)`: what stands at the end of an entry.
+// The entries of the list; `marked` has the parts. `tail(span)` is shown at the end of an entry.
 export function legend(marked, spans, tail = () => null) {
   const light = (index) => () => {
     for (const own of marked.children) own.classList.toggle("lit", own.dataset.span === String(index));

@@ -1,4 +1,4 @@
-// What went wrong and what to do about it; short messages at the corner; what is shown where there is nothing.
+// Errors with advice, short messages in the corner, and placeholders for empty pages.
 
 import { h, name, status } from "../core/dom.js";
 import { href } from "../core/route.js";
@@ -6,9 +6,9 @@ import { href } from "../core/route.js";
 const timeouts = () => [href("settings", "execution"), "Open the timeouts"];
 const upstream = (facts) => facts.exchange && [href("live", facts.exchange), "See what it sent"];
 
-// For each code: what happened, what to do, and what leads there.
+// For each error code: what happened, what to do, and where to go for it.
 const KNOWN = {
-  // Of hosted calls.
+  // Hosted calls.
   invalid_arguments: ["The arguments do not fit the tool's schema.", "Compare them with the schema of the tool.", (facts) => [href("tools", facts.tool), "See the schema"]],
   unknown_tool: ["There is no such tool.", "It may have been switched off, or its provider is not ready.", () => [href("tools"), "See the tools"]],
   permission_denied: ["The call was not allowed.", "A person or a remembered rule denied it.", () => [href("tools"), "Open the rules"]],
@@ -22,7 +22,7 @@ const KNOWN = {
   too_large: ["It is larger than the limit allows.", "Ask for less."],
   cancelled: ["It was cancelled."],
   loop: ["The same call was made again and again.", "The model was told to answer without it."],
-  // Of requests.
+  // Requests.
   invalid_key: ["The key is not valid."],
   upstream_timeout: ["The upstream took too long.", "See whether it is busy, or allow more time.", upstream],
   upstream_unreachable: ["The upstream cannot be reached.", "See whether it runs, and whether its address is right.", () => [href("settings"), "Open the settings"]],
@@ -37,7 +37,7 @@ const KNOWN = {
   no_hosted_tools: ["The configuration has no table [execution].", "", () => [href("tools"), "What to add"]],
 };
 
-// An error as a card. `retry` is offered only where trying again makes sense.
+// An error as a card. `retry` is offered only if trying again can help.
 export function note(error, { retry, facts = {} } = {}) {
   const { code = "error", message } = error;
   const [sentence, advice, lead] = (Object.hasOwn(KNOWN, code) && KNOWN[code]) || [];
@@ -61,14 +61,14 @@ export function note(error, { retry, facts = {} } = {}) {
     (again || target) && h("div.row", again, target && h("a", { href: target }, label)));
 }
 
-// A remark that is no error.
+// A remark that is not an error.
 export const remark = (title, ...children) => h("section.note.info", h("h3", title), ...children);
 
 export const empty = (title, ...children) => h("div.empty.stack", h("h2", title), ...children);
 
 const VERDICTS = { invalid: "The provider rejected this key. Copy it again.", unreachable: "The provider cannot be reached.", rate_limited: "The provider limits requests now." };
 
-// What a test of a provider has found.
+// The result of testing a provider.
 export const verdictLine = (verdict, hasKey = true) => (verdict === "valid" ? status("done", hasKey ? "The key is valid." : "The provider can be used.") : status("error", VERDICTS[verdict] ?? name(verdict)));
 
 let messages;

@@ -1,4 +1,4 @@
-// Questions whether a call may run. One arrives as a bar that takes no focus, so no key that was meant for something else allows it.
+// Asks whether a call may run. A question appears as a bar without focus, so that no key press meant for something else can allow it.
 
 import { call, get, part, serverNow } from "../core/api.js";
 import { announce, dialog, facts, fill, h, name } from "../core/dom.js";
@@ -15,7 +15,7 @@ export async function refresh() {
   do {
     before = questions.peek();
     ({ questions: open } = await get("permissions"));
-    // What arrived or was answered meanwhile, the list may not know.
+    // The list may miss questions that arrived or were answered while it was loading.
   } while (questions.peek() !== before);
   questions.value = open;
 }
@@ -33,7 +33,7 @@ listen((kind, data) => {
 
 const left = (question) => Math.max(0, Math.ceil((question.expires_at - serverNow()) / 1000));
 
-// The bar of the shell.
+// The bar in the page's frame.
 export function bar() {
   const element = h("div.question", { role: "region", "aria-label": "Permission question", hidden: true });
   effect(() => {
@@ -54,7 +54,7 @@ export function openFirst() {
   if (question) ask(question);
 }
 
-// The dialog of one question. Its focus begins on Deny, and its buttons wait a moment.
+// The dialog for one question. Deny has the focus first, and the buttons are disabled for a moment.
 export function ask(question) {
   const { request_id: id, context = {} } = question;
   const time = h("span.dim");

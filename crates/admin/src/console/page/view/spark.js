@@ -1,8 +1,8 @@
-// A small line of figures over time. Its table has the same figures for those who cannot see it.
+// A sparkline. A hidden table has the same figures for screen readers.
 
 import { h, svg } from "../core/dom.js";
 
-// `series`: lists of numbers of one length, null where there is none.
+// `series`: lists of numbers of equal length, with null where there is no value.
 export function spark(label, series, format) {
   const all = series.flat().filter(Number.isFinite);
   const most = Math.max(...all, 0) || 1;

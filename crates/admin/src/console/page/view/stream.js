@@ -1,4 +1,4 @@
-// An exchange, event by event: what came from the upstream, and to its right what this caused for the client.
+// An exchange, event by event: on the left what the upstream sent, on the right what the client received because of it.
 
 import { folded, kindOf, partsOf, Replay, textOf, written } from "../core/exchange.js";
 import { announce, glyph, h, region, select, tabs } from "../core/dom.js";
@@ -16,7 +16,7 @@ const MAX_MARKED = 64 << 10;
 const clock = (ms) => `+${(ms / 1000).toFixed(3)}`;
 const short = (text) => visible(text.length > MAX_LINE ? `${text.slice(0, MAX_LINE)} … ${bytes(text.length)}` : text);
 
-// `rows` and `calls` as GET /admin/exchanges/{id}/events returns them. `seek(n)` is told where the replay stands.
+// `rows` and `calls` are those of GET /admin/exchanges/{id}/events. `seek(n)` is called when the replay moves.
 export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   const replay = new Replay(rows);
   const opened = new Set();
@@ -78,7 +78,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     event.preventDefault();
   }
 
-  // `isGrowth`: rows have come. What is being read stays where it is, unless that is the end.
+  // `isGrowth`: new rows were added. The visible rows stay in place unless the end is being followed.
   function paint(isGrowth = false) {
     slider.max = rows.length;
     slider.value = now;
@@ -97,7 +97,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     if (!isGrowth || wasAtEnd) reveal(wire);
   }
 
-  // Scrolls the table alone, so that the page stays where it is. On a small screen the page is what scrolls.
+  // Scrolls only the table, so that the page stays in place. On a small screen the page itself scrolls.
   function reveal(wire) {
     const current = wire.querySelector(".current");
     if (!current) return;
@@ -110,7 +110,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
     const entries = folded(rows, opened, now);
     const table = h("div.wire", { role: "table", "aria-label": "Events", tabindex: 0 },
       h("div.headings", { role: "row" }, ["Time", "Upstream", "", "Client"].map((text, index) => h("div", { role: "columnheader", class: index === 2 ? "spine" : "" }, text || h("span.only-read", "Kind")))));
-    // Around the current event, so that the number of elements stays small.
+    // Renders rows around the current event only, to keep the number of elements small.
     const center = entries.findIndex((entry) => (entry.to ?? entry.at + 1) >= now);
     const first = Math.max(0, Math.min(entries.length - shown, (center < 0 ? entries.length : center) - shown / 2));
     const part = entries.slice(first, first + shown);
@@ -155,7 +155,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
       written(rows.slice(0, now), calls).filter((own, index, all) => own.calls.length || state.held && index === all.length - 1).map((own, index, all) => source(own, index === all.length - 1 ? state.held : 0)));
   }
 
-  // A hop's text with the calls that the model wrote as text, and with what is held back at its end.
+  // The text of a hop, with the calls found in it and with what is still held back at its end.
   function source({ hop, bytes: encoded, calls, rowAt }, held) {
     const spans = partsOf(calls).filter(({ range }) => range[1] <= encoded.length);
     const begin = Math.max(0, Math.min(encoded.length - MAX_MARKED, spans[0]?.range[0] ?? 0));
@@ -179,7 +179,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   views.pick(view);
   return {
     element,
-    // More rows have come.
+    // New rows have arrived.
     grown() {
       if (isFollowing) now = rows.length;
       paint(true);
@@ -188,7 +188,7 @@ export function stream(rows, calls, { at, view = "aligned", seek, show }) {
   };
 }
 
-// What the feed has told of an exchange, for those whose events were not kept.
+// Shows an exchange from the feed alone, if its events were not kept.
 export const story = (events) => h("ol.why", events.map((own) => h("li", h("span.faint", clock(own.t - events[0].t)), h("span", glyph(own.kind === "error" ? "error" : "done"), " ", own.kind.replaceAll("_", " "), " ", visible(detail(own))))));
 
 function detail({ kind, ...own }) {
