@@ -1,9 +1,8 @@
 //! Tests of the time between two hops, while the decision is pending. The upstream's connections are in-memory pipes,
 //! over HTTP/2, on a paused clock.
 
-use parking_lot::Mutex;
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread::{self, ThreadId},
 };
 
@@ -53,17 +52,17 @@ struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>, Arc
 impl DecideHop for Slow {
     fn decide(&mut self, follow_up: FollowUp) -> Deciding {
         assert!(follow_up.turns[0].joined_text().contains("`city` are missing"));
-        let decided = self.0.lock().take().expect("one decision");
+        let decided = self.0.lock().unwrap().take().expect("one decision");
         Box::pin(async { decided.await.unwrap() })
     }
 
     /// Makes one more request.
     fn refused(&mut self, _: StatusCode, _: &[u8]) -> bool {
-        self.1.lock().is_empty()
+        self.1.lock().unwrap().is_empty()
     }
 
     fn make(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
-        self.1.lock().push(std::thread::current().id());
+        self.1.lock().unwrap().push(std::thread::current().id());
         Ok((request(), reader()))
     }
 }
@@ -258,7 +257,7 @@ async fn large_request_of_another_hop_is_made_apart() {
         let (answer, decide) = answer_to(size, &client, &made).await;
         decide.send(next_with(vec![Turn::text(Role::User, "x".repeat(more))])).unwrap();
         assert!(rest(answer).await.contains("Paris"));
-        let made = made.lock();
+        let made = made.lock().unwrap();
         let apart: Vec<_> = made.iter().map(|made| *made != thread::current().id()).collect();
         assert_eq!(apart, [is_apart], "{size} + {more}");
     }
@@ -276,7 +275,7 @@ async fn large_request_in_place_of_a_refused_one_is_made_apart() {
         let (client, made) = (client_of(&server, |_| {}), Arc::default());
         let (answer, _decide) = answer_to(size, &client, &made).await;
         assert!(rest(answer).await.contains("Paris"));
-        let made = made.lock();
+        let made = made.lock().unwrap();
         let apart: Vec<_> = made.iter().map(|made| *made != thread::current().id()).collect();
         assert_eq!(apart, [is_apart], "{size}");
     }
@@ -288,7 +287,7 @@ async fn large_request_that_cannot_be_made_fails_the_response() {
     let (mut answer, decide) = answer_to(LARGE, &client, &made).await;
     let lock = Arc::clone(&made);
     let poisoned = thread::spawn(move || {
-        let _lock = lock.lock();
+        let _lock = lock.lock().unwrap();
         panic!("on purpose");
     });
     assert!(poisoned.join().is_err());
