@@ -1,4 +1,4 @@
-//! `/admin/bench` of a running `toolwire serve`.
+//! Tests the `/admin/bench` API of a running `toolwire serve`.
 
 use std::{fs, net::TcpStream, path::PathBuf, thread::sleep, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::support::{Server, ask, request, toolwire};
 
 const KEY: &str = "authorization: Bearer an-admin-key\r\ncontent-type: application/json\r\n";
 
-/// Maximum number of polls for the end of a run. A run takes far less time than that many polls.
+/// How often to poll for the end of a run before giving up. A run needs far fewer polls.
 const TRIES: usize = 1200;
 
 fn mock(pace: &str) -> Server {
@@ -26,7 +26,7 @@ fn server(folder: &TempDir, mock: &Server) -> Server {
 
 const ADMIN: &str = "[admin]\napi_keys = [\"an-admin-key\"]\n";
 
-/// The configuration file, and its text before the admin API.
+/// Returns the configuration file and the part of its text that precedes the admin settings.
 fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     let models = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n\
@@ -41,7 +41,6 @@ fn configured(folder: &TempDir, mock: &Server) -> (PathBuf, String) {
     (folder.path().join("toolwire.toml"), models)
 }
 
-/// Returns the status and the body of a response.
 fn said((head, body): (String, Vec<u8>)) -> (u16, Value) {
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
     (status, serde_json::from_slice(&body).unwrap())
@@ -55,7 +54,7 @@ fn state(server: &Server) -> (u16, Value) {
     said(ask(server, "/admin/bench", KEY, ""))
 }
 
-/// Waits for the end of the run whose state was `seen`, and returns the state after it.
+/// Polls until the run whose state was `seen` has ended, then returns the new state.
 fn ended(server: &Server, mut seen: Value) -> Value {
     for _ in 0..TRIES {
         if seen["state"] != "running" {
@@ -88,7 +87,7 @@ fn upstream_is_measured_once_at_a_time() {
     let target = &report.targets[0];
     assert_eq!((target.name.as_str(), target.all.streams, target.all.good), ("local", 3, 3), "{seen}");
     assert!(target.all.tokens > 0);
-    // The report is kept until the next run, or until it is deleted.
+    // The report is kept until the next run starts or until it is deleted.
     assert_eq!(state(&server).1["state"], "done");
     assert_eq!(stop(&server), (200, json!({"state": "idle"})));
     assert_eq!(state(&server), (200, json!({"state": "idle"})));
@@ -105,7 +104,6 @@ fn run_is_stopped_before_its_end() {
     assert_eq!((status, &refused["error"]["code"]), (409, &json!("running")), "{refused}");
     assert_eq!(stop(&server), (200, json!({"state": "idle"})));
     assert_eq!(state(&server), (200, json!({"state": "idle"})));
-    // The next run may begin immediately.
     assert_eq!(post(&server, &wanted).1["state"], "running");
     let address = server.address.clone();
     assert_eq!(server.stop().0, Some(0), "a run does not keep the server from stopping");

@@ -1,5 +1,5 @@
-//! `toolwire bench` from end to end: the built program measures the built program. The tests check its observations,
-//! never times.
+//! End-to-end tests of `toolwire bench`: the built program measures another instance of itself. The tests check
+//! what the report says, but never how long anything took.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use toolwire::bench::report::{Metric, Report};
 
 use crate::support::{Server, run, toolwire};
 
-/// Runs a bench; returns exit status, stdout and stderr.
+/// Runs `toolwire bench` and returns the exit status, stdout and stderr.
 fn bench(arguments: &[&str]) -> (i32, String, String) {
     run(toolwire(&["bench"]).args(arguments))
 }
@@ -113,7 +113,6 @@ fn ramp_finds_the_limit() {
 
 #[test]
 fn protocol_errors_of_targets_are_reported_and_decide_the_exit_status() {
-    // A target that truncates every body.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("cut=http://{}/v1", listener.local_addr().unwrap());
     thread::spawn(move || listener.incoming().flatten().for_each(cut));

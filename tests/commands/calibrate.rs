@@ -1,4 +1,4 @@
-//! `toolwire calibrate` from end to end: the built program asks scripted models.
+//! End-to-end tests of `toolwire calibrate`: the built program queries scripted models.
 
 use std::{
     fs,
@@ -26,24 +26,24 @@ use toolwire::{
 
 use crate::support::{run, toolwire};
 
-/// What a scripted model does.
+/// What a scripted model does with a request.
 enum Act {
-    /// Writes a text.
+    /// Responds with this text.
     Text(String),
-    /// The response is an error.
+    /// Responds with this status and error.
     Refuse(u16, &'static str),
-    /// Never answers.
+    /// Never responds.
     Silence,
 }
 
-/// A server with a scripted model.
+/// A server that hosts a scripted model.
 struct Upstream {
     url: String,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Upstream {
-    /// Starts a server. The model gets the number of the request, counted from 0, its path, and its body.
+    /// Starts the server. `model` receives the number of the request (from 0), its path and its body.
     fn start(model: impl Fn(usize, &str, &Value) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -58,12 +58,12 @@ impl Upstream {
         Self { url, asked }
     }
 
-    /// Number of chat requests received.
+    /// The number of chat requests received so far.
     fn asked(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
-    /// Waits until the server has received this many chat requests.
+    /// Blocks until the server has received `count` chat requests.
     fn wait_for(&self, count: usize) {
         let mut patience = 3_000;
         while self.asked() < count {
@@ -97,7 +97,7 @@ fn serve(socket: TcpStream, log: &Mutex<Vec<Value>>, model: &dyn Fn(usize, &str,
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         if length == 0 {
-            // A path that begins with the name of a server belongs to that server.
+            // The first segment of the path names the server that owns the model.
             let owner = path.split('/').nth(1).unwrap_or_default();
             let list = json!({ "object": "list", "data": [{ "id": "scripted", "owned_by": owner }] });
             let status = if path.ends_with("/models") { 200 } else { 404 };
@@ -146,15 +146,14 @@ fn stream(text: &str) -> String {
     .concat()
 }
 
-/// The text of the last message.
 fn last_text(request: &Value) -> &str {
     request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap()
 }
 
-/// A folder for a file of prompts and the file of answers.
+/// A temporary folder that holds the prompts file and the answers file.
 struct Desk(TempDir);
 
-/// Three prompts that want a call, and one that does not.
+/// Three prompts that call for a tool, and one that does not.
 const PROMPTS: &str = r#"
 [[prompts]]
 name = "lisbon"
@@ -174,7 +173,7 @@ name = "hello"
 user = "Hello!"
 "#;
 
-/// Number of requests for these prompts in one variant.
+/// The number of requests that one variant sends for [`PROMPTS`].
 const REQUESTS: usize = 4;
 
 impl Desk {
@@ -192,7 +191,7 @@ impl Desk {
         self.path(name).display().to_string()
     }
 
-    /// The command that calibrates with these prompts, in one format unless `more` overrides it.
+    /// Builds a `toolwire calibrate` command for these prompts. It tests one format unless `more` says otherwise.
     fn command(&self, upstream: &str, more: &[&str]) -> Command {
         let mut command = toolwire(&["calibrate", "--upstream", upstream, "--quiet", "--temperature=0.5"]);
         command.args(["--prompts", &self.file("prompts.toml"), "--cache", &self.file("answers.jsonl")]);
@@ -207,7 +206,7 @@ impl Desk {
         run(&mut self.command(&upstream.url, more))
     }
 
-    /// The report of a run that succeeds.
+    /// Runs the command, asserts that it succeeds, and returns its report.
     fn report(&self, upstream: &Upstream, more: &[&str]) -> Report {
         let (status, stdout, stderr) = self.run(upstream, &[&["--json"][..], more].concat());
         assert_eq!(status, 0, "{stderr}");
@@ -223,7 +222,7 @@ fn hermes_call(arguments: &Value) -> String {
     format!("<tool_call>\n{}\n</tool_call>", json!({ "name": "get_weather", "arguments": arguments }))
 }
 
-/// A model that calls a tool if the text names a city.
+/// A model that calls a tool if the prompt names a city.
 fn good(_: usize, _: &str, request: &Value) -> Act {
     let text = last_text(request);
     let city = text.strip_prefix("CITY ").and_then(|rest| rest.split_whitespace().next());
@@ -239,8 +238,8 @@ fn good_model_gets_a_configuration_that_check_accepts() {
     assert!(stderr.contains("answers are kept in "), "{stderr}");
     assert!(stdout.contains("100 %") && stdout.contains("scripted at http://127.0.0.1"), "{stdout}");
     assert!(fs::read_to_string(page).unwrap().starts_with("<!doctype html>"));
-    // Calls in hermes are found whichever format is taught, so both formats have the same score; bare needs fewer
-    // tokens.
+    // Calls in the hermes format are detected no matter which format was taught, so both formats score the same.
+    // `bare` is preferred because it needs fewer tokens.
     let (_, entry) = stdout.rsplit_once("\n[[upstreams]]").unwrap();
     let file = desk.path("toolwire.toml");
     fs::write(&file, format!("[[upstreams]]{entry}")).unwrap();
@@ -297,8 +296,7 @@ fn bad_models_are_told_apart() {
     assert_eq!(leaking.examples[0].verdict, Verdict::Leak);
 }
 
-/// Every built-in prompt can be answered properly in every format by a model that writes the wanted calls in that
-/// format.
+/// In every format, a model that writes exactly the wanted calls gets full marks on every built-in prompt.
 #[test]
 fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     let cases = CaseSet::built_in().unwrap().cases;
@@ -327,9 +325,9 @@ fn model_that_does_as_wanted_is_judged_proper_in_all_formats() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// Returns the output of a perfect model: the wanted calls, or a sentence.
+/// The output of a perfect model: the wanted calls, or a plain sentence if no call is wanted.
 fn perfect(format: &Format, cases: &[Case], request: &Value) -> String {
-    // The prompt is recognised by the texts in it, whatever is around them.
+    // Finds the case by the texts that its prompt contains; the surrounding text differs between formats.
     let texts: Vec<_> = request["messages"]
         .as_array()
         .unwrap()
@@ -368,7 +366,7 @@ fn killed_run_is_resumed_by_the_same_command() {
     upstream.wait_for(3);
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // The last line of the file may be incomplete, too.
+    // A killed run may also leave a truncated last line.
     let answers = desk.path("answers.jsonl");
     let kept = fs::read(&answers).unwrap();
     assert_eq!(kept.iter().filter(|byte| **byte == b'\n').count(), 2);
@@ -378,7 +376,7 @@ fn killed_run_is_resumed_by_the_same_command() {
     assert_eq!(upstream.asked(), 3 + 2, "what was answered is not asked again");
     assert_eq!(desk.report(&upstream, &[]).cached, REQUESTS);
     assert_eq!(upstream.asked(), 5);
-    // Answers to different requests are kept separately.
+    // Changed settings make a different request, so the cached answers do not apply.
     assert_eq!(desk.report(&upstream, &["--max-tokens=50"]).cached, 0);
 }
 
@@ -503,8 +501,7 @@ fn wordings_are_variants_unless_they_are_the_default() {
     assert_eq!(upstream.asked(), 3 * REQUESTS);
 }
 
-/// The variant with `enforce` exists if the upstream supports enforcement. The command asks the upstream before
-/// anything else.
+/// The `enforce` variant runs only if the upstream supports enforcement, which the command checks first.
 #[test]
 fn enforcement_is_a_variant_where_the_server_has_it() {
     let upstream = Upstream::start(good);

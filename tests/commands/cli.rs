@@ -1,4 +1,4 @@
-//! The built program: exit statuses, and which output goes to stdout and which to stderr.
+//! Tests exit statuses, and which output goes to stdout and which to stderr.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Configurations: the errors in invalid ones, the precedence of the sources, and that secrets are never
-//! shown.
+//! Tests how configurations are loaded: error messages, the precedence of sources, and that secrets are never
+//! printed.
 
 use std::{
     fs,
@@ -18,7 +18,6 @@ use toolwire::{
 
 const SECRET: &str = "sk-5f1c-very-secret";
 
-/// A directory with one file in it.
 struct Desk(TempDir);
 
 impl Desk {
@@ -40,7 +39,7 @@ impl Desk {
         load(&Overrides { file: Some(self.file()), ..overrides }, &environment)
     }
 
-    /// The problems as printed, without the name of the file.
+    /// Returns the problems as printed, without the file name.
     fn told(&self) -> String {
         let problems = match self.load() {
             Ok(loaded) => Problems(loaded.warnings),
@@ -388,7 +387,7 @@ keep_alive = "7ms"
     assert!(model.settings.tolerate_truncation && !model.settings.repair && model.teaching().in_user_turn);
     assert_eq!(model.settings.limits, config.limits.answer);
 
-    // The output of `check` resolves to the same configuration when it is loaded.
+    // Loading the output of `check` gives the same configuration.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown.replace("********", "env:KEY")).load().unwrap().config;
     assert_eq!(toml::to_string(&again.to_toml()).unwrap(), shown);
@@ -562,7 +561,6 @@ name = "*"
     assert_eq!(named("*", "other"), [""; 0]);
 }
 
-/// `toolwire check` prints a configuration that behaves the same, custom formats included.
 #[test]
 fn shown_configuration_loads_and_resolves_to_the_same() {
     let text = r#"
@@ -668,7 +666,7 @@ name_ends = "y"
     assert_eq!(told.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// Replaces the table below `heading` in `page` that has the same head as `table`.
+/// Replaces the table under `heading` in `page` whose header row is the same as that of `table`.
 fn with_table(page: &str, heading: &str, table: &str) -> String {
     let head = table.split_inclusive('\n').next().unwrap();
     let (before, rest) = page.split_once(heading).unwrap();
@@ -678,7 +676,7 @@ fn with_table(page: &str, heading: &str, table: &str) -> String {
     [before, heading, between, table, after].concat()
 }
 
-/// With `TOOLWIRE_WRITE=1`, the test writes the tables.
+/// Rewrites the tables instead of checking them if `TOOLWIRE_WRITE=1` is set.
 #[test]
 fn generated_tables_of_the_documentation_are_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
@@ -720,7 +718,7 @@ fn documentation_matches_the_configuration() {
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     }
 
-    // Every existing key is in a table, with its resolved default.
+    // Every key must appear in a table of the page, with the default that it has at run time.
     let lumo = Desk::with(GOOD).load().unwrap().config.to_toml();
     let chat = GOOD.replace("dialect = \"lumo\"", "dialect = \"chat\"");
     let chat = Desk::with(&chat).load().unwrap().config.to_toml();
@@ -776,7 +774,7 @@ fn documentation_matches_the_configuration() {
 }
 
 proptest! {
-    /// Whatever the damage to a file, nothing panics and every location is inside the file.
+    /// No damage to a file may cause a panic or an error location outside the file.
     #[test]
     fn damaged_file_is_reported_at_a_valid_location(
         start in 0..GOOD.len(),
@@ -937,7 +935,7 @@ fn instructions_from_a_template_need_one_that_describes_tools() {
         "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first else '' }}</m>{% endfor %}",
     )
     .unwrap();
-    // Without tools, `tools` is `none`, which this template shows.
+    // Without tools, this template prints `none`.
     assert!(desk.told().contains("error"), "{}", desk.told());
     fs::write(&template, "{% for m in messages %}<m>{{ m.content }}{{ tools if loop.first and tools else '' }}</m>{% endfor %}")
         .unwrap();
@@ -997,7 +995,7 @@ fn an_entry_with_targets_is_its_first_one_under_another_name() {
     assert_eq!((alternatives.fallback.as_slice(), alternatives.retries), (&["one".to_owned()][..], 2));
     assert!(config.model("one").unwrap().alternatives.is_none());
     assert_eq!(config.failover.eject_for, Duration::from_secs(20));
-    // The values that are shown are read back as the same values.
+    // The printed values parse back to the same values.
     let shown = toml::to_string(&config.to_toml()).unwrap();
     let again = Desk::with(&shown).load().unwrap().config;
     assert_eq!(again.model("both").unwrap().alternatives, both.alternatives);

@@ -1,5 +1,4 @@
-//! `toolwire conform`: through a toolwire that it starts itself, and through gateways that break
-//! rules.
+//! Tests `toolwire conform` against a toolwire that it starts itself, and against gateways that break the rules.
 
 use std::{net::TcpListener, path::Path};
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{run, toolwire};
 
-/// Runs the command and reads its JSON.
+/// Runs the command and parses its JSON report.
 fn conform(arguments: &[&str]) -> (i32, Value) {
     let all: Vec<_> = ["conform", "--quiet", "--json"].iter().chain(arguments).copied().collect();
     let (status, json, errors) = run(&mut toolwire(&all));
@@ -24,7 +23,7 @@ fn assert_all_hold(arguments: &[&str]) -> Value {
     report
 }
 
-/// The categories of a report, each once.
+/// Returns the categories in a report, without duplicates.
 fn categories(report: &Value) -> Vec<&str> {
     let mut names: Vec<_> =
         report["rows"].as_array().unwrap().iter().map(|row| row["category"].as_str().unwrap()).collect();
@@ -51,12 +50,11 @@ fn calls_written_as_text_arrive_in_every_format() {
     assert!(report["rows"][0]["counts"][0]["cases"].as_u64().unwrap() > 200, "{:#}", report["rows"]);
 }
 
-/// A port that is currently free.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Uses the mock as the gateway, as a gateway that forwards everything unchanged.
+/// Runs the command against a gateway that forwards everything unchanged: the mock itself plays that gateway.
 fn through_a_relay(dialect: &str, more: &[&str]) -> (i32, Value) {
     let mock = format!("127.0.0.1:{}", free_port());
     let url = format!("http://{mock}/v1");

@@ -1,4 +1,4 @@
-//! File descriptors that connections without requests use up.
+//! Tests what happens when idle connections use up the file descriptors.
 
 use std::{io::Write, net::TcpStream, process::Command, time::Instant};
 
@@ -7,7 +7,7 @@ use crate::{
     support::{Server, ask, toolwire},
 };
 
-/// The bytes that a client sends on a connection without ever completing a request.
+/// What a client sends before it goes idle: nothing, or part of a request.
 const BEGINNINGS: [&str; 3] = [
     "",
     "POST /v1/chat/completions HTTP/1.1\r\nhost: loc",
@@ -24,7 +24,7 @@ fn idle_connections_keep_nobody_out_when_descriptors_are_used_up() {
 fn keep_nobody_out(beginning: &str) {
     let base = format!("http://{}/v1", upstream());
     let mut limited = Command::new("sh");
-    // The program under test raises its limit to the hard limit.
+    // The server raises its soft limit to the hard limit, so this sets both.
     limited.args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""]);
     let serve = toolwire(&["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"]);
     limited.arg(serve.get_program()).args(serve.get_args()).env("TOOLWIRE_THREADS", "1");
@@ -45,7 +45,7 @@ fn keep_nobody_out(beginning: &str) {
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{beginning:?}: {log}");
     let lines = log.lines().filter(|line| line.contains("that wait for a request")).count();
-    // The warning is logged at most once in ten seconds for each thread.
+    // Each thread logs the warning at most once every ten seconds.
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() / 10 + 1;
     assert!((1..=most * 2).contains(&lines), "{lines}: {log}");
     drop(idle);

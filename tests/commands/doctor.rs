@@ -1,4 +1,4 @@
-//! `check --doctor`: its report on working upstreams, and on each possible fault.
+//! Tests the report of `check --doctor` for working upstreams and for each kind of fault.
 
 use std::{
     fs,
@@ -21,17 +21,16 @@ const SECRET: &str = "sk-5f1c-very-secret";
 
 const LIST: &str = r#"{"object":"list","data":[{"id":"small-model"},{"id":"large-model"}]}"#;
 
-/// A server that answers each of these paths with a status line and a body, and all other paths with 404. Returns its
-/// address.
+/// Starts a server that answers each of the given paths with a status line and a body, and every other path with
+/// 404. Returns its address.
 fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // Ends with the test process.
     thread::spawn(move || {
         for mut socket in listener.incoming().flatten() {
             let mut head = Vec::new();
             let mut byte = [0];
-            // A TLS handshake begins with 22, and this server does not speak TLS.
+            // The byte 22 starts a TLS handshake, which this server does not speak.
             while !head.ends_with(b"\r\n\r\n")
                 && head != [22]
                 && socket.read(&mut byte).is_ok_and(|read| read == 1)
@@ -50,8 +49,8 @@ fn server(answers: &'static [(&'static str, &'static str, &'static str)]) -> Str
     address
 }
 
-/// Starts a server that speaks TLS, with a certificate for `name` that it writes to the file `certificate`, and closes
-/// connections without an answer. Returns the server's port.
+/// Starts a TLS server that closes every connection without answering. Its self-signed certificate for `name` is
+/// written to the file `certificate`. Returns the port.
 fn silent_tls_server(name: &str, certificate: &Path) -> u16 {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     fs::write(certificate, made.cert.pem()).unwrap();
@@ -74,12 +73,12 @@ fn silent_tls_server(name: &str, certificate: &Path) -> u16 {
     port
 }
 
-/// The doctor's exit status and output for one upstream, whose entry ends with `more`.
+/// Runs the doctor for one upstream with `more` appended to its entry. Returns the exit status and the output.
 fn doctor(base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
     doctor_of("chat", base_url, more, flags)
 }
 
-/// As [`doctor`], for an upstream of this dialect.
+/// Like [`doctor`], but for an upstream with the given dialect.
 fn doctor_of(dialect: &str, base_url: &str, more: &str, flags: &[&str]) -> (i32, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("toolwire.toml");
@@ -229,7 +228,7 @@ fn gemini_and_lumo_are_asked_with_the_key() {
         ("gemini", "/bad/v1beta", key, "error: key: the upstream refuses the request (400 Bad Request)"),
         ("lumo", "/api", key, "ok: lists 2 models, in "),
         ("lumo", "/bad", key, "error: key: the upstream refuses the key (401"),
-        // Not every Lumo server has a list of models, and a session is not a key.
+        // Not every Lumo server lists its models, and a session is not a key.
         ("lumo", "/older", key, "ok: answers (404 Not Found); it has no list of models"),
         ("lumo", "/api", "", "ok: answers (404 Not Found); it has no list of models"),
     ];

@@ -1,4 +1,4 @@
-//! The flags of the program and its documentation agree.
+//! Checks that the program's flags match the documentation.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -26,7 +26,6 @@ const COMMANDS: [&str; 19] = [
     "man",
 ];
 
-/// The pages that show command lines.
 const PAGES: [&str; 9] = [
     "README.md",
     "docs/bench.md",
@@ -39,24 +38,22 @@ const PAGES: [&str; 9] = [
     "fixtures/README.md",
 ];
 
-/// A flag or an argument in the help.
+/// A flag or an argument, as shown by `--help`.
 #[derive(Debug, Default)]
 struct Flag {
-    /// The flag with its value, as written: `--listen <ADDR>`.
+    /// The flag with its value, such as `--listen <ADDR>`.
     written: String,
     environment: String,
     default: String,
     about: Vec<String>,
 }
 
-/// The flags of a command, by name.
 type Flags = BTreeMap<String, Flag>;
 
-/// The help of a command.
 struct Help {
     about: String,
     usage: String,
-    /// In the order of the help.
+    /// In the order in which `--help` shows them.
     flags: Vec<(String, Flag)>,
 }
 
@@ -64,7 +61,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// The help of `command`. Flags are near the start of a line; their descriptions are indented further.
+/// Parses the help of `command`. A line with a flag is indented less than the description of a flag.
 fn help_of(command: &str) -> Help {
     let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
     let (status, text, _) = run(&mut toolwire(&words));
@@ -102,10 +99,10 @@ fn help_of(command: &str) -> Help {
     help
 }
 
-/// The flags that every command has.
+/// The flags that every command accepts.
 const GLOBAL: [&str; 4] = ["--log-format", "--log-level", "--help", "--version"];
 
-/// The page of all flags.
+/// Generates the page that lists all flags.
 fn commands_page() -> String {
     let mut page = "# Commands\n\n<!-- Generated from the help of the program: \
         TOOLWIRE_WRITE=1 cargo test --test commands flags:: -->\n\n\
@@ -156,19 +153,19 @@ fn all() -> BTreeMap<&'static str, Flags> {
     COMMANDS.into_iter().map(|command| (command, flags_of(command))).collect()
 }
 
-/// Whether the help of a flag lists this name as an alias.
+/// Whether the help of any flag lists `name` as an alias.
 fn is_alias(flags: &Flags, name: &str) -> bool {
     flags.values().any(|flag| flag.about.contains(&format!("[alias: {name}]")))
 }
 
-/// The long flags in `code`, up to a lone `--`.
+/// Returns the long flags in `code`, up to a standalone `--`.
 fn flags_in(code: &str) -> impl Iterator<Item = &str> {
     let words = code.split(|char: char| !(char.is_ascii_alphanumeric() || "-=".contains(char)));
     let words = words.map(|word| word.split('=').next().unwrap());
     words.take_while(|word| *word != "--").filter(|word| word.starts_with("--"))
 }
 
-/// The code on a page: indented and fenced lines, with their continuations joined, and inline code.
+/// Returns the code on a page: indented and fenced lines with their continuation lines joined, and inline code.
 fn code_on(page: &str) -> Vec<String> {
     let mut code = Vec::new();
     let mut is_fenced = false;
@@ -184,7 +181,7 @@ fn code_on(page: &str) -> Vec<String> {
     code
 }
 
-/// With `TOOLWIRE_WRITE=1`, the test writes the page.
+/// Rewrites the page instead of checking it if `TOOLWIRE_WRITE=1` is set.
 #[test]
 fn generated_page_of_commands_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");

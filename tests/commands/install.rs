@@ -1,4 +1,4 @@
-//! What packages contain besides the program: completions, manual pages, units, manifests.
+//! Tests what packages ship besides the program: completions, manual pages, systemd units and manifests.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,12 +6,12 @@ use tempfile::TempDir;
 
 use crate::support::{run, toolwire};
 
-/// A file of `deploy/`.
+/// Reads a file from `deploy/`.
 fn deployed(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)).unwrap()
 }
 
-/// The rest of the first line that starts with `key`.
+/// Returns what follows `key` on the first line that starts with it.
 fn value<'t>(text: &'t str, key: &str) -> &'t str {
     let mut values = text.lines().filter_map(|line| line.trim_start().strip_prefix(key));
     let found = values.next();
@@ -79,7 +79,7 @@ fn deployed_configurations_are_valid() {
     let file = folder.path().join("toolwire.toml");
     for text in [deployed("toolwire.toml"), inner.to_owned()] {
         fs::write(&file, text).unwrap();
-        // `check` runs with the environment that the compose file and the deployment set.
+        // Sets the same environment as the compose file and the Kubernetes deployment.
         let mut check = toolwire(&["check", "--config", file.to_str().unwrap()]);
         check.env("TOOLWIRE_LISTEN", "0.0.0.0:8787").env("TOOLWIRE_CLIENT_KEY", "sk-1");
         let (status, out, err) = run(check.env("CLIENT_KEY", "sk-2").env("UPSTREAM_KEY", "sk-3"));
@@ -94,7 +94,7 @@ fn manifest_names_the_image_of_this_version() {
     assert_eq!(value(&deployed("kubernetes/toolwire.yaml"), "image:"), format!("toolwire:{version}"));
 }
 
-/// Grace periods must exceed the drain timeout, or open responses would be killed.
+/// If the grace period were shorter than the drain timeout, open responses would be killed.
 #[test]
 fn grace_periods_exceed_the_drain() {
     let flags = ["check", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat"];
@@ -124,7 +124,7 @@ fn units_are_as_systemd_wants_them() {
     });
     let (status, _, err) = run(Command::new("systemd-analyze").args(["--man=no", "verify"]).args(&units));
     assert_eq!((status, err.as_str()), (0, ""));
-    // The exposure level, from 0 (closed) to 100.
+    // The threshold is an exposure level from 0 to 100, where lower means more tightly sandboxed.
     let (status, out, err) = run(Command::new("systemd-analyze")
         .args(["security", "--offline=true", "--threshold=15"])
         .arg(&units[0]));

@@ -1,5 +1,5 @@
-//! Two processes behind nginx that share a store, as in docs/scaling.md. Skipped if nginx or the store's server is not
-//! installed.
+//! Tests two processes that share a store behind nginx, as described in docs/scaling.md. Skipped if nginx or the
+//! store's server is not installed.
 
 #[path = "../support/redis_server.rs"]
 mod redis_server;
@@ -20,10 +20,10 @@ use tempfile::TempDir;
 use self::redis_server::{RedisServer, expect_ok, free_port};
 use crate::support::{Server, run, toolwire};
 
-/// Time limit for a request, longer than any response takes. A request that hangs fails the test.
+/// The time limit for a request. It is longer than any response takes, so it only fails requests that hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads a request with its body.
+/// Reads a request, including its body.
 fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -43,7 +43,7 @@ fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// An upstream that answers every request with the same short stream.
+/// Starts an upstream that answers every request with the same short stream. Returns its address.
 pub(super) fn upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -59,7 +59,7 @@ pub(super) fn upstream() -> String {
         for socket in listener.incoming() {
             let (Ok(mut socket), answer) = (socket, answer.clone()) else { return };
             thread::spawn(move || {
-                // A client that has disconnected needs no answer.
+                // The client may already have disconnected.
                 let _ = read_request(&mut socket).and_then(|()| socket.write_all(answer.as_bytes()));
             });
         }
@@ -67,7 +67,6 @@ pub(super) fn upstream() -> String {
     address
 }
 
-/// Sends a request, and returns the status and the body.
 pub(super) fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -84,7 +83,7 @@ pub(super) fn post(address: &str, key: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Waits until an instance continues a conversation with the request `next`.
+/// Retries the request `next` until an instance can continue its conversation.
 fn continued(address: &str, next: &Value) {
     let begun = Instant::now();
     while post(address, "free", next).0 != 200 {
@@ -93,7 +92,7 @@ fn continued(address: &str, next: &Value) {
     }
 }
 
-/// A running nginx, which sends each request to the next instance.
+/// An nginx that distributes requests round-robin.
 struct Nginx {
     child: Child,
     address: String,
@@ -101,7 +100,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx. `None` if it is not installed.
+    /// Starts nginx, or returns `None` if it is not installed.
     fn start(instances: [&str; 2]) -> Option<Self> {
         let is_there = Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_ok();
         if !is_there {
@@ -142,7 +141,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The configuration of both instances. The address of the store is in the environment.
+/// Returns the configuration that both instances use. The store's URL is in the environment.
 fn configuration(upstream: &str) -> String {
     format!(
         "listen = \"127.0.0.1:0\"\nstore = \"env:STORE_URL\"\nthreads = 1\napi_keys = [\"free\"]\n[limits]\ninstances = 2\n\
@@ -151,7 +150,7 @@ fn configuration(upstream: &str) -> String {
     )
 }
 
-/// The statuses of `count` requests with `key` on each of four threads.
+/// Sends `count` requests on each of four threads, and returns the status of each response.
 fn load(address: &str, key: &'static str, count: usize) -> Vec<u16> {
     let body = json!({"model": "m", "input": "hi"});
     let threads: Vec<_> = (0..4)
@@ -174,7 +173,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     let (first, second) = (start(), start());
     let Some(nginx) = Nginx::start([&first.address, &second.address]) else { return };
 
-    // Limits apply to both instances together. One more request is allowed every six seconds.
+    // The limit is shared by both instances. It admits one more request every six seconds.
     let begun = Instant::now();
     let statuses = load(&nginx.address, "limited", 8);
     let admitted = statuses.iter().filter(|status| **status == 200).count() as u64;
@@ -182,7 +181,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     assert!((10..=10 + back).contains(&admitted), "{statuses:?}");
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
 
-    // Each request of a conversation reaches the other instance.
+    // nginx sends each request of the conversation to the instance that did not serve the previous one.
     let (status, mut last) = post(&nginx.address, "free", &json!({"model": "m", "input": "one"}));
     assert_eq!(status, 200, "{last}");
     for _ in 0..6 {
@@ -192,7 +191,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
         last = response;
     }
 
-    // The store is killed under load: requests that do not need it continue, other requests are refused, and none hangs.
+    // The store is killed under load. Requests that do not need it succeed, the others are refused, and none hangs.
     let address = nginx.address.clone();
     let loading = thread::spawn(move || load(&address, "free", 40));
     thread::sleep(Duration::from_millis(200));
@@ -215,8 +214,8 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     }
 }
 
-/// Writes an authority, and a certificate that it issued for this machine, to files whose names begin with `name`. Returns
-/// the files of the authority, the certificate and its key.
+/// Creates a certificate authority and a certificate that it issued for localhost. Returns the paths of the
+/// authority's certificate, the issued certificate and its key; their file names start with `name`.
 fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
     let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -236,7 +235,7 @@ fn store_with_tls_shows_a_certificate_of_an_authority_of_ssl_cert_file() {
     shares_a_store_with_tls("rediss", &[], |_| ());
 }
 
-/// The cluster's servers announce each other with their TLS ports.
+/// The servers of the cluster announce their TLS ports to each other.
 #[test]
 fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
     let bus = free_port().unwrap().to_string();
@@ -249,7 +248,8 @@ fn cluster_with_tls_shows_certificates_of_an_authority_of_ssl_cert_file() {
     });
 }
 
-/// Checks that two instances that trust the store's certificate use it, and that one that does not reports an error.
+/// Checks that two instances that trust the store's certificate share the store, and that an instance that does not
+/// trust it reports an error.
 fn shares_a_store_with_tls(scheme: &str, more: &[&str], prepare: impl FnOnce(&RedisServer)) {
     let folder = TempDir::new().unwrap();
     let [authority, certificate, key] = certificates(&folder, "store");

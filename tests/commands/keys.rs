@@ -1,4 +1,4 @@
-//! `toolwire keys`, and a server that reads the file of keys.
+//! Tests `toolwire keys`, and a server that reads the key file.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, ask, run, toolwire};
 
-/// A configuration without keys, with the folder of its state next to it.
+/// A configuration without keys, and a state folder beside it.
 struct Desk(TempDir);
 
 impl Desk {
@@ -162,7 +162,6 @@ fn server_reads_the_keys_and_shows_what_was_used() {
     let (code, stdout, stderr) = run(&mut toolwire(&["keys", "usage", "--server", &url]));
     assert_eq!((code, stdout.as_str()), (0, "team-a  1 requests, 0 tokens (0 in, 0 out)\n"), "{stderr}");
     assert_eq!(desk.keys(&["revoke", "team-a"]).0, 0);
-    // Each request logs a line on stderr, which is not read meanwhile.
     let is_refused = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(200));
         status(&server, "/v1/models", &key) == "401"

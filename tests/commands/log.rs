@@ -1,4 +1,4 @@
-//! Log lines of the built program with content that clients and upstreams control.
+//! Tests log lines that contain text from clients and upstreams.
 
 use std::{
     io::{Read, Write},
@@ -8,28 +8,28 @@ use std::{
 
 use crate::support::{Server, toolwire};
 
-/// The code of an upstream's error, as it is written in JSON.
+/// The JSON-escaped code of an upstream's error.
 const HOSTILE: &str = r"x\r\nFAKE line\u001b[31m\u009b2J\u2028\u202e\u0000";
 
-/// Answers one request with a status of 400 and an error of this code.
+/// Starts an upstream that answers one request with status 400 and an error with this `code`.
 fn upstream(code: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        // The request is small: it arrives in one piece, and the rest of it is not needed.
+        // The request is small enough to arrive in one read.
         let _ = socket.read(&mut [0; 64 << 10]).unwrap();
         let body = format!(r#"{{"error":{{"message":"no","code":"{code}"}}}}"#);
         let length = body.len();
         let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: {length}\r\n\r\n");
         socket.write_all((head + &body).as_bytes()).unwrap();
-        // The other side closes the connection.
+        // Waits until the peer closes the connection.
         let _ = socket.read(&mut [0]);
     });
     address
 }
 
-/// Serves with `upstream`, sends one request, and returns the complete stderr.
+/// Sends one request to a server that uses `upstream`. Returns everything that the server wrote to stderr.
 fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     let base = format!("http://{upstream}/v1");
     let serve = ["serve", "--upstream", &base, "--dialect", "chat", "--listen", "127.0.0.1:0"];
@@ -48,7 +48,7 @@ fn logged(upstream: &str, model: &str, log_format: &str) -> String {
     server.stop().1
 }
 
-/// Sends a request with this head, and returns the complete stderr.
+/// Sends a request with this head. Returns everything that the server wrote to stderr.
 fn logged_head(head: &[u8], log_format: &str) -> String {
     let serve =
         ["serve", "--upstream", "http://127.0.0.1:1/v1", "--dialect", "chat", "--listen", "127.0.0.1:0"];
@@ -61,7 +61,6 @@ fn logged_head(head: &[u8], log_format: &str) -> String {
     server.stop().1
 }
 
-/// The access log line of the request.
 fn access_line(log: &str) -> &str {
     let lines: Vec<_> = log.lines().filter(|line| line.contains("toolwire::access")).collect();
     assert_eq!(lines.len(), 1, "{log:?}");

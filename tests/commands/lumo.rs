@@ -1,4 +1,4 @@
-//! `toolwire lumo`: the sessions of accounts.
+//! Tests `toolwire lumo`, which manages the sessions of accounts.
 
 use std::{
     fs,
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::support::{run, toolwire};
 
-/// Gives one answer on each connection, and returns the requests: heads in lower case, and bodies.
+/// Starts a server that gives one of the `answers` on each connection. The thread returns the requests it received:
+/// heads in lower case, and bodies.
 fn upstream(answers: Vec<(&'static str, String)>) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/api", listener.local_addr().unwrap());
@@ -46,7 +47,7 @@ fn read(stream: &TcpStream) -> String {
     request + str::from_utf8(&body).unwrap()
 }
 
-/// A folder with a session file, and the configuration of an upstream with this base URL.
+/// Creates a folder with a session file and a configuration whose upstream has the base URL `url`.
 fn folder(url: &str, session: &Value) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(

@@ -1,5 +1,5 @@
-//! The built program as users run it: commands, configuration, recording and replay, exit statuses, and output on
-//! stdout and stderr.
+//! Tests the built program as users run it: commands, configuration, recording and replay, exit statuses, stdout
+//! and stderr.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `toolwire mock` and `toolwire demo`.
+//! Tests `toolwire mock` and `toolwire demo`.
 
 use std::{
     io::{Read, Write},

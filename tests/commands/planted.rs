@@ -1,8 +1,8 @@
-//! The admin API reveals no secret.
+//! Checks that the admin API never reveals a secret.
 //!
-//! A different secret is planted in every place where the program may hold one. The upstream and the tools' servers repeat
-//! everything that they receive, and the tools repeat everything that they know. Then all output of the API, its feed, the
-//! fixtures, the log, the metrics and the audit file is searched for the secrets.
+//! A different secret is planted in every place where the program may hold one. The upstream and the tool servers echo
+//! everything that they receive, and tools also print everything that they know. The test then searches the API's
+//! output, the event feed, fixtures, the log, metrics and the audit file for the secrets.
 
 use std::{
     collections::BTreeSet,
@@ -20,18 +20,18 @@ use tempfile::TempDir;
 
 use crate::support::toolwire;
 
-/// Prefix of all secrets.
+/// The prefix of every secret.
 const MARK: &str = "planted-";
 
-/// Secrets in the environment, each with the name of its variable in lower case.
+/// Environment variables that hold a secret; the secret contains the variable's name in lower case.
 const VARIABLES: [&str; 9] =
     ["CLIENT", "TEAM", "ADMIN", "TENANT", "SERPER", "MCP", "MCP_HTTP", "COMMAND", "REGISTRATION"];
 
 const CLIENT: &str = "planted-client-variable";
 const ADMIN: &str = "planted-admin-variable";
 
-/// The configuration. `ECHO` stands for the address of the servers that repeat everything, `FOLDER` for the folder of the
-/// configuration.
+/// The configuration. `ECHO` is replaced by the address of the echo servers, and `FOLDER` by the configuration's
+/// folder.
 const CONFIG: &str = r#"
 listen = "127.0.0.1:0"
 state_dir = "FOLDER/state"
@@ -124,7 +124,7 @@ endpoint = "http://ECHO/otlp"
 headers = { x-api-key = "planted-header-of-the-collector" }
 "#;
 
-/// An MCP server that reveals its environment wherever it can.
+/// An MCP server that leaks its environment in every possible way.
 const SERVER: &str = r#"
 import json, os, sys
 known = "; ".join(f"{name}={value}" for name, value in os.environ.items())
@@ -144,13 +144,13 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// Answers every request with its own content, until the test ends.
+/// Starts a server that echoes each request in its response. Returns its address.
 fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
-            // A client may disconnect early.
+            // The client may disconnect early.
             thread::spawn(move || drop(repeat(socket)));
         }
     });
@@ -215,7 +215,7 @@ fn answer(head: &str, body: &str) -> (&'static str, &'static str, String) {
     }
 }
 
-/// A call of the hosted tool that the user names, with the complete text as its argument.
+/// The call of the hosted tool that the user's message names, with the complete text as its argument.
 fn called(asked: &Value, said: &str) -> Option<Value> {
     let last = asked["messages"].as_array()?.last()?;
     let name = last["content"].as_str().filter(|_| last["role"] == "user")?;
@@ -226,7 +226,7 @@ fn called(asked: &Value, said: &str) -> Option<Value> {
     )
 }
 
-/// The text in pieces of seven characters, as a model would stream it.
+/// Splits the text into pieces of seven characters, which is how a model would stream it.
 fn pieces(text: &str) -> Vec<Value> {
     let characters: Vec<_> = text.chars().collect();
     characters.chunks(7).map(|piece| json!({"content": piece.iter().collect::<String>()})).collect()
@@ -245,14 +245,13 @@ fn stream(deltas: Vec<Value>, finish: &str) -> String {
     text + &end + "data: [DONE]\n\n"
 }
 
-/// The running program, and all its output.
+/// The running program and all of its output.
 struct Planted {
     child: Child,
     address: String,
     folder: TempDir,
-    /// The output, each part with its source.
+    /// Each piece of output with its source.
     heard: Vec<(String, String)>,
-    /// Secrets that were generated while the program ran.
     made: Vec<String>,
 }
 
@@ -288,7 +287,7 @@ impl Planted {
         planted
     }
 
-    /// Waits until the program reports its address, and returns it.
+    /// Waits until the log contains the server's address, and returns the address.
     fn place(&mut self, log: &Path) -> String {
         loop {
             let said = fs::read_to_string(log).unwrap();
@@ -305,12 +304,12 @@ impl Planted {
         self.folder.path().join(name)
     }
 
-    /// Sends a request, and returns the head and the body of the response.
+    /// Sends a request and returns the head and the body of the response.
     fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (String, String) {
         said(&send(&self.address, method, path, headers, body))
     }
 
-    /// Sends a request to the admin API, and keeps the response.
+    /// Sends a request to the admin API and keeps the response for the search.
     fn admin(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let (head, body) = self.ask(method, path, &bearer(ADMIN), body);
         let value = serde_json::from_str(&body).unwrap_or_default();
@@ -318,12 +317,12 @@ impl Planted {
         value
     }
 
-    /// Sends a client's request, and ignores its outcome.
+    /// Sends a client's request and ignores the outcome.
     fn request(&self, path: &str, body: &Value) {
         self.ask("POST", path, &bearer(CLIENT), body);
     }
 
-    /// All planted secrets in the program's input, and all generated ones.
+    /// Returns all planted secrets and all generated ones.
     fn secrets(&self) -> BTreeSet<String> {
         let mut given = String::from(include_str!("planted.rs")) + &self.made.join(" ");
         for name in VARIABLES {
@@ -344,7 +343,7 @@ fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
 }
 
-/// Sends a request, and returns the connection, which closes after the response.
+/// Sends a request on a new connection, which the server closes after the response.
 fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -357,23 +356,23 @@ fn send(address: &str, method: &str, path: &str, headers: &str, body: &Value) ->
     socket
 }
 
-/// Returns the bytes as text. Exports of traces are binary, so invalid UTF-8 is escaped.
+/// Converts the bytes to text. Trace exports are binary, so invalid UTF-8 is escaped.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().escape_ascii().to_string())
 }
 
 fn said(mut socket: &TcpStream) -> (String, String) {
     let mut bytes = Vec::new();
-    // A server that is being stopped may reset the connection.
+    // A server that is shutting down may reset the connection.
     let _ = socket.read_to_end(&mut bytes);
     let text = text(bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     (head.to_owned(), body.to_owned())
 }
 
-/// Has clients send requests to all models and call all tools.
+/// Sends client requests to every model and calls every tool.
 fn clients_ask(planted: &Planted) {
-    // A person may paste a key into a prompt, even one that is configured here.
+    // People paste keys into prompts, even keys that are configured here.
     let prompt = "planted-key-of-the-painter planted-variable-in-the-file planted-admin-variable planted-team-variable";
     for model in ["repeated", "refused", "broken", "proxied", "lumo", "lumo"] {
         for stream in [true, false] {
@@ -395,7 +394,7 @@ fn clients_ask(planted: &Planted) {
         planted
             .request("/v1/chat/completions", &json!({"model": "call", "stream": true, "messages": messages}));
     }
-    // The session of the client's own account.
+    // A client may bring the session of its own account.
     let own = "authorization: Bearer planted-token-of-an-own-account\r\nx-pm-uid: own\r\nx-api-key: planted-client-variable\r\n";
     let messages = json!([{"role": "user", "content": "hi"}]);
     planted.ask(
@@ -406,7 +405,7 @@ fn clients_ask(planted: &Planted) {
     );
 }
 
-/// Sends keys to places where they do not belong, and sends invalid keys.
+/// Sends keys in the wrong places, and sends invalid keys.
 fn keys_are_misplaced(planted: &mut Planted) {
     for (path, headers) in [
         ("/v1/models?key=planted-client-variable&api_key=planted-key-in-a-url", String::new()),
@@ -422,7 +421,7 @@ fn keys_are_misplaced(planted: &mut Planted) {
         let (head, body) = planted.ask("POST", "/admin/session", "", &body);
         planted.heard.push(("the answer to a wrong key".to_owned(), head + &body));
     }
-    // The session's own token and cookie may only reach the page that signed in.
+    // Only the page that signed in may receive the session's own token and cookie.
     let (head, body) = planted.ask("POST", "/admin/session", "", &json!({"key": ADMIN}));
     let cookie = head.split_once("toolwire_").and_then(|(_, rest)| rest.split([';', '=']).nth(1)).unwrap();
     let session: Value = serde_json::from_str(&body).unwrap();
@@ -439,7 +438,7 @@ fn keys_are_misplaced(planted: &mut Planted) {
     );
 }
 
-/// Registers a program with a token.
+/// Registers a program that authenticates with a token.
 fn program_registers(planted: &mut Planted, echo: &str) {
     let register = |planted: &mut Planted, url: &str| {
         let tools = json!([{"name": "clock.now", "label": "Time", "description": "The time.", "parameters": {"type": "object"}}]);
@@ -452,7 +451,7 @@ fn program_registers(planted: &mut Planted, echo: &str) {
     register(planted, &format!("http://{echo}/called?token=planted-query-of-a-program"));
 }
 
-/// Uses every function of the admin API.
+/// Calls every function of the admin API.
 fn admin_does_everything(planted: &mut Planted) {
     let input =
         json!({"text": "x", "query": "planted-team-variable", "prompt": "x", "url": "https://a.example/"});
@@ -506,7 +505,7 @@ fn admin_does_everything(planted: &mut Planted) {
     }
 }
 
-/// Reads all exchanges in every form. Returns their number.
+/// Reads all exchanges in every format, and returns how many there are.
 fn exchanges_are_read(planted: &mut Planted) -> usize {
     let listed = planted.admin("GET", "/admin/exchanges?limit=500", &Value::Null);
     let exchanges = listed["exchanges"].as_array().unwrap();
@@ -522,7 +521,7 @@ fn exchanges_are_read(planted: &mut Planted) -> usize {
 fn feed(address: &str) -> JoinHandle<String> {
     let socket = send(address, "GET", "/admin/events", &bearer(ADMIN), &Value::Null);
     let mut first = [0; 512];
-    // Reads the head, and the comment at the start of the stream.
+    // Reads the head and the comment that opens the stream.
     let read = (&socket).read(&mut first).unwrap();
     assert!(str::from_utf8(&first[..read]).unwrap().contains(" 200 "));
     thread::spawn(move || said(&socket).0)

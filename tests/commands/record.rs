@@ -1,4 +1,4 @@
-//! `toolwire record`: recordings can be replayed and contain no secret.
+//! Tests that recordings made by `toolwire record` can be replayed and contain no secrets.
 
 use std::{
     fs,
@@ -58,8 +58,8 @@ fn recording_can_be_replayed() {
     assert_eq!(run(&mut toolwire(&["replay", &out_text, "--splits", "every"])).0, 0);
 }
 
-/// Writes a fixture whose upstream repeats secrets, in pieces of five bytes, and pauses for a minute before
-/// its end.
+/// Writes a fixture whose upstream repeats secrets. The stream is sent in pieces of five bytes, with a pause of one
+/// minute before its end.
 fn echo(desk: &Path) -> String {
     let dir = desk.join("echo");
     fs::create_dir(&dir).unwrap();
@@ -70,7 +70,7 @@ fn echo(desk: &Path) -> String {
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}]}}\n\n"
         )
     };
-    // Complete, split by the network, and split into tokens.
+    // One secret is complete, one is split across network reads, and one is split into tokens.
     let body = chunk("the key is up/stream\\u002dsecret,", "null")
         + &chunk("\\nsk-live-abcdef123456 or ", "null")
         + &chunk("sk-l", "null")
@@ -112,7 +112,8 @@ fn recording_holds_no_secret_even_if_the_recorder_is_killed() {
         body.len()
     )
     .unwrap();
-    // By now, the recorder has written or holds back everything that the client has seen. Then it is killed.
+    // The client has seen everything up to here, so the recorder has either written it or is holding it back. Now
+    // the recorder is killed.
     let mut seen = Vec::new();
     while !seen.ends_with(b"up\\/stream-secret\"},\"finish_reason\":null}]}\n\n\r\n") {
         let mut piece = [0; 1024];
@@ -187,7 +188,7 @@ fn recording_includes_the_custom_format_that_it_used() {
     assert_eq!((expect.calls.len(), calls.len()), (2, 2));
 }
 
-/// A response with two hops is recorded as such, and the recording can be served and replayed.
+/// A response with two hops is recorded with both, and the recording can be served and replayed.
 #[test]
 fn hops_are_recorded_served_and_replayed() {
     let desk = TempDir::new().unwrap();
@@ -233,7 +234,7 @@ fn hops_are_recorded_served_and_replayed() {
         assert_eq!(status, 0, "{stdout}");
         served = dir.display().to_string();
     }
-    // The content of requests is checked, and so is their number.
+    // Replay checks both the content and the number of requests.
     let manifest = Path::new(&served).join("fixture.toml");
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("`city` are missing", "`town` are missing")).unwrap();
@@ -249,7 +250,7 @@ fn hops_are_recorded_served_and_replayed() {
     assert_eq!((status, stderr.contains("there is no `[[hops]]` for it")), (2, true), "{stderr}");
 }
 
-/// The recording contains the results of hosted tools, so it is played without running any.
+/// The recording contains the results of hosted tools, so replay does not run them.
 #[test]
 fn hosted_calls_are_recorded_served_and_replayed() {
     let desk = TempDir::new().unwrap();
@@ -295,7 +296,7 @@ fn hosted_calls_are_recorded_served_and_replayed() {
     }
 }
 
-/// Whether a response starts in reasoning follows from the prompt, which is not part of a recording.
+/// Whether a response starts inside reasoning depends on the prompt, which a recording does not contain.
 #[test]
 fn recording_knows_whether_the_prompt_opened_the_reasoning() {
     let desk = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `serve` reloads its configuration: on SIGHUP, and when its file, or a file that it names, has changed.
+//! Tests that `serve` reloads its configuration on SIGHUP and when its file, or a file named in it, has changed.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, ask, toolwire};
 
-/// A file with one model of this name.
+/// A configuration with one model named `model`.
 fn text(model: &str, upstream: &str) -> String {
     format!(
         "listen = \"127.0.0.1:0\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
@@ -24,7 +24,7 @@ fn text(model: &str, upstream: &str) -> String {
     )
 }
 
-/// A server with its configuration file.
+/// A server and its configuration file.
 struct Desk {
     folder: TempDir,
     server: Server,
@@ -49,7 +49,7 @@ impl Desk {
         assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
 
-    /// Returns the next log line with this message.
+    /// Reads log lines until one has this message, and returns it.
     fn logged(&mut self, message: &str) -> Value {
         loop {
             let line = self.server.line();
@@ -72,7 +72,6 @@ const REFUSED: &str = "the configuration was not reloaded; the one before stays"
 #[test]
 fn signal_loads_the_file_and_its_secrets() {
     let mut desk = Desk::new("one", "127.0.0.1:1");
-    // The configuration file itself stays the same.
     fs::write(desk.folder.path().join("key"), "another-secret").unwrap();
     desk.hang_up();
     let line = desk.logged(RELOADED);
@@ -127,7 +126,7 @@ fn secret_that_is_replaced_in_its_file_holds_without_a_signal() {
         assert_eq!(line["reason"], "a file has changed");
         assert_eq!(line["changed"], serde_json::json!(["upstreams.up.api_key"]));
     }
-    // Without the file, the configuration is invalid; with it, it is valid again.
+    // Removing the key file invalidates the configuration; writing it again makes it valid.
     fs::remove_file(desk.folder.path().join("key")).unwrap();
     desk.logged(REFUSED);
     fs::write(desk.folder.path().join("key"), "the-last-secret").unwrap();
@@ -158,7 +157,7 @@ fn changed_file_is_loaded_however_it_was_replaced() {
     assert!(desk.models().contains("\"four\""));
 }
 
-/// Starts an upstream that begins every response, and ends it once the sender is dropped.
+/// Starts an upstream that begins every response, but only completes it once the sender is dropped.
 fn holding() -> (String, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -187,7 +186,7 @@ fn holding() -> (String, mpsc::Sender<()>) {
     (address, open)
 }
 
-/// Number of descriptors and threads of a process.
+/// The number of open descriptors and of threads of a process.
 fn resources(pid: u32) -> (usize, usize) {
     let count = |of: &str| fs::read_dir(format!("/proc/{pid}/{of}")).unwrap().count();
     (count("fd"), count("task"))
@@ -220,13 +219,12 @@ fn reloads_leave_nothing_behind_while_streams_are_open() {
     }
     let mut before = None;
     for round in 0..30 {
-        // The upstream changes each time.
         let name = if round % 2 == 0 { "x" } else { "y" };
         let changed = text("m", &upstream).replace("file:key", &format!("secret-{name}"));
         fs::write(desk.file(), changed).unwrap();
         desk.hang_up();
         desk.logged(RELOADED);
-        // The first rounds start the threads for blocking disk access.
+        // The first rounds may still start threads for blocking disk access.
         if round == 5 {
             before = Some(resources(desk.server.pid()));
         }

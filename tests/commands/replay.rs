@@ -1,5 +1,5 @@
-//! `toolwire replay`, and all fixtures in the repository, cut in every way: law 1 of the architecture, and
-//! whatever each fixture is about.
+//! Tests `toolwire replay`, and replays every fixture in the repository with every possible split. This checks law
+//! 1 of the architecture and the behaviour that each fixture covers.
 
 use std::{
     collections::BTreeSet,
@@ -41,7 +41,7 @@ fn fixtures_have_unique_names_and_expectations() {
     }
 }
 
-/// A copy of a fixture that a test may change.
+/// Copies a fixture so that the test can modify it.
 fn copy(name: &str) -> (TempDir, PathBuf) {
     let desk = TempDir::new().unwrap();
     let dir = desk.path().join("copy");

@@ -1,4 +1,4 @@
-//! `toolwire rewrite`: an upstream's stream on stdin, the client's on stdout.
+//! Tests `toolwire rewrite`, which reads an upstream's stream from stdin and writes the client's stream to stdout.
 
 use std::{
     fs,
@@ -52,7 +52,7 @@ fn rewrite_streams_stdin_without_delay() {
     };
     stdin.write_all(chunk(r#"{"role":"assistant","content":"Hello"}"#, "null").as_bytes()).unwrap();
     stdin.flush().unwrap();
-    // The input is still open, but everything certain must be written already.
+    // The input is still open, but everything that can no longer change must have been written.
     let mut seen = String::new();
     while !seen.contains("Hello") {
         assert!(stdout.read_line(&mut seen).unwrap() > 0, "the output ended");
@@ -83,7 +83,7 @@ fn rewrite_checks_every_split() {
 
 #[test]
 fn rewrite_detects_the_format_of_the_tools_flag() {
-    // Pythonic calls have no marker, so they are only detected if the model is known to write them.
+    // Pythonic calls have no marker, so they are only detected if the model is known to use them.
     let chunk = |delta: &str, finish: &str| {
         format!(
             "data: {{\"id\":\"i\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"

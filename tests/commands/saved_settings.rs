@@ -1,4 +1,4 @@
-//! Settings that were saved over the admin API, as read by `check` and `serve`; and the checks of providers and tools.
+//! Tests how `check` and `serve` read settings saved through the admin API, and how they check providers and tools.
 
 use std::{fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, run, toolwire};
 
-/// A configuration with hosted tools and the admin API, with the folder of its state next to it.
+/// A configuration with hosted tools and the admin API, and a state folder beside it.
 struct Desk(TempDir);
 
 impl Desk {
@@ -26,21 +26,20 @@ impl Desk {
         self.0.path().join("state")
     }
 
-    /// Adds these saved settings.
     fn with_saved(self, text: &str) -> Self {
         fs::create_dir_all(self.state()).unwrap();
         fs::write(self.state().join("settings.json"), text).unwrap();
         self
     }
 
-    /// The status and the report of `check --json`.
+    /// Runs `check --json` and returns the exit status and the report.
     fn check(&self) -> (i32, Value) {
         let file = self.0.path().join("toolwire.toml");
         let (status, stdout, stderr) = run(toolwire(&["check", "--json", "--config"]).arg(file));
         (status, serde_json::from_str(&stdout).unwrap_or(Value::String(stderr)))
     }
 
-    /// Returns the problems that `check` finds: each with its severity, its line or setting, and its message.
+    /// Returns the problems that `check` finds, each with its severity, its line or setting, and its message.
     fn problems(&self) -> (i32, String) {
         let (status, report) = self.check();
         let problems = report["problems"].as_array().unwrap().iter().map(|problem| {
@@ -166,7 +165,7 @@ fn faults_in_the_settings_of_providers_are_errors_at_their_place() {
         assert_eq!(problems.lines().count(), 1, "{provider}: {problems}");
         assert!(problems.starts_with(&format!("error {line}: ")), "{provider}: {problems}");
     }
-    // A fault of the value itself is reported once.
+    // A wrong type is reported only once.
     let (_, problems) =
         Desk::new("[[providers]]\nname = \"p\"\nkind = \"command\"\ncommand = 5\n").problems();
     assert_eq!(problems.lines().count(), 1, "{problems}");

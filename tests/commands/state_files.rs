@@ -1,4 +1,4 @@
-//! `serve` with state files that it cannot use, and with those that it left behind when it was killed.
+//! Tests `serve` with unusable state files, and with the ones left behind when it was killed.
 
 use std::{
     fs,
@@ -20,8 +20,7 @@ use crate::{
 const FILES: [&str; 6] =
     ["store.redb", "deferred.redb", "turn_states.redb", "usage.redb", "usage_copy.redb", "results.redb"];
 
-/// Writes a configuration with its state in the folder `state` next to it. Its client `team` has the key
-/// `free`.
+/// Writes a configuration that keeps its state in the subfolder `state` and whose client `team` has the key `free`.
 fn config(folder: &TempDir) -> std::path::PathBuf {
     let state = folder.path().join("state");
     fs::create_dir(&state).unwrap();
@@ -40,14 +39,13 @@ fn start(config: &Path) -> Server {
     Server::start(toolwire(&["serve", "--config"]).arg(config))
 }
 
-/// Stores a response and returns its id.
 fn stored(address: &str) -> String {
     let (status, response) = post(address, "free", &json!({"model": "m", "input": "hi"}));
     assert_eq!(status, 200, "{response}");
     response["id"].as_str().unwrap().to_owned()
 }
 
-/// Whether a stored response is found with GET.
+/// Whether GET finds a stored response.
 fn found(server: &Server, id: &str) -> bool {
     let path = format!("/v1/responses/{id}");
     let (head, body) = ask(server, &path, "authorization: Bearer free\r\n", "");
@@ -84,7 +82,7 @@ fn state_files_that_are_no_files_hold_nothing_up() {
     }
 }
 
-/// No file can be written, as on a disk that is full for a while.
+/// Simulates a disk that is temporarily full.
 #[test]
 fn what_is_stored_and_used_while_files_cannot_be_written_is_written_later() {
     let folder = TempDir::new().unwrap();
@@ -128,7 +126,7 @@ fn what_is_stored_and_used_while_files_cannot_be_written_is_written_later() {
     assert!(used.starts_with("team  45 requests, "), "{used} {error}");
 }
 
-/// Root may open every file, so the test does not assert whether anything is stored.
+/// Root can open these files despite their mode, so the test does not assert that they are left unused.
 #[test]
 fn state_files_without_permission_hold_nothing_up() {
     use std::os::unix::fs::PermissionsExt;
@@ -146,7 +144,6 @@ fn state_files_without_permission_hold_nothing_up() {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-/// The process is killed five times while it writes.
 #[test]
 fn kill_during_writes_leaves_whole_files() {
     let folder = TempDir::new().unwrap();
@@ -156,7 +153,7 @@ fn kill_during_writes_leaves_whole_files() {
     for round in 0..5 {
         let server = start(&config);
         assert!(!server.start.contains("damaged"), "round {round}: {}", server.start);
-        // Data that was once read from the files stays readable.
+        // Data that was once loaded from the files must never be lost later.
         assert!(durable.iter().all(|id| found(&server, id)), "round {round}");
         durable.extend(latest.drain(..).filter(|id| found(&server, id)));
         let (address, is_over) = (server.address.clone(), AtomicBool::new(false));
@@ -174,7 +171,7 @@ fn kill_during_writes_leaves_whole_files() {
             thread::sleep(std::time::Duration::from_millis(300 + 70 * round));
             is_over.store(true, Ordering::Relaxed);
             latest = writing.join().unwrap();
-            // Killed while the latest data is being written.
+            // Kills the server while it is writing `latest`.
             drop(server);
         });
     }
@@ -182,7 +179,7 @@ fn kill_during_writes_leaves_whole_files() {
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(!names.iter().any(|name| name.contains("damaged")), "{names:?}");
     assert!(!durable.is_empty(), "nothing was written in five rounds");
-    // After an orderly stop, all data is there.
+    // An orderly shutdown loses no data.
     let server = start(&config);
     let last: Vec<_> = (0..20).map(|_| stored(&server.address)).collect();
     let (code, log) = server.stop();

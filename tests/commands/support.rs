@@ -1,4 +1,4 @@
-//! Runs the built program, and reads the fixtures.
+//! Helpers that run the built program and read fixtures.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use toolwire::{
     fixture::{Answer, assemble},
 };
 
-/// The program with these arguments, without settings from the environment of the tests.
+/// A command that runs the program with these arguments and without settings from the test environment.
 pub(crate) fn toolwire(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOOLWIRE_"));
@@ -30,20 +30,21 @@ pub(crate) fn toolwire(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end: exit status, stdout, stderr.
+/// Runs a command to completion. Returns the exit status, stdout and stderr.
 pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-/// A command that serves (`serve`, `mock`, `record`), which is killed at the end of the test.
+/// A running server (`serve`, `mock` or `record`), which is killed when the test ends.
 pub(crate) struct Server {
     child: Child,
-    /// The address on which the server listens: the first one that it prints on stderr.
+    /// The address that the server listens on: the first one that it prints to stderr.
     pub(crate) address: String,
-    /// The server's stderr up to and including the line with the address.
+    /// What the server wrote to stderr, up to and including the line with the address.
     pub(crate) start: String,
-    /// The following lines. They are read immediately: a server waits while its log cannot be written.
+    /// The lines of stderr that follow. A thread keeps reading them, since the server blocks when its log is not
+    /// read.
     lines: Receiver<String>,
 }
 
@@ -56,7 +57,7 @@ impl Server {
         thread::spawn(move || {
             let mut line = String::new();
             while stderr.read_line(&mut line).unwrap() > 0 {
-                // If the test has dropped the server, its log has no reader.
+                // Fails once the test has dropped the server.
                 let _ = written.send(mem::take(&mut line));
             }
         });
@@ -77,12 +78,12 @@ impl Server {
         self.child.id()
     }
 
-    /// The next line on stderr; empty at the end.
+    /// Returns the next line of stderr, or an empty string at the end.
     pub(crate) fn line(&mut self) -> String {
         self.lines.recv().unwrap_or_default()
     }
 
-    /// Stops the server; returns its exit status and the rest of stderr.
+    /// Stops the server. Returns its exit status and the unread lines of stderr.
     pub(crate) fn stop(mut self) -> (Option<i32>, String) {
         let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -98,7 +99,7 @@ impl Drop for Server {
     }
 }
 
-/// The two sides of a terminal: the one that a person sees, and the one that the program writes to.
+/// Opens a terminal. Returns the user's end and the program's end.
 pub(crate) fn terminal() -> (File, OwnedFd) {
     let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&person).unwrap();
@@ -109,13 +110,12 @@ pub(crate) fn terminal() -> (File, OwnedFd) {
     (File::from(person), program)
 }
 
-/// Sends a request (a GET if the body is empty); returns status line and headers in lower case, and the
-/// body.
+/// Sends a GET, or a POST if `body` is not empty. Returns the status line and headers in lower case, and the body.
 pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (String, Vec<u8>) {
     request(server, if body.is_empty() { "GET" } else { "POST" }, path, headers, body)
 }
 
-/// Sends a request with any method, otherwise as [`ask`].
+/// Like [`ask`], but with the given method.
 pub(crate) fn request(
     server: &Server,
     method: &str,
@@ -137,24 +137,23 @@ pub(crate) fn request(
     (String::from_utf8(reply[..end].to_vec()).unwrap().to_lowercase(), reply[end + 4..].to_vec())
 }
 
-/// Returns the answer that a client assembles from a chat stream, which must break no rule.
+/// Assembles a chat stream like a client would, and asserts that it breaks no rule.
 pub(crate) fn read_stream(stream: &str) -> Answer {
     let assembled = assemble(ClientDialect::Chat, stream.as_bytes(), true, 200);
     assert_eq!(assembled.faults, Vec::<String>::new());
     assembled.answer
 }
 
-/// The folder of a fixture.
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
-/// The folder of a fixture, as an argument for a command.
+/// Returns the folder of a fixture as a command-line argument.
 pub(crate) fn fixture_path(name: &str) -> String {
     fixture(name).display().to_string()
 }
 
-/// The bytes that a fixture's upstream sent.
+/// Returns the bytes that a fixture's upstream sent.
 pub(crate) fn upstream_bytes(name: &str) -> Vec<u8> {
     fs::read(fixture(name).join("upstream.sse")).unwrap()
 }

@@ -1,4 +1,4 @@
-//! `serve` under systemd: sockets that systemd has opened, and notifications. `python3` plays the role of systemd.
+//! Tests `serve` under systemd: socket activation and notifications. A Python script plays the role of systemd.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::{Server, toolwire};
 
-/// Opens a socket and starts the program with it; for each line of its input, stops the program and starts it again.
+/// Opens a socket and starts the program with it. For each line on stdin, stops the program and starts it again.
 const LAUNCHER: &str = r#"
 import os, signal, socket, sys
 program, config = sys.argv[1:3]
@@ -40,7 +40,7 @@ for _ in sys.stdin:
 os.kill(pid, signal.SIGKILL)
 "#;
 
-/// The launcher, which is stopped at the end of the test.
+/// The running launcher script, which is stopped when the test ends.
 struct Launcher {
     child: Child,
     input: Option<ChildStdin>,
@@ -70,7 +70,7 @@ impl Launcher {
         line.trim().to_owned()
     }
 
-    /// Stops the program and starts it again. Returns its status.
+    /// Restarts the program, and returns the exit status of the stopped one.
     fn restart(&mut self) -> String {
         self.input.as_mut().unwrap().write_all(b"restart\n").unwrap();
         self.line()
@@ -79,7 +79,7 @@ impl Launcher {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // The launcher stops the program when its input ends.
+        // The launcher stops the program at the end of its input.
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -87,14 +87,14 @@ impl Drop for Launcher {
 
 fn file(folder: &TempDir) -> String {
     let file = folder.path().join("toolwire.toml");
-    // The address is already in use, so that listening on it would fail.
+    // This address must not be used: binding to it would fail. The program has to use the socket passed by systemd.
     let text = "listen = \"127.0.0.1:1\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
         base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
     fs::write(&file, text).unwrap();
     file.display().to_string()
 }
 
-/// Returns the status line of the answer to a request on a new connection.
+/// Sends a request on a new connection and returns the status line.
 fn ask(address: &str) -> Result<String, ErrorKind> {
     let asked = || {
         let mut socket = TcpStream::connect(address)?;
@@ -126,12 +126,12 @@ fn restart_with_an_inherited_socket_loses_no_connection() {
     };
     thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
-        // Clients run until `is_over` is set, so no assertion may come before that.
+        // The clients run until `is_over` is set, so an assertion that fails before that would hang the test.
         let mut statuses = Vec::new();
         for _ in 0..3 {
             statuses.push(launcher.restart());
-            // The new program is serving, so it can be stopped: more answers have arrived than could be left over
-            // from the previous one.
+            // 50 answers are more than the previous process can have left in flight, so the new process is serving
+            // and can be stopped in turn.
             let stopped_at = answers.load(Ordering::SeqCst);
             let deadline = Instant::now() + Duration::from_secs(120);
             while answers.load(Ordering::SeqCst) < stopped_at + 50 && Instant::now() < deadline {
@@ -163,7 +163,7 @@ fn inherited_socket_of_another_kind_is_refused() {
     assert!(stderr.contains("inherited socket 0 is not a TCP socket"), "{stderr}");
 }
 
-/// Reads messages up to the first one that begins with `begin`, and returns it.
+/// Reads messages until one starts with `begin`, and returns it.
 fn message(socket: &UnixDatagram, begin: &str) -> String {
     loop {
         let mut bytes = [0; 1024];
@@ -185,7 +185,8 @@ fn systemd_is_notified() {
     let file = folder.path().join("toolwire.toml");
     fs::write(&file, text.replace("127.0.0.1:1\"\nstore", "127.0.0.1:0\"\nstore")).unwrap();
     let mut command = toolwire(&["serve", "--config", &file.display().to_string()]);
-    // The messages are not read while the server stops, so there must be few of them.
+    // Nothing reads the messages while the server shuts down, so the long watchdog interval keeps their number
+    // small.
     let server = Server::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "4000000"));
     assert!(message(&socket, "READY=1\n").contains("STATUS="));
     message(&socket, "WATCHDOG=1");

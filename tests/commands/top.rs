@@ -1,4 +1,4 @@
-//! `toolwire top`: on a terminal, without one, and with servers that it cannot read.
+//! Tests `toolwire top` on a terminal, without a terminal, and with servers that it cannot read.
 
 use std::{
     fs::{self, File},
@@ -15,10 +15,9 @@ use tempfile::TempDir;
 
 use crate::support::{Server, run, terminal, toolwire};
 
-/// A model name as a client may write it in JSON, with characters that a terminal must not receive.
+/// A model name, JSON-escaped, with characters that must never reach a terminal.
 const HOSTILE: &str = r"x\r\nFAKE\u001b[31m\u009b2J\u202e";
 
-/// An upstream that never answers.
 fn silent_upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -29,7 +28,7 @@ fn silent_upstream() -> String {
     address
 }
 
-/// A server with an admin key, one client and an upstream that never answers.
+/// Starts a server with an admin key, one client and an upstream that never answers.
 fn server(folder: &TempDir) -> Server {
     let config = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://{}/v1\"\n\
@@ -42,7 +41,7 @@ fn server(folder: &TempDir) -> Server {
     Server::start(toolwire(&["serve", "--config"]).arg(&file))
 }
 
-/// Sends a request for a model whose upstream does not answer.
+/// Sends a request and leaves it open, since the upstream does not answer.
 fn ask(server: &Server, model: &str) -> TcpStream {
     let body =
         format!(r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"hi"}}]}}"#);
@@ -61,10 +60,10 @@ fn top(server: &Server, arguments: &[&str]) -> Command {
     command
 }
 
-/// A `top` that is running on a terminal, and is killed at the end of the test.
+/// A `top` that runs on a terminal and is killed when the test ends.
 struct OnTerminal {
     person: File,
-    /// Keeps the terminal open after the program has ended.
+    /// Keeps the terminal open after the program has exited.
     program: OwnedFd,
     child: Child,
     seen: String,
@@ -80,13 +79,13 @@ impl OnTerminal {
         Self { person, program, child, seen: String::new() }
     }
 
-    /// Reads until the screen has shown `text` since the last call.
+    /// Reads the screen until it shows `text`. Returns everything read since the previous call.
     fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         while !self.seen.contains(text) {
             let count = self.person.read(&mut bytes).unwrap();
             assert!(count > 0, "no {text:?}: {:?}", self.seen);
-            // A cut character does not matter here.
+            // The read may split a character, but the tests only look for ASCII text.
             self.seen.extend(bytes[..count].iter().map(|byte| char::from(*byte)));
         }
         std::mem::take(&mut self.seen)
@@ -96,7 +95,7 @@ impl OnTerminal {
         !tcgetattr(&self.program).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for the end. The terminal must then be restored.
+    /// Waits until the program has restored the terminal and exited.
     fn ended(mut self) {
         self.until("\x1b[?25h\x1b[?1049l");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));

@@ -1,4 +1,4 @@
-//! State that older versions left on disk, read by this version: the folders of `fixtures/upgrade`.
+//! Tests that this version reads state written by older versions. The state is in `fixtures/upgrade`.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use crate::support::{Server, ask, run, toolwire};
 
-/// Folders of `fixtures/upgrade`.
+/// The subfolders of `fixtures/upgrade`, each named after a commit.
 const VERSIONS: &[&str] = &["93faecc2"];
 
-/// A copy of the configuration and state that a version left behind.
+/// A copy of the configuration and the state of an older version.
 struct Copy {
     folder: TempDir,
     facts: Value,
@@ -48,13 +48,13 @@ impl Copy {
         Server::start(toolwire(&["serve", "--config"]).arg(self.config()))
     }
 
-    /// Status and body of a GET with one of the keys in `facts.json`.
+    /// Sends a GET with the key that `facts.json` stores under `key`. Returns the status and the body.
     fn get(&self, server: &Server, path: &str, key: &str) -> (String, Value) {
         let (head, body) = ask(server, path, &format!("authorization: Bearer {}\r\n", self.fact(key)), "");
         (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_slice(&body).unwrap())
     }
 
-    /// Returns the state files that the program has set aside.
+    /// Returns the state files that the program has set aside as damaged or unreadable.
     fn put_aside(&self) -> Vec<String> {
         let names = fs::read_dir(self.folder.path().join("state")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -72,7 +72,7 @@ fn state_of_older_versions_is_read() {
         let keys: Value = serde_json::from_str(&stdout).unwrap();
         assert!(keys.as_array().unwrap().iter().any(|key| key["name"] == "made"), "{version}: {keys}");
 
-        // Twice, to also read the files that this version has written.
+        // The second round reads the files that this version has written.
         for _ in 0..2 {
             let server = copy.server();
             let response = format!("/v1/responses/{}", copy.fact("response"));

@@ -1,31 +1,31 @@
-//! A client of Chat Completions, independent of the rest of the code and as strict as the strictest library: it assembles
-//! a response and panics on anything that a client could reject.
+//! A Chat Completions client that shares no code with the library and is as strict as the strictest client library:
+//! it assembles a response and panics on anything that a client could reject.
 
 use serde_json::Value;
 
-/// The response that a client has assembled at the end of a stream.
+/// The response that a client has assembled by the end of a stream.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
     pub(crate) calls: Vec<Call>,
-    /// Results of calls that did not need the client: index, content, and whether it is an error.
+    /// Results of calls that the client did not have to run: index, content, and whether it is an error.
     pub(crate) results: Vec<(u64, String, bool)>,
-    /// Calls that the upstream ran and that are not among the calls: name, arguments and content.
+    /// Calls run by the upstream that are not in `calls`: name, arguments and content.
     pub(crate) server_calls: Vec<(String, String, String)>,
     pub(crate) annotations: Vec<Value>,
     pub(crate) images: Vec<Value>,
-    /// The kinds of content in the order of their arrival, without repetitions.
+    /// The kinds of content in the order in which they arrived, without repetitions.
     pub(crate) order: Vec<&'static str>,
     pub(crate) usage: Option<Value>,
-    /// Codes of toolwire's warnings.
+    /// The codes of toolwire's warnings.
     pub(crate) warnings: Vec<String>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,
-    /// Whether `[DONE]` was read.
+    /// Whether `[DONE]` was received.
     pub(crate) done: bool,
-    /// The status of a response that failed before it began; otherwise 200.
+    /// The HTTP status: 200 unless the response failed before it began.
     pub(crate) status: u16,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Call {
 }
 
 impl Answer {
-    /// Reads a stream, complete or cut off.
+    /// Reads a stream, which may be truncated.
     pub(crate) fn of_stream(bytes: &[u8]) -> Self {
         let mut answer = Self { status: 200, ..Self::default() };
         let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
@@ -56,7 +56,7 @@ impl Answer {
         answer
     }
 
-    /// Reads an unstreamed response or the body of an error.
+    /// Reads a non-streaming response or an error body.
     pub(crate) fn of_body(bytes: &[u8], status: u16) -> Self {
         let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
         let mut answer = Self { status, ..Self::default() };
@@ -143,8 +143,8 @@ impl Answer {
         self.lists(delta);
     }
 
-    /// Checks that the first delta of an index carries id, type and the complete name, and that later deltas carry only
-    /// arguments.
+    /// Checks that the first delta of an index carries the ID, the type and the complete name, and that later
+    /// deltas carry only arguments.
     fn call_delta(&mut self, call: &Value) {
         let index = usize::try_from(call["index"].as_u64().expect("an index")).unwrap();
         let (kind, arguments) = kind_of(call);
@@ -188,7 +188,7 @@ impl Answer {
         for (key, list) in [("annotations", &mut self.annotations), ("images", &mut self.images)] {
             for element in holder[key].as_array().into_iter().flatten() {
                 let mut element = element.clone();
-                // Client libraries join the lists of deltas by their elements' indices.
+                // Client libraries merge lists in deltas by each element's `index`.
                 if let Some(index) = element.as_object_mut().and_then(|object| object.remove("index")) {
                     assert_eq!(index, list.len(), "{holder}");
                 }
@@ -203,13 +203,13 @@ impl Answer {
         }
     }
 
-    /// Names and arguments of the calls.
+    /// Returns the name and the arguments of each call.
     pub(crate) fn named_calls(&self) -> Vec<(&str, &str)> {
         self.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
     }
 }
 
-/// The key of the object with a call's name and arguments, and the key of the arguments in it.
+/// Returns the key of the object that describes the call, and the key of the arguments inside it.
 fn kind_of(call: &Value) -> (&'static str, &'static str) {
     if call["custom"].is_null() { ("function", "arguments") } else { ("custom", "input") }
 }

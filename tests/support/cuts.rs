@@ -1,25 +1,27 @@
-//! The ways of splitting data into pieces (docs/protocols/text-formats.md#split-independence).
+//! Ways to split data into pieces (docs/protocols/text-formats.md#split-independence).
 
-/// The sizes of equal pieces.
+/// Piece sizes for splits into equal pieces.
 pub(crate) const SIZES: [usize; 6] = [1, 2, 3, 5, 7, 13];
 
-/// Maximum number of two-way splits of one stream; a longer stream is split at evenly spaced positions.
+/// The maximum number of positions at which a stream is split in two. Longer streams are split at evenly spaced
+/// positions.
 const MOST: usize = 700;
 
-/// Returns the positions at which data of length `len` is split in two: all, or evenly spaced positions.
+/// Returns the positions at which to split `len` items in two: all of them, or evenly spaced ones if there are too
+/// many.
 pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
-    // The step is relatively prime to the lengths that repeat in streams, so that every position inside a
-    // frame is tried.
+    // An odd step has no common factor with the even lengths that repeat in streams, so the splits eventually cover
+    // every position within a frame.
     let step = if len > MOST { (len / MOST + 1) | 1 } else { 1 };
     (0..=len).step_by(step)
 }
 
-/// The ends of the characters of `text`.
+/// Returns the byte offset at which each character of `text` ends.
 pub(crate) fn character_ends(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, c)| at + c.len_utf8()).collect()
 }
 
-/// Returns `text` in pieces of `size` characters.
+/// Splits `text` into pieces of `size` characters.
 pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     let mut from = 0;
     let ends = character_ends(text);
@@ -32,12 +34,12 @@ pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     pieces.collect()
 }
 
-/// `text` in equal pieces of all sizes.
+/// Splits `text` into equal pieces, once for each of [`SIZES`].
 pub(crate) fn in_sizes(text: &str) -> impl Iterator<Item = Vec<&str>> {
     SIZES.into_iter().map(move |size| by_characters(text, size))
 }
 
-/// `text` in two pieces at every position between characters, and in equal pieces.
+/// Splits `text` in two at every character boundary, and into equal pieces.
 pub(crate) fn of_text(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let ends = character_ends(text);
     let twos: Vec<_> = places(ends.len().saturating_sub(1)).filter_map(|at| ends.get(at).copied()).collect();

@@ -1,4 +1,5 @@
-//! An exchange: a client's request, the model's rules, and an upstream, run through the pipeline in any split.
+//! Runs an exchange through the pipeline: a client's request, the model's rules, and an upstream's response, split
+//! in any way.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -17,25 +18,24 @@ use super::{
     upstream::Speech,
 };
 
-/// A request, and how it is processed.
+/// A request and the settings with which it is processed.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange {
     pub(crate) conversation: Conversation,
     pub(crate) settings: Rules,
     pub(crate) speech: Speech,
-    /// The upstream's later responses, if it is called again.
+    /// The upstream's responses to further requests.
     pub(crate) later: Vec<Vec<u8>>,
-    /// Whether frames that need no change are forwarded unchanged to a client of the same dialect.
+    /// Whether a client of the upstream's dialect gets frames that need no change exactly as they arrived.
     pub(crate) verbatim: bool,
-    /// The client's dialect.
     pub(crate) client: ClientDialect,
-    /// The text with which each request begins the response.
+    /// Text that starts the model's response, sent with each request.
     pub(crate) prefill: Option<Prefill>,
-    /// The key with which the responses are encrypted.
+    /// The key that encrypts the responses.
     pub(crate) key: Option<lumo::RequestKey>,
 }
 
-/// A client's request: a streamed question with additional `fields`.
+/// Builds a streaming request with one question, extended with `fields`.
 pub(crate) fn request(fields: &Value) -> Conversation {
     let mut body = json!({
         "model": "m",
@@ -52,7 +52,7 @@ pub(crate) fn request(fields: &Value) -> Conversation {
     chat::request::decode(body.to_string().as_bytes()).expect("a request")
 }
 
-/// Declarations of tools by name, all with the same schema.
+/// Declares tools with the given names and the same `parameters` schema.
 pub(crate) fn tools<'n>(names: impl IntoIterator<Item = &'n str>, parameters: &Value) -> Value {
     let tool = |name| {
         let mut function = json!({"name": name});
@@ -139,7 +139,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the client's answer, and the counters, if the upstream's bytes arrive in these pieces.
+    /// Feeds the upstream's bytes to the pipeline in these pieces. Returns the client's answer and the counters.
     pub(crate) fn run<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> (Answer, Tally) {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::new();
@@ -162,8 +162,8 @@ impl Exchange {
         (answer, pipeline.tally())
     }
 
-    /// Ends a response as the proxy does: a failure before the first content has a status, a later failure is part of
-    /// the stream.
+    /// Ends a response like the proxy does: a failure before the first content gets its own status, and a later one
+    /// is reported within the stream.
     pub(crate) fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {
@@ -192,7 +192,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the client's answer for these bytes. Asserts that it is the same at every two-way split.
+    /// Returns the client's answer. Asserts that no two-way split of `bytes` changes it.
     pub(crate) fn at_every_cut(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.in_pieces(what, bytes);
         for at in places(bytes.len()) {
@@ -202,7 +202,7 @@ impl Exchange {
         whole
     }
 
-    /// Returns the client's answer for these bytes. Asserts that it is the same for pieces of equal size.
+    /// Returns the client's answer. Asserts that it does not change if `bytes` arrives in equal pieces.
     pub(crate) fn in_pieces(&self, what: &str, bytes: &[u8]) -> (Answer, Tally) {
         let whole = self.run([bytes]);
         for size in SIZES {
@@ -211,7 +211,7 @@ impl Exchange {
         whole
     }
 
-    /// Returns the client's answer for this text. Asserts that it is the same for these splits.
+    /// Returns the client's answer to a stream of `text`. Asserts that none of the splits in `cuts` changes it.
     pub(crate) fn text(&self, what: &str, text: &str, finish: &str, cuts: Cuts) -> (Answer, Tally) {
         let stream = self.speech.says(&[text], finish);
         let whole = if cuts == Cuts::Bytes {
@@ -231,13 +231,13 @@ impl Exchange {
     }
 }
 
-/// How thoroughly a text is split.
+/// The splits of a text that a test tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cuts {
-    /// Bytes and text in equal pieces.
+    /// Equal pieces of the text and of the stream's bytes.
     Sizes,
-    /// Also the text in two pieces at every position.
+    /// Also two-way splits of the text, at every character.
     Text,
-    /// Also the bytes in two pieces at every position.
+    /// Also two-way splits of the stream's bytes, at every byte.
     Bytes,
 }

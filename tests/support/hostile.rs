@@ -1,10 +1,10 @@
-//! Invalid streams of every dialect: each is a valid stream with one part changed.
+//! Malformed streams of every dialect: valid streams with one part changed.
 
 use serde_json::{Value, json};
 
 use super::upstream::Speech;
 
-/// All upstream forms except Ollama's text completions, which have fewer events.
+/// All upstream dialects except Ollama's text completions, which have fewer kinds of events.
 pub(crate) const SPEECHES: [Speech; 8] = [
     Speech::LumoV1,
     Speech::LumoV2,
@@ -16,7 +16,7 @@ pub(crate) const SPEECHES: [Speech; 8] = [
     Speech::OllamaChat,
 ];
 
-/// Events other than pieces of text and reasoning: calls of all kinds, and the deviations of
+/// Returns events other than pieces of text and reasoning: calls of all kinds, and the deviations listed in
 /// docs/protocols/lumo.md#deviations and docs/protocols/chat.md#upstream-deviations.
 pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
     match speech {
@@ -116,8 +116,8 @@ pub(crate) fn deviations(speech: Speech) -> Vec<Value> {
     }
 }
 
-/// Returns the frames of a response that has an event of every kind, each with its separator. In Messages and Responses,
-/// the first frames begin the response.
+/// Returns the frames of a response with every kind of event, each frame with its separator. In Messages and
+/// Responses, the first frames open the response.
 pub(crate) fn frames(speech: Speech) -> Vec<String> {
     let mut events = vec![json!(["m", "Hi"]), json!(["r", "hm"])];
     if speech != Speech::Ollama {
@@ -129,7 +129,6 @@ pub(crate) fn frames(speech: Speech) -> Vec<String> {
     frames_of(speech, &events)
 }
 
-/// The frames of these events.
 pub(crate) fn frames_of(speech: Speech, events: &[Value]) -> Vec<String> {
     let stream = String::from_utf8(speech.stream(events)).unwrap();
     let end = if is_lines(speech) { "\n" } else { "\n\n" };
@@ -137,12 +136,12 @@ pub(crate) fn frames_of(speech: Speech, events: &[Value]) -> Vec<String> {
     frames.filter(|frame| !frame.trim().is_empty()).collect()
 }
 
-/// Whether the frames are lines of JSON.
+/// Whether frames are lines of JSON rather than SSE events.
 fn is_lines(speech: Speech) -> bool {
     matches!(speech, Speech::Ollama | Speech::OllamaChat)
 }
 
-/// Text in the frame that completes a response: its finish reason, or the end mark.
+/// Strings that identify the frame that completes a response: its finish reason or its end marker.
 pub(crate) const END_MARKS: [&str; 7] = [
     "finish_reason\":\"",
     "stop_reason\":\"",
@@ -153,12 +152,12 @@ pub(crate) const END_MARKS: [&str; 7] = [
     "\"done\":true",
 ];
 
-/// Whether a response that has arrived up to and including this frame is complete.
+/// Whether `frame` completes a response.
 pub(crate) fn is_end(frame: &str) -> bool {
     END_MARKS.iter().any(|mark| frame.contains(mark))
 }
 
-/// An unstreamed response. `None` if there is no such form.
+/// A non-streaming response, or `None` if the dialect has none.
 pub(crate) fn whole(speech: Speech) -> Option<Value> {
     let usage = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5});
     Some(match speech {
@@ -199,8 +198,8 @@ pub(crate) fn whole(speech: Speech) -> Option<Value> {
     })
 }
 
-/// Returns copies of the value, each with one of its parts replaced: by a value of another type or, for a number, by one
-/// that is far out of range. Each copy comes with the part's path and the replacement.
+/// Returns copies of `value`, each with one part replaced by a value of another type or, for a number, by one far
+/// out of range. Each copy comes with the path of the part and its replacement.
 pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
     let others = [json!(null), json!(5), json!("x"), json!(""), json!([null]), json!({})];
     let numbers = [json!(-1), json!(1_u64 << 31), json!(1_u64 << 63), json!(u64::MAX), json!(1e300)];
@@ -223,7 +222,7 @@ pub(crate) fn changed(value: &Value) -> Vec<(String, Value)> {
     changed
 }
 
-/// The paths of all parts of a value, including the value itself.
+/// Returns the JSON pointers of all parts of a value, including the value itself.
 fn paths(value: &Value) -> Vec<String> {
     let below = |key: &str, part: &Value| {
         paths(part).into_iter().map(move |path| format!("/{key}{path}")).collect::<Vec<_>>()
@@ -238,7 +237,7 @@ fn paths(value: &Value) -> Vec<String> {
     [String::new()].into_iter().chain(parts).collect()
 }
 
-/// The JSON of a frame. `None` if it contains none.
+/// Splits a frame into what precedes its JSON and the parsed JSON. `None` if it contains none.
 pub(crate) fn json_of(frame: &str) -> Option<(&str, Value)> {
     let text = frame.get(frame.find('{')?..)?.trim_end();
     Some((text, serde_json::from_str(text).ok()?))

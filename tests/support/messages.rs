@@ -1,12 +1,12 @@
-//! A client of Messages, independent of the rest of the code and as strict as the strictest library: it assembles a
-//! response and panics on anything that a client could reject. It returns the same [`Answer`] as the client of Chat
-//! Completions, with that API's finish reasons.
+//! A Messages client that shares no code with the library and is as strict as the strictest client library: it
+//! assembles a response and panics on anything that a client could reject. It returns the same [`Answer`] as the
+//! Chat Completions client and maps finish reasons to those of Chat Completions.
 
 use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A message that is arriving.
+/// A partially received message.
 #[derive(Debug, Default)]
 struct Message {
     answer: Answer,
@@ -18,12 +18,12 @@ struct Message {
 #[derive(Debug)]
 struct Block {
     block: Value,
-    /// The parts of `input`.
+    /// The concatenated pieces of a block's input.
     input: String,
     open: bool,
 }
 
-/// Reads a stream, complete or cut off.
+/// Reads a stream, which may be truncated.
 pub(crate) fn of_stream(bytes: &[u8]) -> Answer {
     let mut message = Message { answer: Answer { status: 200, ..Answer::default() }, ..Message::default() };
     let text = std::str::from_utf8(bytes).expect("the client gets UTF-8");
@@ -46,7 +46,7 @@ pub(crate) fn of_stream(bytes: &[u8]) -> Answer {
     message.answer
 }
 
-/// Reads an unstreamed response or the body of an error.
+/// Reads a non-streaming response or an error body.
 pub(crate) fn of_body(bytes: &[u8], status: u16) -> Answer {
     let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
     let mut answer = Answer { status, ..Answer::default() };
@@ -198,14 +198,14 @@ fn content(answer: &mut Answer, blocks: impl Iterator<Item = Value>) {
                 answer.server_calls.push((text("name"), arguments(&block["input"]), String::new()));
             }
             "web_search_tool_result" | "mcp_tool_result" => _ = text("tool_use_id"),
-            // The tests' upstreams invent these kinds; clients of the API get them unchanged.
+            // Kinds that the tests' upstreams invent. Clients of the API get them unchanged.
             "later" | "x" => {}
             other => panic!("an unknown block: {other}"),
         }
     }
 }
 
-/// The arguments as text: as written in a stream, otherwise the serialized object.
+/// Returns the arguments as text: a streamed string unchanged, or an object as JSON.
 fn arguments(input: &Value) -> String {
     input.as_str().map_or_else(|| input.to_string(), str::to_owned)
 }

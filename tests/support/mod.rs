@@ -1,6 +1,5 @@
-//! Shared by the tests of the complete pipeline: an upstream's bytes, made from events; an exchange, run
-//! through a [`Pipeline`](toolwire::pipeline::Pipeline) in any split; and an independent client that reads the
-//! output.
+//! Helpers for tests of the complete pipeline: an upstream that builds bytes from events, an exchange that is run
+//! through a [`Pipeline`](toolwire::pipeline::Pipeline) in any split, and independent clients that read the output.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

@@ -1,4 +1,4 @@
-//! A test's Redis or Valkey server on a free port of this machine, or a cluster of such servers.
+//! Runs a Redis or Valkey server, or a cluster of them, on free local ports.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-/// The possible names of the program.
+/// The names under which the program may be installed.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Interval at which a starting server is polled, and the total time.
+/// How long to wait between two polls of a starting server, and how often to poll.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES: usize = 1000;
 
-/// A running server, which is killed at the end of the test. Acknowledged writes are in its folder.
+/// A running server, which is killed when the test ends. Acknowledged writes are saved in its folder.
 pub(crate) struct RedisServer {
     program: &'static str,
     child: Child,
@@ -28,7 +28,8 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server. `None` if the program is not installed, so that the test is skipped; in CI it must be installed.
+    /// Starts a server. Returns `None` if the program is not installed, so that the test is skipped; on CI, it must
+    /// be installed.
     ///
     /// # Errors
     /// The server does not start.
@@ -36,10 +37,10 @@ impl RedisServer {
         Self::start_with(&[])
     }
 
-    /// Starts a server with additional command line options.
+    /// Starts a server with additional command-line options.
     ///
     /// # Errors
-    /// As [`RedisServer::start`].
+    /// See [`RedisServer::start`].
     pub(crate) fn start_with(options: &[&str]) -> io::Result<Option<Self>> {
         let is_there = |program: &&&str| {
             let version = Command::new(**program).arg("--version").stdout(Stdio::null()).status();
@@ -58,22 +59,20 @@ impl RedisServer {
         Ok(Some(Self { program, child, port, options, folder }))
     }
 
-    /// The server's URL.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
-    /// The server's port.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// The answer to a command whose arguments need no quotes. Empty if there is no answer.
+    /// Sends a command whose arguments need no quoting. Returns an empty string if there is no answer.
     pub(crate) fn said(&self, command: &str) -> String {
         said(self.port, command).unwrap_or_default()
     }
 
-    /// Kills the server immediately, without letting it finish anything.
+    /// Kills the server with SIGKILL, so that it cannot finish anything.
     ///
     /// # Errors
     /// The server cannot be killed.
@@ -82,7 +81,7 @@ impl RedisServer {
         self.child.wait().map(drop)
     }
 
-    /// Restarts the server with its stored data.
+    /// Restarts the server with the data that it has saved.
     ///
     /// # Errors
     /// The server does not start.
@@ -94,12 +93,12 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // The server may have been killed before.
+        // The test may already have killed the server.
         let _ = self.kill();
     }
 }
 
-/// The answer of the server on this port to a command whose arguments need no quotes.
+/// Sends the server on `port` a command whose arguments need no quoting, and returns its answer.
 ///
 /// # Errors
 /// The server does not answer.
@@ -107,23 +106,23 @@ pub(crate) fn said(port: u16, command: &str) -> io::Result<String> {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     socket.set_read_timeout(Some(Duration::from_secs(30)))?;
     write!(socket, "{command}\r\n")?;
-    // The server answers, and closes the connection.
+    // At the end of the input, the server answers and closes the connection.
     socket.shutdown(std::net::Shutdown::Write)?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).map(|_| answer)
 }
 
-/// Number of slots of a cluster.
+/// The number of hash slots in a cluster.
 const SLOTS: usize = 1 << 14;
 
-/// A cluster whose servers have about the same number of slots.
+/// A cluster that spreads the slots evenly over its primary servers.
 pub(crate) struct RedisCluster {
     pub(crate) servers: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts a cluster of `primaries` primary servers, and one more server without slots. `None` as for
-    /// [`RedisServer::start`].
+    /// Starts a cluster of `primaries` primary servers and one more server without slots. Returns `None` under the
+    /// same condition as [`RedisServer::start`].
     ///
     /// # Errors
     /// The cluster does not start.
@@ -146,7 +145,7 @@ impl RedisCluster {
             expect_ok(first, &format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, bus_of(other)))?;
         }
         for server in &cluster.servers {
-            // Each line ends with the slots of its server.
+            // A node's line ends with `connected` and, if it has any, its slots.
             let count = |nodes: &str, state: &str| nodes.lines().filter(|line| line.contains(state)).count();
             cluster.until(server, |nodes| {
                 count(nodes, " connected") > primaries && count(nodes, " connected ") >= primaries
@@ -155,16 +154,16 @@ impl RedisCluster {
         Ok(Some(cluster))
     }
 
-    /// The URL that names two of the cluster's servers.
+    /// Returns a URL that lists two of the servers.
     pub(crate) fn url(&self) -> String {
         let hosts = self.servers.iter().take(2).map(|server| format!("127.0.0.1:{}", server.port));
         format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Waits until the server's view of the nodes is as expected.
+    /// Waits until `is_so` accepts the server's `CLUSTER NODES` output.
     ///
     /// # Errors
-    /// The view is not as expected in time.
+    /// The output is not accepted in time.
     pub(crate) fn until(&self, server: &RedisServer, is_so: impl Fn(&str) -> bool) -> io::Result<()> {
         for _ in 0..PAUSES {
             let nodes = server.said("CLUSTER NODES");
@@ -177,10 +176,10 @@ impl RedisCluster {
     }
 }
 
-/// Sends a command that changes the cluster.
+/// Sends a command that must be answered with `OK`.
 ///
 /// # Errors
-/// The command is refused.
+/// The answer is something else.
 pub(crate) fn expect_ok(server: &RedisServer, command: &str) -> io::Result<()> {
     let answer = server.said(command);
     let refused = || io::Error::other(format!("{command}: {answer}"));
@@ -194,13 +193,13 @@ fn start_of_cluster() -> io::Result<Option<RedisServer>> {
     RedisServer::start_with(&[options, bus].concat())
 }
 
-/// The port on which servers of a cluster talk to each other.
+/// The port on which the server talks to other servers of the cluster.
 fn bus_of(server: &RedisServer) -> &str {
     let at = server.options.iter().position(|option| option == "--cluster-port");
     at.and_then(|at| server.options.get(at + 1)).map_or("", String::as_str)
 }
 
-/// A free port of this machine.
+/// Returns a free local port.
 ///
 /// # Errors
 /// There is no free port.
@@ -208,7 +207,7 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Starts the program, and waits until it answers.
+/// Starts the program and waits until it answers.
 fn run(program: &str, port: u16, options: &[String], folder: &Path) -> io::Result<Child> {
     let port = port.to_string();
     let arguments = [

@@ -1,8 +1,8 @@
-//! Finds the repository, whichever of its crates a test belongs to.
+//! Finds the root of the repository from any crate.
 
 use std::path::Path;
 
-/// The root of the repository: the folder with `Cargo.lock`.
+/// The root of the repository, which is the closest folder with a `Cargo.lock`.
 pub(crate) fn root() -> &'static Path {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     folders.find(|folder| folder.join("Cargo.lock").is_file()).expect("a crate inside the repository")

@@ -1,12 +1,12 @@
-//! A client of Responses, independent of the rest of the code and as strict as the strictest library: it assembles a
-//! response and panics on anything that a client could reject. It returns the same [`Answer`] as the client of Chat
-//! Completions, with that API's finish reasons.
+//! A Responses client that shares no code with the library and is as strict as the strictest client library: it
+//! assembles a response and panics on anything that a client could reject. It returns the same [`Answer`] as the
+//! Chat Completions client and maps finish reasons to those of Chat Completions.
 
 use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A response that is arriving.
+/// A partially received response.
 #[derive(Debug, Default)]
 struct Response {
     answer: Answer,
@@ -20,7 +20,7 @@ struct Response {
 #[derive(Debug)]
 struct Item {
     item: Value,
-    /// The parts of a message or of a summary: the part, its text, and whether it is done.
+    /// The parts of a message or a summary: each part, its text, and whether it is done.
     parts: Vec<(Value, String, bool)>,
     annotations: Vec<Value>,
     arguments: String,
@@ -28,7 +28,7 @@ struct Item {
     done: bool,
 }
 
-/// Reads a stream, complete or cut off.
+/// Reads a stream, which may be truncated.
 pub(crate) fn of_stream(bytes: &[u8]) -> Answer {
     let mut response =
         Response { answer: Answer { status: 200, ..Answer::default() }, ..Response::default() };
@@ -51,7 +51,7 @@ pub(crate) fn of_stream(bytes: &[u8]) -> Answer {
     response.answer
 }
 
-/// Reads an unstreamed response or the body of an error.
+/// Reads a non-streaming response or an error body.
 pub(crate) fn of_body(bytes: &[u8], status: u16) -> Answer {
     let body: Value = serde_json::from_slice(bytes).expect("a JSON body");
     let mut answer = Answer { status, ..Answer::default() };
@@ -64,7 +64,7 @@ pub(crate) fn of_body(bytes: &[u8], status: u16) -> Answer {
     answer
 }
 
-/// Checks the fields that the API's types require of every response.
+/// Checks the fields that the API's schema requires in every response.
 fn whole(response: &Value) {
     assert_eq!(response["object"], "response");
     assert!(response["id"].as_str().is_some_and(|id| id.starts_with("resp_")), "{response}");
@@ -184,7 +184,7 @@ impl Response {
         }
         let is_last = index + 1 == self.items.len();
         let item = self.items.get_mut(index).expect("an item that has begun");
-        // Items of calls that the client does not run stay open until the result arrives.
+        // An item for a call that the client does not run stays open until its result arrives.
         let is_own = ["message", "reasoning", "function_call", "custom_tool_call"]
             .iter()
             .any(|kind| item.item["type"] == *kind);
@@ -200,7 +200,7 @@ impl Response {
 }
 
 impl Item {
-    /// Returns the item as far as a client has it when the stream breaks off.
+    /// Returns what a client has of the item if the stream breaks off here.
     fn so_far(&self) -> Value {
         let mut item = self.item.clone();
         if self.done {

@@ -1,11 +1,11 @@
-//! The stream of an upstream with the Responses API, made from events in the notation of the conformance cases.
+//! Builds the stream of a Responses upstream from events in the notation of the conformance cases.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// A stream whose items end when another kind of content begins. `d` is a call in the form of Chat Completions, or an
-/// event of the API.
+/// Builds a stream in which an item ends when another kind of content begins. The value of a `d` event is either a
+/// call in the format of Chat Completions or an event of the Responses API.
 pub(crate) fn stream(events: &[Value]) -> String {
     let mut stream = Stream::default();
     let response = stream.response("in_progress");
@@ -18,11 +18,11 @@ pub(crate) fn stream(events: &[Value]) -> String {
 struct Stream {
     frames: String,
     count: u64,
-    /// The items so far, in their final form.
+    /// The items so far, each in its final form.
     items: Vec<Value>,
-    /// The index of the open text or reasoning item, if there is one.
+    /// The index of the open text or reasoning item, if any.
     open: Option<usize>,
-    /// The indices of call items, by the calls' numbers in the events.
+    /// Maps a call's number in the events to the index of its item.
     calls: HashMap<u64, usize>,
     usage: Value,
     finish: Option<String>,
@@ -59,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// A piece of text or reasoning.
+    /// Writes a piece of text or reasoning.
     fn piece(&mut self, kind: &'static str, text: &Value) {
         let (list, part, event) = match kind {
             "message" => ("content", "output_text", "output_text"),
@@ -103,7 +103,7 @@ impl Stream {
             "d" if value["tool_calls"].is_array() => {
                 value["tool_calls"].as_array().into_iter().flatten().for_each(|element| self.call(element));
             }
-            // An item that arrives in one piece.
+            // The item arrives in one piece.
             "d" if value["type"] == "response.output_item.done" => {
                 self.close();
                 let place = self.add(value["item"].clone());

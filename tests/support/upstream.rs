@@ -1,5 +1,5 @@
-//! An upstream's bytes, made from events in the notation of the conformance cases
-//! (fixtures/conformance/README.md#notation) or from pieces of text.
+//! Builds an upstream's bytes from pieces of text, or from events in the notation of the conformance cases
+//! (fixtures/conformance/README.md#notation).
 
 use std::collections::HashMap;
 
@@ -7,28 +7,25 @@ use serde_json::{Value, json};
 
 use super::responses_upstream;
 
-/// The dialect of an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speech {
     LumoV1,
     LumoV2,
     Chat,
-    /// Text completions as OpenAI's event stream.
+    /// Text completions in OpenAI's SSE format.
     Completions,
-    /// Text completions as Ollama's JSON lines.
+    /// Text completions in Ollama's JSON lines.
     Ollama,
-    /// Anthropic Messages.
     Messages,
-    /// OpenAI Responses.
     Responses,
-    /// Gemini as an event stream.
+    /// Gemini in SSE format.
     Gemini,
-    /// Ollama's chat as JSON lines.
+    /// Ollama's chat API in JSON lines.
     OllamaChat,
 }
 
 impl Speech {
-    /// The dialects that carry native calls.
+    /// The dialects with native calls.
     pub(crate) const ALL: [Self; 7] = [
         Self::LumoV1,
         Self::LumoV2,
@@ -39,11 +36,11 @@ impl Speech {
         Self::OllamaChat,
     ];
 
-    /// The dialects that only carry text.
+    /// The dialects without native calls.
     pub(crate) const COMPLETIONS: [Self; 2] = [Self::Completions, Self::Ollama];
 
-    /// A complete response with these pieces of text. `finish` is the upstream's finish reason, which Lumo v1 does not
-    /// send.
+    /// Builds a complete response from pieces of text. `finish` is the upstream's finish reason, which Lumo v1 does
+    /// not send.
     pub(crate) fn says(self, pieces: &[&str], finish: &str) -> Vec<u8> {
         let mut events: Vec<Value> = pieces.iter().map(|piece| json!(["m", piece])).collect();
         if self != Self::LumoV1 {
@@ -53,7 +50,7 @@ impl Speech {
         self.stream(&events)
     }
 
-    /// A stream of these events, one per frame.
+    /// Builds a stream with one frame per event.
     pub(crate) fn stream(self, events: &[Value]) -> Vec<u8> {
         let mut stream = String::new();
         let mut counts = HashMap::new();
@@ -166,7 +163,7 @@ fn completions_frame(word: &str, value: &Value) -> String {
     format!("data: {frame}")
 }
 
-/// Writes an event as lines. The last line has the finish reason; no end mark follows.
+/// Writes an event of Ollama's text completions. The final line carries the finish reason; there is no end marker.
 fn ollama_line(word: &str, value: &Value) -> String {
     let line = match word {
         "m" => json!({"model": "m", "response": value, "done": false}),
@@ -181,7 +178,8 @@ fn ollama_line(word: &str, value: &Value) -> String {
     line.to_string()
 }
 
-/// Writes an event as a frame. No end mark follows the finish reason. `d` is a part.
+/// Writes an event as a Gemini frame. The value of a `d` event is a part. There is no end marker after the finish
+/// reason.
 fn gemini_frame(word: &str, value: &Value) -> String {
     let candidate = |parts: Value, finish: &Value| {
         json!({"candidates": [{"content": {"parts": parts, "role": "model"}, "finishReason": finish, "index": 0}],
@@ -212,7 +210,8 @@ fn gemini_frame(word: &str, value: &Value) -> String {
     format!("data: {frame}")
 }
 
-/// Writes an event as a line. The last line has the finish reason; no end mark follows. `d` is a message.
+/// Writes an event of Ollama's chat API. The final line carries the finish reason; there is no end marker. The
+/// value of a `d` event is a message.
 fn ollama_chat_line(word: &str, value: &Value) -> String {
     let line = |message: Value| json!({"model": "m", "message": message, "done": false});
     let line = match word {
@@ -230,8 +229,8 @@ fn ollama_chat_line(word: &str, value: &Value) -> String {
     line.to_string()
 }
 
-/// A stream whose blocks of text and thinking end when another kind of content begins. `d` is a block; its calls are in
-/// the form of Chat Completions.
+/// Builds a stream in which a block of text or thinking ends when another kind of content begins. The value of a
+/// `d` event is a block, or a call in the format of Chat Completions.
 fn messages_stream(events: &[Value]) -> String {
     let mut stream = MessagesStream::default();
     let usage = json!({"input_tokens": 3, "output_tokens": 1});
@@ -245,9 +244,9 @@ fn messages_stream(events: &[Value]) -> String {
 struct MessagesStream {
     frames: String,
     next: u64,
-    /// The open text or thinking block.
+    /// The type and the index of the open text or thinking block.
     open: Option<(&'static str, u64)>,
-    /// The indices of call blocks, by the calls' numbers in the events.
+    /// Maps a call's number in the events to the index of its block.
     calls: HashMap<u64, u64>,
 }
 

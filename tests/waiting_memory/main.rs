@@ -1,5 +1,5 @@
-//! Heap usage while a long call waits for its end and its arguments are held. If the model wrote the call as text,
-//! the source is held, too, since it becomes text again if the call fails.
+//! Measures heap usage while the pipeline holds back the arguments of a long call until it is complete. The source
+//! of a call written as text is held back too, since it becomes text again if the call fails.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,15 +29,16 @@ use toolwire::{
     rules::{ArgumentDelivery, Detect, Limits, Rules},
 };
 
-/// Size of the call's longest argument, in bytes.
+/// The size of the call's longest argument, in bytes.
 const SIZE: usize = 200_000;
-/// Number of bytes that a pipeline needs in addition to what it holds back: the reader's frame, joined pieces,
-/// templates of frames.
+/// How many bytes a pipeline needs beyond what it holds back: the reader's frame, joined pieces and frame
+/// templates.
 const FIXED: i64 = 32 << 10;
-/// Spare capacity of each text as a fraction of its length: source and arguments together take 2.25 times their size.
+/// The spare capacity of each buffer relative to its length. Source and arguments together take up 2.25 times the
+/// size of the arguments.
 const GROWTH: f64 = 1.0 / 8.0;
 
-/// Number of bytes on the heap while the call waits, and the peak until it is sent.
+/// Measures the heap: the number of bytes while the call is held back, and the peak until it is sent.
 fn heap(exchange: &Exchange, beginning: &[u8], rest: &[u8]) -> (i64, u64) {
     let mut pipeline = exchange.pipeline();
     let mut out = BytesMut::with_capacity(4 * SIZE);
@@ -65,15 +66,15 @@ fn exchange(detect: Detect, arguments: ArgumentDelivery) -> Exchange {
     Exchange::new(request(&json!({"tools": tools})), settings, Speech::Chat)
 }
 
-/// Checks that the heap is at most `texts` times the call's size while the call waits, and at most `peak` times until
-/// the call is sent.
+/// Checks that the heap is at most `texts` times the call's size while the call is held back, and that the peak
+/// until it is sent is at most `peak` times the size.
 fn holds(what: &str, (waiting, most): (i64, u64), texts: f64, peak: f64) {
     let size = SIZE as f64;
     assert!(waiting < (texts * (1.0 + GROWTH) * size) as i64 + FIXED, "{what}: {waiting} bytes wait");
     assert!(most < (peak * size) as u64 + FIXED as u64, "{what}: {most} bytes at most");
 }
 
-/// The frames of `pieces`, without the end of the answer.
+/// Returns the frames of `pieces`, without the end of the response.
 fn begun(pieces: &[&str]) -> Vec<u8> {
     let events: Vec<_> = pieces.iter().map(|piece| json!(["m", piece])).collect();
     Speech::Chat.stream(&events)
@@ -157,7 +158,7 @@ fn waiting_native_call_holds_its_arguments() {
     }
 }
 
-/// Takes the pipeline's output, like a client that reads, and compares it with `expected`.
+/// Drains the pipeline's output like a client that reads, and compares it with `expected`.
 fn read(pipeline: &mut Pipeline, out: &mut BytesMut, expected: &mut &[u8]) {
     loop {
         pipeline.pour(out, 32 << 10);
@@ -171,7 +172,7 @@ fn read(pipeline: &mut Pipeline, out: &mut BytesMut, expected: &mut &[u8]) {
     }
 }
 
-/// The last events of a stream of Responses repeat its complete content four times.
+/// The closing events of a Responses stream contain the complete content four times.
 #[test]
 fn last_events_of_responses_are_written_from_one_copy() {
     const WHOLE: usize = 10 * SIZE;
@@ -201,7 +202,7 @@ fn last_events_of_responses_are_written_from_one_copy() {
     assert!(most < (1.5 * size) as u64 + (512 << 10), "{most} bytes at most for {WHOLE}");
 }
 
-/// Returns the JSON of a frame with another id, and with other indices and numbers.
+/// Returns a copy of a frame's JSON with `id` as its ID, and `number` as its indices and sequence numbers.
 fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     match value {
         Value::Object(members) => {
@@ -226,7 +227,7 @@ fn renamed(value: &Value, id: Option<&str>, number: Option<usize>) -> Value {
     }
 }
 
-/// Frames that begin more and more parts of a response, each with a new long id.
+/// Each frame begins another part of the response and has a new, long ID.
 #[test]
 fn upstream_that_never_ends_is_kept_within_the_limits() {
     const MOST: u64 = 600 << 10;
