@@ -1,4 +1,4 @@
-//! Requests that upstreams accept, whatever the client's history and declarations contain.
+//! Tests that upstreams get requests they accept, no matter what the client's history and declarations contain.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ fn decoded(client: ClientDialect, body: &Value) -> Conversation {
     client.side().decode(body.to_string().as_bytes()).unwrap()
 }
 
-/// Returns the request that an upstream of `dialect` gets if it knows the model as `model`.
+/// Returns the request that toolwire sends to an upstream of `dialect` whose name for the model is `model`.
 fn sent(dialect: Dialect, conversation: &Conversation, model: &str) -> Value {
     let upstream = UpstreamDialect::try_from(dialect).unwrap();
     let side = upstream.side();
@@ -26,7 +26,7 @@ fn sent(dialect: Dialect, conversation: &Conversation, model: &str) -> Value {
     serde_json::from_slice(&side.encode(&conversation, model).body).unwrap()
 }
 
-/// All objects in `value`.
+/// Returns all objects in `value`, at any depth.
 fn objects(value: &Value) -> Vec<&Value> {
     let inner: Vec<&Value> = match value {
         Value::Object(members) => members.values().flat_map(objects).collect(),
@@ -36,7 +36,7 @@ fn objects(value: &Value) -> Vec<&Value> {
     value.is_object().then_some(value).into_iter().chain(inner).collect()
 }
 
-/// Returns the values of the members `keys` at any depth, in order.
+/// Returns the values of all members named in `keys`, at any depth and in order.
 fn members<'v>(value: &'v Value, keys: &[&str]) -> Vec<&'v Value> {
     objects(value).into_iter().flat_map(|object| keys.iter().filter_map(|key| object.get(key))).collect()
 }
@@ -82,7 +82,7 @@ fn arguments_that_are_not_an_object_become_one_for_every_upstream() {
     }
 }
 
-/// Two turns with two calls each, using the same two ids.
+/// A conversation of two turns whose calls all have the same ID.
 fn repeated_ids(client: ClientDialect) -> Conversation {
     let (a, b) = ("list_files:0", "list_files:0");
     let body = match client.dialect() {
@@ -209,7 +209,7 @@ fn other_models_get_only_adjacent_system_messages_at_the_beginning_as_one() {
     assert_eq!(body["messages"][0]["content"], "A\n\nB");
 }
 
-/// Returns the request that `upstream` gets for a decoded conversation, with these settings changed.
+/// Returns the request for an upstream at `host`, with the adaptations that toolwire makes for that host.
 fn sent_with(mut upstream: UpstreamDialect, host: &str, conversation: &Conversation, model: &str) -> Value {
     upstream.adapt_to_host(host);
     serde_json::from_slice(&upstream.side().encode(conversation, model).body).unwrap()
@@ -291,7 +291,7 @@ fn white_space_of_an_indented_body_is_not_part_of_arguments() {
     assert_eq!(body["input"][1]["arguments"], "{ \"a\": 1 }", "text stays as it is");
 }
 
-/// Two turns with two steps each; the second step of each turn has two calls.
+/// A conversation of two turns with two steps each. The second step of each turn makes two calls.
 fn steps() -> Value {
     let calls = |ids: &[&str]| {
         let call =

@@ -1,4 +1,4 @@
-//! The kinds of body that upstreams send, which the readers of all dialects distinguish in the same way.
+//! Tests the kinds of bodies that upstreams send. The readers of all dialects tell them apart in the same way.
 
 use toolwire::{
     dialect::{Answering, Stamp, Writer, chat, completions},
@@ -22,7 +22,7 @@ fn completions() -> completions::ReaderSettings {
     completions::ReaderSettings { max_frame: MAX_FRAME, ..completions::ReaderSettings::default() }
 }
 
-/// Returns the result of both readers for a body, which must be the same in every split.
+/// Reads a body with two readers, in every split. Asserts that the results are the same, and returns them.
 #[track_caller]
 fn read(body: impl AsRef<[u8]>) -> Read {
     let outcome = |read: &Read| (read.summary(), read.message.clone(), read.pings.clone());
@@ -84,7 +84,6 @@ fn bytes_that_are_not_utf8_fail_and_half_a_character_at_the_end_does_not() {
     }
 }
 
-/// Each is tested just within the limit, at it, and just beyond it, in one piece and in many.
 #[test]
 fn frames_lines_and_values_are_limited() {
     let text = |kind: &str, length: usize| {
@@ -109,7 +108,7 @@ fn frames_lines_and_values_are_limited() {
             reads(&|body, size| in_pieces(completions(), body, size), &body, fits);
         }
     }
-    // The line end counts as part of a line.
+    // The line ending counts toward the length of a line.
     for (length, fits) in [(MAX_FRAME - 1, true), (MAX_FRAME, false)] {
         let body = text("value", length) + "\n";
         reads(&|body, size| in_pieces(completions(), body, size), &body, fits);
@@ -120,7 +119,6 @@ fn in_pieces(settings: impl MakesReader, body: &[u8], size: usize) -> Read {
     read_in(settings, body.chunks(size), true)
 }
 
-/// A million tiny lines are read as they arrive.
 #[test]
 fn many_small_lines_are_not_kept() {
     let body = "{\"response\":\"x\"}\n".repeat(20_000) + "{\"done\":true}\n";
@@ -128,8 +126,7 @@ fn many_small_lines_are_not_kept() {
     assert_eq!(summary.len(), 20_000 + " | stop".len());
 }
 
-/// A client that does not stream gets at most `max_answer` bytes. Beyond that, it gets an error that names
-/// this limit.
+/// A non-streaming client gets at most `max_answer` bytes. Beyond that, it gets an error that names this limit.
 #[test]
 fn whole_response_is_limited_by_the_clients_limit() {
     let conversation = request(&serde_json::json!({"stream": false}));

@@ -1,5 +1,5 @@
-//! No dialect imports another: code that they share is next to them. The compiler checks all other dependencies, since a
-//! crate can use only the crates below it.
+//! Checks that no dialect imports another. Dialects share code through modules beside them. The compiler enforces
+//! all other boundaries, since a crate can only use its dependencies.
 
 use std::{fs, path::Path};
 
@@ -32,7 +32,7 @@ fn imports_are_found_in_every_form() {
     }
 }
 
-/// Calls `each` for all files of a module.
+/// Calls `each` with every source file below `folder`.
 fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a dialect's folder") {
         let path = entry.expect("an entry").path();
@@ -44,7 +44,7 @@ fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
     }
 }
 
-/// Returns the dialects that the imports in `text` name, from the crate's root or relative to a module.
+/// Returns the dialects that `text` imports by a path from `crate` or `super`.
 fn imported(text: &str) -> Vec<&'static str> {
     let code: String =
         text.lines().flat_map(|line| [line.split("//").next().unwrap_or_default(), "\n"]).collect();
@@ -61,7 +61,7 @@ fn imported(text: &str) -> Vec<&'static str> {
     found
 }
 
-/// The branches of a group in an import, without its braces.
+/// Splits the inside of an import group at its top-level commas.
 fn branches(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0, 0, Vec::new());
     for (index, c) in group.char_indices() {

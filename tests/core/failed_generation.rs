@@ -1,5 +1,5 @@
-//! Errors that contain a text that the server could not read as a call. If the text contains a call, the client gets the
-//! call.
+//! Tests upstream errors that contain model output which the server could not parse. If that output contains a
+//! call, the client gets the call instead of the error.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, rules::Rules};
@@ -26,7 +26,7 @@ fn error(code: &str, text: &str) -> String {
     format!("event: error\ndata: {}\n\n", json!({ "error": error }))
 }
 
-/// Returns the answer that a client of this API gets, at every split of the stream.
+/// Returns the client's answer. Asserts that no split of the stream changes it.
 fn given(client: ClientDialect, stream: bool, upstream: &str) -> Answer {
     let declared =
         tools(["get_weather"], &json!({"type": "object", "properties": {"city": {"type": "string"}}}));
@@ -85,7 +85,7 @@ fn text_before_the_call_is_not_given_twice() {
     assert_eq!(answer.finish.as_deref(), Some("tool_calls"));
 }
 
-/// The text is read in one step, so a huge text is not treated as the model's text.
+/// The text is processed in one step, so its size is limited to keep that step short.
 #[test]
 fn huge_text_stays_an_error() {
     let declared = tools(["get_weather"], &Value::Null);

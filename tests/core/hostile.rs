@@ -1,6 +1,6 @@
-//! Upstreams of every dialect that send invalid data. Clients of each API get a complete response, or an error in the form
-//! of their API, and a response that broke off never ends properly. The clients of [`support`](crate::support) check the
-//! form.
+//! Tests upstreams that send malformed data in every dialect. A client must get either a complete response or an
+//! error in the format of its API, and a response that breaks off must never look complete. The clients in
+//! [`support`](crate::support) check the format.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn all() -> impl Iterator<Item = Speech> {
     SPEECHES.into_iter().chain([Speech::Ollama])
 }
 
-/// The client that uses the upstream's API.
+/// The client dialect that is the same API as the upstream's, if there is one.
 fn own_client(speech: Speech) -> Option<ClientDialect> {
     match speech {
         Speech::Chat => Some(ClientDialect::Chat),
@@ -39,13 +39,13 @@ fn exchange(speech: Speech, client: ClientDialect, stream: bool, limits: Limits)
     Exchange { client, ..Exchange::new(request(&fields), settings, speech) }
 }
 
-/// The exchanges of all clients, streamed and not.
+/// Returns an exchange for every client dialect, both streaming and non-streaming.
 fn exchanges(speech: Speech, limits: Limits) -> Vec<Exchange> {
     let of = |client| [true, false].map(|stream| exchange(speech, client, stream, limits));
     CLIENTS.into_iter().flat_map(of).collect()
 }
 
-/// Returns the response that a client has at the end. Either it has failed, with a message for people, or it is complete.
+/// Runs an exchange. Asserts that the answer is either complete or has failed with a readable message.
 fn play(exchange: &Exchange, what: &str, bytes: &[u8]) -> Answer {
     let shown = || format!("{:?} to {:?}: {what}", exchange.speech, exchange.client);
     let answer = exchange.run([bytes]).0;
@@ -97,7 +97,7 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
         let (head, end) = (frames[0].clone(), frames.len() - 3);
         for (at, frame) in frames.iter().enumerate() {
             let Some((text, value)) = json_of(frame) else { continue };
-            // The frames before and after it belong to the same call.
+            // The frames before and after this one belong to the same call.
             let (before, after) = (&frames[1.min(at)..at], &frames[at + 1..]);
             let before = &before[before.len().saturating_sub(1)..];
             let (after, last) = after.split_at(after.len().min(1));
@@ -106,8 +106,8 @@ fn parts_of_another_type_end_no_response_out_of_its_form() {
                 let changed = frame.replace(text, &changed.to_string());
                 let first = if at == 0 { "" } else { &head };
                 let stream = [first, &before.concat(), &changed, &after.concat(), &last.concat()].concat();
-                // The client of the upstream's own API may get frames unchanged. Each other client is tested with some of
-                // the changes.
+                // A client with the upstream's API may get frames unchanged, so it is tested with every change. The
+                // other clients take turns.
                 let is_own = |it: &&Exchange| it.conversation.stream && Some(it.client) == own_client(speech);
                 let other = &exchanges[(at + number) % exchanges.len()];
                 for exchange in exchanges.iter().filter(is_own).chain([other]) {
@@ -163,7 +163,7 @@ fn what_follows_the_end_changes_nothing() {
     }
 }
 
-/// After each beginning, pieces of 500 bytes follow without end.
+/// Each prefix is followed by an endless series of 500-byte pieces.
 #[test]
 fn what_never_ends_fails_at_its_limit() {
     const MOST: usize = 4000;

@@ -1,6 +1,6 @@
-//! The sans-IO core through its public interface: readers, writers, formats, detection and the complete pipeline,
-//! without sockets. [`docs`] checks the references in documents and comments, [`dialects`] that no dialect imports
-//! another.
+//! Tests the sans-IO core through its public interface: readers, writers, formats, detection and the complete
+//! pipeline, all without sockets. In addition, [`docs`] checks references in documents and comments, and
+//! [`dialects`] checks that no dialect imports another.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Slightly wrong native calls, from upstreams of all dialects to clients of all dialects, cut anywhere.
+//! Tests slightly malformed native calls, from upstreams of every dialect to clients of every dialect, in any
+//! split.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use crate::support::{
 
 const CLIENTS: [ClientDialect; 3] = [ClientDialect::Chat, ClientDialect::Messages, ClientDialect::Responses];
 
-/// Returns the response to a request with the tool `get_weather`.
+/// Returns the client's answer to a request that declares the tools `get_weather` and `f`.
 fn answered(speech: Speech, client: ClientDialect, rules: &Rules, events: &[Value], stream: bool) -> Answer {
     let fields = json!({"tools": tools(["get_weather", "f"], &Value::Null), "stream": stream});
     let mut exchange = Exchange::new(request(&fields), rules.clone(), speech);
@@ -28,7 +29,7 @@ fn answered(speech: Speech, client: ClientDialect, rules: &Rules, events: &[Valu
     answer
 }
 
-/// One call with these arguments, in two pieces.
+/// A call whose arguments arrive in two pieces.
 fn call(name: &str, arguments: &str) -> Vec<Value> {
     let middle = arguments.char_indices().map(|(at, _)| at).nth(arguments.chars().count() / 2).unwrap_or(0);
     let (left, right) = arguments.split_at(middle);
@@ -95,7 +96,7 @@ fn arguments_that_cannot_be_repaired_reach_the_client_with_a_warning() {
                 let answer = answered(Speech::Chat, client, &rules, &call("get_weather", written), true);
                 let what = format!("{written} {client:?} {delivery:?}");
                 assert_eq!(answer.calls[0].arguments, written, "{what}");
-                // Responses has no finish reason; the status of the item replaces it.
+                // Responses has no finish reasons; the item's status shows the fault.
                 let finish = if client == ClientDialect::Responses { "stop" } else { "tool_calls" };
                 assert_eq!(answer.finish.as_deref(), Some(finish), "{what}");
                 assert_eq!(answer.warnings, ["invalid_arguments"], "{what}");
@@ -160,7 +161,7 @@ fn decorated_name_of_a_native_call_is_the_declared_one() {
     }
 }
 
-/// The text that a client of Messages gets from an upstream of Messages.
+/// Returns what a Messages client gets from a Messages upstream.
 fn forwarded(rules: &Rules, fields: &Value, upstream: &[u8]) -> String {
     let mut exchange = Exchange::new(request(fields), rules.clone(), Speech::Messages);
     exchange.client = ClientDialect::Messages;

@@ -1,4 +1,4 @@
-//! Reads an upstream's body in pieces, and summarises its meaning in one line.
+//! Reads an upstream's body in pieces and summarizes it on one line.
 
 use toolwire::{
     dialect::{Reader, Skipped, chat, completions, gemini, messages, ollama, responses},
@@ -6,19 +6,19 @@ use toolwire::{
     failure::Failure,
 };
 
-/// The result that a client would have assembled.
+/// What a client would have assembled.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Read {
     pub(crate) start: Option<String>,
-    /// Text, reasoning and similar content, with each run of one kind joined.
+    /// Text, reasoning and similar content, with adjacent pieces of one kind joined.
     runs: Vec<(&'static str, String)>,
     calls: Vec<Call>,
     end: Vec<String>,
     pub(crate) pings: Vec<String>,
-    /// The failure's message.
+    /// The message of the failure.
     pub(crate) message: String,
     pub(crate) skipped: Skipped,
-    /// Number of frames that were forwarded verbatim.
+    /// The number of frames that were forwarded unchanged.
     pub(crate) verbatim: usize,
 }
 
@@ -33,7 +33,7 @@ struct Call {
 }
 
 impl Read {
-    /// Everything except pings, counters and the failure's message, as one line.
+    /// Summarizes everything except pings, counters and the failure's message.
     pub(crate) fn summary(&self) -> String {
         let mut parts: Vec<String> = self.start.iter().map(|start| format!("start {start}")).collect();
         parts.extend(self.runs.iter().map(|(kind, text)| match *kind {
@@ -154,7 +154,7 @@ impl Sink for Read {
     }
 }
 
-/// The settings of a reader.
+/// Settings from which a reader can be created.
 pub(crate) trait MakesReader: Copy {
     fn reader(self) -> Reader;
 }
@@ -195,7 +195,7 @@ impl MakesReader for ollama::ReaderSettings {
     }
 }
 
-/// Reads a body that arrives in `pieces`. `ends` tells whether the body ends after them.
+/// Reads a body that arrives in `pieces`. If `ends` is false, the body stays open after them.
 pub(crate) fn read_in<'a>(
     settings: impl MakesReader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -218,7 +218,7 @@ pub(crate) fn read_in<'a>(
     read
 }
 
-/// Reads a body uncut and in every relevant split: the result must be the same for all.
+/// Reads a body in one piece and in every relevant split. Asserts that all results are the same.
 #[track_caller]
 pub(crate) fn read_splits(settings: impl MakesReader, body: &[u8]) -> Read {
     let whole = read_in(settings, [body], true);

@@ -1,5 +1,5 @@
-//! The event stream decoder compared with an independent one, with a naive implementation of the standard, and with
-//! itself in every split.
+//! Compares the event stream decoder with an independent one, with a naive implementation of the standard, and with
+//! itself for every way of splitting the input.
 
 use std::{convert::Infallible, ops::ControlFlow};
 
@@ -68,7 +68,7 @@ fn lines<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<V
     (all, true)
 }
 
-/// `bytes` in pieces of these sizes, which are repeated.
+/// Splits `bytes` into pieces of these sizes, starting over after the last size.
 fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();
@@ -83,7 +83,7 @@ fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Events as eventsource-stream reads them.
+/// Decodes the stream with eventsource-stream.
 fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     let pieces: Vec<_> =
         pieces.iter().map(|piece| Ok::<_, Infallible>(Bytes::copy_from_slice(piece))).collect();
@@ -92,7 +92,7 @@ fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     events.map(|event| Seen::Event { event: event.event, data: event.data, id: Some(event.id) }).collect()
 }
 
-/// Returns events in the form that the oracle reports, without details that it cannot express.
+/// Drops the details that eventsource-stream does not report.
 fn in_its_words(frames: Vec<Seen>) -> Vec<Seen> {
     let words = |frame| match frame {
         Seen::Event { event, data, id } => {
@@ -156,8 +156,8 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    /// The comment at the end lets the oracle process a CR that ends the stream, since it waits for an LF after it.
-    /// A byte order mark at the start is not given to the oracle, because it would panic.
+    /// The final comment makes eventsource-stream process a CR at the end, after which it would wait for an LF. It
+    /// never gets a byte order mark, which would make it panic.
     #[test]
     fn events_match_eventsource_stream(stream in stream_text(), sizes in sizes(), marked: bool) {
         let plain = stream + ":\n";

@@ -1,4 +1,4 @@
-//! Frames as servers of the Chat Completions API send them.
+//! Frames as sent by servers of the Chat Completions API.
 
 /// A chunk in canonical form.
 pub(crate) fn chunk(delta: &str, finish: &str) -> String {
@@ -7,12 +7,12 @@ pub(crate) fn chunk(delta: &str, finish: &str) -> String {
     format!("data: {{{head},\"choices\":{choices}}}\n\n")
 }
 
-/// A chunk of a server that leaves out everything optional.
+/// A chunk without any optional fields.
 pub(crate) fn loose(delta: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n")
 }
 
-/// The last chunk of a server that leaves out everything optional.
+/// A final chunk without any optional fields.
 pub(crate) fn end(word: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"{word}\"}}]}}\n\n")
 }

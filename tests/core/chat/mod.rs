@@ -1,4 +1,4 @@
-//! The Chat Completions dialect: decoding and encoding requests, reading upstream streams, writing client
+//! Tests the Chat Completions dialect: it decodes and encodes requests, reads upstream streams and writes client
 //! streams.
 
 mod frames;

@@ -1,4 +1,4 @@
-//! Streams as real servers of the Chat Completions API send them, each with its meaning, in every split.
+//! Tests how the reader interprets streams from real Chat Completions servers, in every split.
 
 use toolwire::dialect::{Skip, chat::ReaderSettings};
 
@@ -425,7 +425,7 @@ fn count_that_no_response_can_have_is_left_out() {
     means(&stream.concat(), "A | stop | usage - 1 -");
 }
 
-/// The content of a frame that cannot be read is lost, so the response fails.
+/// The content of an unreadable frame is lost, so the response must fail.
 #[test]
 fn invalid_json_fails_a_response_that_has_begun() {
     let text = loose(r#"{"content":"A"}"#);
@@ -474,7 +474,7 @@ fn finish_reason_of_a_failure_fails_the_response() {
     }
 }
 
-/// Calls in the form in which llama-cpp-python streams them.
+/// llama-cpp-python streams each call in both forms.
 #[test]
 fn calls_in_both_legacy_and_current_form_are_sent_once() {
     let both = |arguments: &str| {
@@ -509,8 +509,7 @@ fn response_without_content_call_or_finish_is_an_error() {
     means(r#"{"choices":[{"message":{"content":"A"}}]}"#, "A | stop");
 }
 
-/// Chunks on separate lines, without the form of an event stream, count as a stream, so they must have an
-/// end.
+/// JSON chunks on separate lines are read like a stream, so the response must have an end.
 #[test]
 fn json_lines_without_an_end_are_a_truncated_response() {
     let chunk = r#"{"choices":[{"delta":{"content":"A"}}]}"#;

@@ -1,4 +1,4 @@
-//! Chat Completions requests: how they are decoded, what is kept, and what is rejected.
+//! Tests which Chat Completions requests are accepted and which of their fields are preserved.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -28,7 +28,7 @@ fn encoded(conversation: &Conversation) -> Value {
     serde_json::from_slice(&request.body).unwrap()
 }
 
-/// The upstream request contains everything in the client's request.
+/// Checks that the upstream request contains everything in the client's request.
 #[track_caller]
 fn is_kept(request: &str) {
     let mut expected: Value = serde_json::from_str(request).unwrap();
@@ -227,8 +227,7 @@ fn turns_of_other_dialects_become_messages() {
     );
 }
 
-/// Returns a conversation from a client of `dialect`, with a value in that dialect's own form in every
-/// possible place.
+/// A conversation from a client of `dialect`, with a dialect-specific field in every place that may have one.
 fn with_received(dialect: &'static str) -> Conversation {
     let own = |key: &str| Rest::new(dialect, Map::from_iter([(key.to_owned(), json!("own"))]));
     let other = |kind: &str| Part::Other(Received::new(dialect, json!({"type": kind})));

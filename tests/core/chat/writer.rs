@@ -1,4 +1,4 @@
-//! The bytes of a Chat Completions stream, and the frames that pass through reader and writer unchanged.
+//! Tests the bytes of a Chat Completions stream, and which frames are forwarded unchanged.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -258,7 +258,7 @@ fn unstreamed_response() {
     assert!(out.is_empty());
 }
 
-/// A reader and a writer joined as in the pipeline, without a stage between them.
+/// A reader connected directly to a writer, without any stage between them.
 struct Joined {
     writer: Writer,
     out: BytesMut,
@@ -272,7 +272,7 @@ impl Sink for Joined {
     }
 }
 
-/// Returns the client's bytes, and the number of frames that were forwarded unchanged.
+/// Returns the client's bytes and the number of frames that were forwarded unchanged.
 fn through(verbatim: bool, answering: &Answering, stream: &str) -> (String, usize) {
     let mut reader = Reader::new(ReaderSettings { verbatim, ..ReaderSettings::default() });
     let mut joined = Joined { writer: Writer::new(answering), out: BytesMut::new(), verbatim: 0 };
@@ -290,7 +290,7 @@ fn is_forwarded(stream: &[String]) {
 
 const EXTRA: &str = r#""model":"m","system_fingerprint":"fp","service_tier":"default""#;
 
-/// A canonical chunk with fields that toolwire does not know.
+/// A canonical chunk with extra fields that toolwire does not interpret.
 fn rich(delta: &str, finish: &str) -> String {
     chunk(delta, finish).replace(r#""model":"m""#, EXTRA)
 }
@@ -397,7 +397,7 @@ fn unstreamed_response_keeps_extra_fields_of_frames() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap(), expected);
 }
 
-/// A frame is forwarded if its reasoning has the chosen name, and rewritten otherwise.
+/// A frame is forwarded unchanged only if its reasoning field already has the configured name.
 #[test]
 fn reasoning_has_the_name_that_the_rules_choose() {
     let frame = |key: &str| chunk(&format!(r#"{{"{key}":"hm","x":1}}"#), "null");
@@ -443,7 +443,6 @@ fn reasoning_has_the_name_that_the_rules_choose() {
     }
 }
 
-/// Without the reasoning, its details are left out too.
 #[test]
 fn whole_response_without_reasoning_has_no_details_of_it() {
     let details =
@@ -525,7 +524,7 @@ fn legacy_client_gets_no_tool_call_frames() {
     similar(&through(true, &legacy, &stream.concat()).0, &expected.concat());
 }
 
-/// Events of a proper answer, as a detecting stage would emit them.
+/// Generates the events of a valid response as the detection stage would emit them.
 fn answers() -> impl Strategy<Value = Vec<Event<'static>>> {
     let text = || prop_oneof!["[a-c\"\\\\\n]{1,4}", "\\PC{1,6}", Just("😀\u{7}".to_owned())];
     let piece = prop_oneof![
@@ -600,7 +599,7 @@ fn summary_on_the_wire(settings: ReaderSettings, bytes: &str, size: usize) -> St
     read_in(settings, bytes.as_bytes().chunks(size), true).summary()
 }
 
-/// Frames from one server: canonical and other frames, with everything that may be between them.
+/// Generates frames from one server, canonical and not, and what may come between them.
 fn frames() -> impl Strategy<Value = Vec<String>> {
     let delta = |key: &str, text: String| format!("{{\"{key}\":{}}}", serde_json::Value::from(text));
     let frame = prop_oneof![
@@ -616,7 +615,7 @@ fn frames() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(frame, 0..12)
 }
 
-/// Frames of native calls: heads, pieces of arguments, and frames that only resemble them.
+/// Generates frames of native calls: starts of calls, pieces of arguments, and frames that only resemble them.
 fn call_frames() -> impl Strategy<Value = Vec<String>> {
     let delta = |index: u32, call: &str| format!(r#"{{"tool_calls":[{{"index":{index},{call}}}]}}"#);
     let head = move |index: u32| {
@@ -649,7 +648,7 @@ proptest! {
         for settings in [ReaderSettings::default(), verbatim] {
             prop_assert_eq!(summary_on_the_wire(settings, &bytes, size), summary_of(&events));
         }
-        // The written frames are canonical: forwarded verbatim, they pass through byte for byte.
+        // The writer's own frames are canonical, so they pass through unchanged.
         let (again, _) = through(true, &answering(), &bytes);
         prop_assert_eq!(again, bytes);
     }
@@ -660,10 +659,10 @@ proptest! {
         size in 1..60_usize,
     ) {
         let stream = [frames.concat().concat(), end("stop")].concat();
-        // These frames take only the slow path, since no two of them have the same shape.
+        // No two of these frames have the same shape, so all of them take the slow path.
         let apart = |(at, frame): (usize, &str)| frame.replacen("\"choices\"", &format!("\"x{at}\":0,\"choices\""), 1);
         let unlike: String = stream.split_inclusive("\n\n").enumerate().map(apart).collect();
-        // Frames whose padding hides the length of tokens.
+        // These frames are padded to hide the lengths of tokens.
         let padding = |(at, frame): (usize, &str)| match frame.rsplit_once("}]}") {
             Some((head, end)) => format!("{head}}}],\"obfuscation\":\"{}\"}}{end}", r"x\n".repeat(at)),
             None => frame.to_owned(),

@@ -1,4 +1,5 @@
-//! Upstreams that complete text: requests in three forms, and responses in each of these forms, cut anywhere.
+//! Tests text completion upstreams: requests in three formats, and responses in each of them, split at arbitrary
+//! points.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -15,7 +16,7 @@ use crate::read::{read_in, read_splits};
 
 const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
-/// Returns the meaning of a body, which must be the same in every split.
+/// Summarizes a body. Asserts that no split changes the result.
 #[track_caller]
 fn read(body: &str) -> String {
     read_splits(SETTINGS, body.as_bytes()).summary()
@@ -93,7 +94,7 @@ fn failures_are_reported_and_truncated_responses_never_look_complete() {
     }
 }
 
-/// A chunk of each form. `#` stands for the part that differs between the chunks of a stream.
+/// One chunk per format. `TEXT` stands for the text, and `#` for a number that changes from chunk to chunk.
 const CHUNKS: [&str; 5] = [
     r##"{"id":"c","created":#,"choices":[{"index":0,"text":TEXT,"logprobs":null,"finish_reason":null}]}"##,
     r##"{"choices":[{"delta":{"content":TEXT},"finish_reason":""}],"created":7}"##,
@@ -102,7 +103,7 @@ const CHUNKS: [&str; 5] = [
     r##"{"model":"m","created_at":"2026-11-22T10:00:#","response":TEXT,"done":false}"##,
 ];
 
-/// Endings of streams after their text.
+/// What may follow the text of a stream.
 const ENDS: [&str; 7] = [
     "",
     r##"{"content":"","done":true}"##,
@@ -113,7 +114,7 @@ const ENDS: [&str; 7] = [
     "garbage",
 ];
 
-/// A member that is not read, and that differs in each chunk, keeps a stream off the fast path.
+/// An unknown member that differs in every chunk forces the slow path.
 #[test]
 fn fast_path_reads_what_the_slow_path_reads() {
     let texts =

@@ -1,5 +1,5 @@
-//! The cases of encrypted responses. A star in an event stands for a piece that the server has encrypted. The pieces are
-//! encrypted here, by code that shares nothing with the reader.
+//! Runs the conformance cases with encrypted responses. An event marked with a star is encrypted here, by code that
+//! shares nothing with the reader.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::support::upstream::Speech;
 const KEY: [u8; 32] = [7; 32];
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// Encrypts pieces like a server, each piece with its own nonce.
+/// Encrypts pieces like a server would, each with its own nonce.
 struct Server {
     pieces: u32,
 }
@@ -39,7 +39,7 @@ impl Server {
         self.seal(plain, &format!("response.{ID}.chunk"))
     }
 
-    /// Converts an event of a case to the form in which it is sent.
+    /// Encrypts what the event's marker asks for, and returns the event as it is sent.
     fn event(&mut self, event: &Value, arguments: &mut BTreeMap<u64, String>) -> Value {
         let text = event[1].as_str().unwrap_or_default();
         let content = |sealed: String| json!(["d", {"content": sealed, "encrypted": true}]);
@@ -91,7 +91,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Runs a case at every cut.
+/// Runs a case with every split.
 fn run(case: &Value, speech: Speech, events: &[Value]) {
     for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         let mut exchange = exchange(case, arguments, speech);
@@ -113,7 +113,7 @@ fn published_cases_of_encryption() {
     }
 }
 
-/// However a piece is damaged, the response fails: with an error response if nothing was sent yet, otherwise in the
+/// A response with a damaged piece fails: with an error response if nothing has been sent yet, otherwise within the
 /// stream.
 #[test]
 fn damaged_pieces_fail_the_response() {
@@ -138,7 +138,7 @@ fn damaged_pieces_fail_the_response() {
     run(&case, Speech::LumoV2, &Server { pieces: 0 }.events(&wrong));
 }
 
-/// Reasoning, Lumo's own calls with their announcement, results, and images.
+/// Encrypts reasoning, results, images, and Lumo's own calls with their announcements.
 #[test]
 fn all_other_payloads_are_decrypted() {
     let mut server = Server { pieces: 0 };
@@ -157,7 +157,7 @@ fn all_other_payloads_are_decrypted() {
     run(&case, Speech::LumoV2, &events);
 }
 
-/// Calls whose arguments are not encrypted, and calls of which only some have arguments.
+/// Tests calls with plain arguments, and several calls of which only some have arguments.
 #[test]
 fn arguments_that_are_json_were_not_encrypted() {
     let call = |index: u64, arguments: &str| json!({"index": index, "id": format!("p{index}"), "function": {"name": "a", "arguments": arguments}});

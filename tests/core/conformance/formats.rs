@@ -1,5 +1,5 @@
-//! The published cases of the text formats that toolwire has, with a plain upstream. Each case is detected only in
-//! its own format.
+//! Runs the published cases of all text formats that toolwire implements. Each case is detected only in its own
+//! format, and its text comes from a plain upstream.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -14,13 +14,13 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Contradictions between `formats.jsonl` and `lumo.jsonl`.
+/// Cases in which `formats.jsonl` contradicts `lumo.jsonl`, with the text that toolwire produces.
 ///
-/// mdjson-01 keeps both line ends around a fence; T03, "canonical", keeps one. The rule for fences is T03's
+/// mdjson-01 keeps both line endings around a fence, but T03, "canonical", keeps one. toolwire follows T03
 /// (docs/protocols/text-formats.md#white-space).
 ///
-/// hermes-31 keeps as text a closer that closes nothing. Immediately after a call, such a closer counts as framing:
-/// small models write it, and users saw it.
+/// hermes-31 keeps a stray closer as text. toolwire removes a closer directly after a call as framing, because small
+/// models write it and it would be shown to users.
 const DISAGREE: &[(&str, &str)] = &[("mdjson-01", "I'll call it:\nWaiting."), ("hermes-31", "x")];
 
 fn lines() -> (Value, Vec<Value>) {
@@ -30,7 +30,6 @@ fn lines() -> (Value, Vec<Value>) {
     (lines.next().expect("a header"), lines.collect())
 }
 
-/// The tools that all cases declare.
 fn declared() -> Value {
     let toolset = lines().0["toolset"].as_object().expect("tools").clone();
     let tool = |(name, spec): (String, Value)| json!({"type": "function", "function": {"name": name, "parameters": spec["parameters"]}});
@@ -47,7 +46,7 @@ fn format_of(case: &Value) -> Option<&'static Format> {
     })
 }
 
-/// Replaces numbers with normalised ones, so that their spelling does not matter.
+/// Normalizes numbers so that values compare equal regardless of how numbers are written.
 fn as_values(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(format!("{:?}", number.as_f64())),
@@ -72,7 +71,7 @@ fn check(case: &Value) {
         let settings = Rules { arguments, detect, starts_in_reasoning, ..Rules::default() };
         let exchange = Exchange::new(request(&json!({"tools": declared()})), settings, Speech::Chat);
         let what = format!("{} {arguments:?}", id(case));
-        // Splits of bytes only concern the reader; the Lumo cases test them.
+        // Byte splits only affect the reader, and the Lumo cases already cover that.
         let cuts = if arguments == ArgumentDelivery::Stream { Cuts::Text } else { Cuts::Sizes };
         let (answer, _) = exchange.text(&what, text, upstream, cuts);
         compare(&what, case, &answer);
@@ -90,12 +89,12 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
     assert_eq!(answer.calls.len(), wanted.len(), "{what}: {:?}", answer.calls);
     for (call, wanted) in answer.calls.iter().zip(wanted) {
         assert_eq!(call.name, wanted["name"].as_str().unwrap(), "{what}");
-        // mistral-01 writes the id after the arguments; by then, the call's first delta has been sent.
+        // mistral-01 puts the ID after the arguments, when the first delta has already been sent.
         if let Some(id) = wanted["id"].as_str().filter(|_| !what.starts_with("mistral-01")) {
             assert_eq!(call.id, id, "{what}");
         }
         if let Some(prefix) = wanted["arguments_prefix"].as_str() {
-            // At most an unfinished token of the certain part of a cut value may still be missing.
+            // The last token of a truncated value may be held back if it could still continue.
             let missing = prefix.strip_prefix(call.arguments.as_str());
             assert!(missing.is_some_and(|missing| missing.len() <= 12), "{what}: {}", call.arguments);
             continue;
@@ -112,7 +111,7 @@ fn compare(what: &str, case: &Value, answer: &Answer) {
 #[test]
 fn published_format_cases() {
     let (_, cases) = lines();
-    // Formats that toolwire does not have are skipped; the number grows with the tables.
+    // Cases of formats that toolwire does not implement are skipped.
     let built = cases.into_iter().filter(|case| format_of(case).is_some()).collect();
     assert_eq!(run_all(built, check), 131);
 }

@@ -1,4 +1,4 @@
-//! The text that has reached the client after each piece: as little as possible may be held back.
+//! Tests how soon text reaches the client: as little as possible may be held back.
 
 use bytes::BytesMut;
 use serde_json::Value;
@@ -7,8 +7,8 @@ use toolwire::rules::ArgumentDelivery;
 use super::{Kind, id, lumo, run, run_own};
 use crate::support::{client::Answer, upstream::Speech};
 
-/// Checks a case. `released` is the exact text that must have been sent after each piece, `released_min` the
-/// least text; `released_arguments` are the arguments of all calls, one after the other.
+/// Checks a case after each piece: `released` is the exact text sent so far, `released_min` a minimum, and
+/// `released_arguments` the arguments of all calls joined together.
 fn check(case: &Value) {
     let pieces = case["pieces"].as_array().expect("pieces").iter().map(|piece| piece.as_str().unwrap());
     for speech in Speech::ALL {

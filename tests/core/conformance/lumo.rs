@@ -1,7 +1,7 @@
-//! Runs texts and streams uncut, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and at every two-way cut of the bytes.
-//! Texts are also divided into two events at every position, for each of three upstreams. Every case runs with
-//! streamed arguments and repairs, and with complete arguments and no repairs. [`cuts`] describes what is left out to
-//! save time.
+//! Runs the published Lumo cases. Each runs in one piece, in pieces of 1, 2, 3, 5, 7 and 13 bytes, and with every
+//! two-way split of its bytes; [`cuts`] explains which splits are skipped to save time. A text case is also split
+//! into two events at every position, and runs with every kind of upstream. All cases run both with streamed
+//! arguments and repair, and with complete arguments and no repair.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Differences when arguments are streamed, as documented: nothing that was sent can be taken back.
+/// Documented differences that streamed arguments cause: what has been sent cannot be taken back.
 const STREAMED: &[(&str, &str)] = &[
     ("T55", r#"{"text": "", "calls": [["a", "{\"x\":1}"]]}"#),
     ("T69", r#"{"text": "{\"k\":2}\n```", "calls": [["a", "{\"x\":1}"]]}"#),
@@ -30,7 +30,7 @@ fn put_over(case: &mut Value, over: &Value) {
     }
 }
 
-/// Returns the case with the expectations of this mode.
+/// Replaces the expectations that are different in this mode.
 fn in_mode(case: &Value, arguments: ArgumentDelivery) -> Value {
     let mut case = case.clone();
     let (key, published) = match arguments {
@@ -76,7 +76,7 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
         || ["a", "b", "get_weather", "write_file"].map(str::to_owned).to_vec(),
         |names| names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
     );
-    // A call is bounced if a required argument is missing.
+    // The call must lack a required argument, or it would not be sent back to the model.
     let schema = if case["misroute"] == "bounce" {
         json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]})
     } else {
@@ -91,7 +91,8 @@ pub(super) fn exchange(case: &Value, arguments: ArgumentDelivery, speech: Speech
     exchange
 }
 
-/// Compares an answer with what the case expects. If the case names no finish reason, `calls` decide it.
+/// Compares an answer with the expectations of its case. If the case gives no finish reason, it follows from
+/// `calls`.
 pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     let text = |key: &str, got: &str| {
         if let Some(expected) = case[key].as_str() {
@@ -126,14 +127,15 @@ pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     match case["metric"].as_str() {
         Some("malformed event >=1") => assert!(tally.malformed_frames >= 1, "{what}"),
         Some("invalid call +1") => assert_eq!(tally.dropped_calls, 1, "{what}"),
-        // The reader counts orphans, which its own tests check; an image is forwarded, not dropped.
+        // Orphans are counted by the reader, whose own tests check the count. toolwire forwards images instead of
+        // dropping them.
         Some("orphan result +1" | "image dropped +1") | None => {}
         Some(other) => panic!("{what}: unknown metric {other}"),
     }
     ending(what, case, got);
 }
 
-/// Checks how the answer ended: with a finish reason, or with the expected error.
+/// Checks that the answer ends with the expected finish reason or error.
 fn ending(what: &str, case: &Value, got: &Answer) {
     if case["err"].is_null() {
         assert_eq!(got.error, None, "{what}");
@@ -157,7 +159,7 @@ fn ending(what: &str, case: &Value, got: &Answer) {
 
 const MODES: [ArgumentDelivery; 2] = [ArgumentDelivery::Stream, ArgumentDelivery::Whole];
 
-/// A text case: its text from every upstream, in both modes, at every cut.
+/// Runs a text case with every kind of upstream, in both modes and in every split.
 fn run_text(case: &Value) {
     let input = case["in"].as_str().unwrap();
     for arguments in MODES {
@@ -172,7 +174,8 @@ fn run_text(case: &Value) {
     }
 }
 
-/// Cuts of bytes concern only the readers, and are alike in both modes. Fewer of them are tried for our own cases.
+/// Byte splits only affect the reader, which works the same in both modes, so they are tried in one. Unpublished
+/// cases get fewer splits.
 fn cuts(case: &Value, arguments: ArgumentDelivery, speech: Speech) -> Cuts {
     let published = id(case).starts_with(|letter: char| letter.is_ascii_uppercase());
     match (arguments, speech) {
@@ -195,7 +198,6 @@ fn speech_of(case: &Value) -> Speech {
     }
 }
 
-/// An event case.
 fn run_events(case: &Value) {
     let speech = speech_of(case);
     let bytes = match case["raw"].as_str() {
@@ -216,7 +218,7 @@ fn run_events(case: &Value) {
     }
 }
 
-/// Checks that a client that does not ask for a stream gets the same response.
+/// Checks that a non-streaming client gets the same response.
 fn agrees_with_whole_answer(what: &str, exchange: &Exchange, bytes: &[u8]) {
     let (streamed, _) = exchange.run([bytes]);
     let mut exchange = exchange.clone();

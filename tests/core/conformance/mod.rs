@@ -1,6 +1,6 @@
-//! The conformance cases through the whole pipeline: an upstream's bytes go in, and the client's bytes that come
-//! out are read by the tests' own client. Rules and notation: fixtures/conformance/README.md#rules and
-//! fixtures/conformance/README.md#notation.
+//! Runs the conformance cases through the complete pipeline. Each case feeds in an upstream's bytes, and an
+//! independent client reads the output. fixtures/conformance/README.md#rules and
+//! fixtures/conformance/README.md#notation describe the cases.
 
 #[cfg(feature = "lumo-u2l")]
 mod encryption;
@@ -11,7 +11,7 @@ mod requests;
 
 use serde_json::Value;
 
-/// Published Lumo cases that are run elsewhere or not at all, with the reason.
+/// Published Lumo cases that do not run here, each with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("U02", "needs the feature `lumo-u2l`: `encryption`"),
     ("U03", "needs the feature `lumo-u2l`: `encryption`"),
@@ -29,18 +29,17 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("L05", "not a table: the laws' tests"),
 ];
 
-/// The kind of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A text, from every Lumo version and from a plain upstream.
+    /// Text sent by every kind of upstream.
     Text,
-    /// A stream of one upstream.
+    /// Events sent by one kind of upstream.
     Events,
-    /// A request, and the request that must be sent upstream.
+    /// A client's request and the upstream request that must result.
     Request,
-    /// Pieces, and the text that must have been released after each.
+    /// Pieces of text, and how much must have been released after each.
     Latency,
-    /// A text in one format.
+    /// Text in one format.
     Format,
     Elsewhere,
 }
@@ -81,12 +80,12 @@ fn own() -> Vec<Value> {
     parse(include_str!("../../../fixtures/conformance/own.jsonl"))
 }
 
-/// Runs all published cases of a kind; returns their number.
+/// Runs all published cases of `kind`, and returns how many there are.
 fn run(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(published(), kind), test)
 }
 
-/// Runs all our own cases of a kind; returns their number.
+/// Runs all unpublished cases of `kind`, and returns how many there are.
 fn run_own(kind: Kind, test: fn(&Value)) -> usize {
     run_all(of_kind(own(), kind), test)
 }
@@ -95,7 +94,7 @@ fn of_kind(cases: Vec<Value>, kind: Kind) -> Vec<Value> {
     cases.into_iter().filter(|case| Kind::of(case) == kind).collect()
 }
 
-/// Runs all cases even if some fail, so that one failure does not hide another.
+/// Runs the remaining cases even if one fails.
 fn run_all(cases: Vec<Value>, test: fn(&Value)) -> usize {
     let fails = |case: &&Value| std::panic::catch_unwind(|| test(case)).is_err();
     let failed: Vec<&str> = cases.iter().filter(fails).map(id).collect();

@@ -1,4 +1,4 @@
-//! Requests: a client's request, and the request that is sent to Lumo for it.
+//! Runs the request cases: a client's request, and the request that toolwire sends to Lumo for it.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
 use super::{Kind, id, published, run};
 use crate::support::exchange::{request, tools};
 
-/// Returns the case, completed with the members that it takes from another case.
+/// Fills in the members that a case inherits from another case.
 fn completed(case: &Value) -> Value {
     let mut case = case.clone();
     if let Some(other) = case["same_as"].as_str() {
@@ -65,7 +65,7 @@ fn check(case: &Value) {
     }
 }
 
-/// Checks that `content` is the `expected` one, in which `[instructions]` stands for any text in brackets.
+/// Compares `content` with `expected`, where a leading `[instructions]` matches any bracketed text.
 fn is_content(what: &str, content: &str, expected: &str) {
     match expected.strip_prefix("[instructions]") {
         None => assert_eq!(content, expected, "{what}"),

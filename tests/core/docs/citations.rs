@@ -1,14 +1,14 @@
-//! Citations: the sources of facts in code and fixtures.
+//! Checks the citations in code and fixtures.
 
 use std::{collections::HashSet, fs};
 
 use super::{files, none, page, root};
 
-/// The folders that are searched for citations. Markdown pages have links instead.
+/// The folders that are searched for citations.
 const FOLDERS: &[&str] = &["src", "crates", "tests", "benches", "examples", "fuzz", "fixtures", "clients"];
 const EXTENSIONS: &[&str] = &["rs", "toml", "py", "js", "mjs", "ts", "sh"];
 
-/// Words that, with a number, used to cite unpublished notes.
+/// Names of unpublished notes, which were once cited with a section number.
 const UNPUBLISHED: &[&str] = &["Lumo", "formats", "dialects", "peers", "enforcement", "operations", "issue"];
 
 fn sources() -> impl Iterator<Item = (String, String)> {
@@ -17,7 +17,7 @@ fn sources() -> impl Iterator<Item = (String, String)> {
     files.map(|(path, text)| (path.to_str().unwrap().to_owned(), text))
 }
 
-/// The faults that `check` finds in the lines of all sources, with their locations.
+/// Runs `check` on every line of every source file. Returns what it finds, with file names and line numbers.
 fn in_all_lines(check: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut faults = Vec::new();
     for (path, text) in sources().filter(|(path, _)| !path.starts_with("tests/core/docs/")) {
@@ -28,7 +28,7 @@ fn in_all_lines(check: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     faults
 }
 
-/// Returns each `page.md` or `page.md#heading` in a line.
+/// Returns each `page.md` or `page.md#heading` in a line, split at the `#`.
 fn cited(line: &str) -> Vec<(&str, Option<&str>)> {
     let is_path = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.' | '/');
     let is_anchor = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
@@ -46,7 +46,7 @@ fn cited(line: &str) -> Vec<(&str, Option<&str>)> {
 #[test]
 fn cited_pages_and_headings_exist() {
     let faults = in_all_lines(|line| {
-        // The name of a page alone counts as a citation only if it is clearly one of ours.
+        // Without an anchor, only paths below `docs/` are clearly citations.
         let cited = cited(line).into_iter();
         let ours = cited.filter(|(path, anchor)| anchor.is_some() || path.starts_with("docs/"));
         ours.filter_map(|(path, anchor)| page::fault(path, anchor)).collect()
@@ -54,7 +54,6 @@ fn cited_pages_and_headings_exist() {
     none(&faults);
 }
 
-/// Citations of an IETF document include the section.
 #[test]
 fn cited_rfcs_name_a_section() {
     none(&in_all_lines(|line| {
@@ -83,7 +82,6 @@ fn unpublished_notes_are_not_cited() {
     }));
 }
 
-/// The expectation of a fixture cites a heading, or a conformance case by its id.
 #[test]
 fn fixtures_rest_on_headings_and_cases() {
     let folder = root().join("fixtures/conformance");

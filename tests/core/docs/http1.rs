@@ -1,16 +1,16 @@
-//! docs/protocols/http1.md#requirements names the tests that hold each requirement.
+//! Checks that docs/protocols/http1.md#requirements names an existing test for every requirement.
 
 use std::{collections::HashSet, fs};
 
 use super::{files, none, root};
 
-/// Returns the names in backticks in the last cell of a row.
+/// Returns the names in backticks in a row's last cell.
 fn tests(row: &str) -> Vec<&str> {
     let cell = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// The rows of all tables of requirements, without their headings.
+/// Returns the rows of all requirement tables, without the header rows.
 fn rows(page: &str) -> Vec<&str> {
     let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| requirement ");
     page.lines().filter(is_row).collect()

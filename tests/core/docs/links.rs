@@ -1,4 +1,4 @@
-//! Links between Markdown pages.
+//! Checks the links between Markdown pages.
 
 use super::{files, none, page};
 

@@ -1,4 +1,4 @@
-//! The targets of references in documents, comments and fixtures exist: see CONTRIBUTING.md#citations.
+//! Checks that whatever documents, comments and fixtures refer to exists (CONTRIBUTING.md#citations).
 
 mod citations;
 mod http1;
@@ -13,10 +13,11 @@ use std::{
 
 use crate::support::repository::root;
 
-/// Folders that hold other people's files, build output, or streams.
+/// Folders with third-party files, build output or generated data.
 const SKIPPED: &[&str] = &["target", "node_modules", "corpus", "artifacts", "coverage", ".git", ".venv"];
 
-/// All files under `folder` whose extension is one of `extensions`, with their text; paths are relative to the root.
+/// Returns the path, relative to the root, and the text of each file below `folder` that has one of the
+/// `extensions`.
 fn files(folder: &str, extensions: &[&str]) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(&root().join(folder), extensions, &mut found);
@@ -37,7 +38,7 @@ fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<(PathBuf, String)
     }
 }
 
-/// Fails with a list of `faults`, if there are any.
+/// Panics with a list of the `faults` if there are any.
 fn none(faults: &[String]) {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

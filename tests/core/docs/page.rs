@@ -1,11 +1,11 @@
-//! A Markdown page: its headings and its links.
+//! Finds the headings and links of a Markdown page.
 
 use std::{collections::HashMap, fs};
 
 use super::root;
 
-/// Returns the reason why a reference to `path#anchor` does not resolve, if it does not. `path` is relative
-/// to the repository's root.
+/// Checks a reference to `path#anchor`, where `path` is relative to the repository's root. Returns an error message
+/// if the target does not exist.
 pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
     let Ok(target) = root().join(path).canonicalize() else {
         return Some(format!("{path} does not exist"));
@@ -16,11 +16,11 @@ pub(crate) fn fault(path: &str, anchor: Option<&str>) -> Option<String> {
     (!known).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// The lines of a page outside its code blocks.
+/// Returns the lines of a page that are not in fenced code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut fence: Option<&str> = None;
     page.lines().filter(move |line| {
-        // After four spaces, backticks are text of an indented code block.
+        // Backticks indented by four spaces belong to an indented code block.
         let is_indented = line.starts_with("    ");
         let line = line.trim_start();
         let ticks = &line[..line.len() - line.trim_start_matches('`').len()];
@@ -33,7 +33,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors of all headings, in GitHub's form.
+/// Returns the anchors that GitHub generates for the headings.
 fn anchors(page: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let headings = prose(page).filter_map(|line| {
@@ -51,11 +51,11 @@ fn anchors(page: &str) -> Vec<String> {
     headings.map(anchor).collect()
 }
 
-/// Returns the targets of a page's links, `[text](target)`. Inline code contains no links.
+/// Returns the targets of all links in the form `[text](target)`. Inline code is ignored.
 pub(crate) fn links(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page) {
-        // Every second piece is code, which contains no links; but the text of a link may contain code.
+        // Every second piece is inline code. A placeholder keeps links whose text is code.
         let code: Vec<&str> = line.split('`').collect();
         let plain = code.iter().enumerate().map(|(at, piece)| if at % 2 == 0 { piece } else { "code" });
         let plain = plain.collect::<String>();

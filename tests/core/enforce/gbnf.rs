@@ -1,5 +1,4 @@
-//! A reader of GBNF that decides by backtracking whether a text matches a grammar. It is only for tests, so
-//! it is small and slow.
+//! A small backtracking matcher for GBNF grammars, fast enough only for tests.
 
 use std::collections::HashMap;
 
@@ -12,7 +11,6 @@ enum Item {
     Repeat { item: Box<Item>, least: usize, most: usize },
 }
 
-/// A grammar.
 #[derive(Debug)]
 pub(super) struct Grammar {
     rules: HashMap<String, Vec<Vec<Item>>>,
@@ -23,7 +21,7 @@ struct Reader<'a> {
 }
 
 impl Grammar {
-    /// Reads a grammar with one rule per line.
+    /// Parses a grammar with one rule per line.
     pub(super) fn read(text: &str) -> Self {
         let mut rules = HashMap::new();
         for line in text.lines() {
@@ -54,13 +52,13 @@ impl Grammar {
         }
     }
 
-    /// Whether the complete `text` matches `root`.
+    /// Whether `root` matches all of `text`.
     pub(super) fn has(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         self.any(&self.rules["root"], &text, 0).contains(&text.len())
     }
 
-    /// The positions at which an alternative that begins at `at` can end.
+    /// Returns every position at which a match that begins at `at` may end.
     fn any(&self, alternatives: &[Vec<Item>], text: &[char], at: usize) -> Vec<usize> {
         let mut ends: Vec<usize> =
             alternatives.iter().flat_map(|sequence| self.sequence(sequence, text, at)).collect();
@@ -150,7 +148,7 @@ impl Reader<'_> {
                 let mut ranges = Vec::new();
                 while self.chars.next_if_eq(&']').is_none() {
                     let from = self.letter();
-                    // A dash at the end of a class stands for itself.
+                    // A dash before the closing bracket is literal.
                     let mut rest = self.chars.clone();
                     let is_range = rest.next() == Some('-') && rest.next() != Some(']');
                     let to = if is_range { self.chars.next().map(|_| self.letter()).unwrap() } else { from };

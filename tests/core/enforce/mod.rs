@@ -1,4 +1,4 @@
-//! Constraints for upstreams: any text that a constraint allows must be read as the intended call.
+//! Tests the constraints sent to upstreams: any text that a constraint allows must be read as the intended call.
 
 mod gbnf;
 
@@ -29,7 +29,7 @@ fn asking(tools: &[(&str, Value)]) -> Conversation {
     Conversation { tools, tool_choice: ToolChoice::Required, parallel_calls: true, ..Conversation::default() }
 }
 
-/// Returns the calls in `text`, and the text between them.
+/// Returns the text outside calls, and the calls in `text`.
 fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, Vec<(String, String)>) {
     let declared = DeclaredTools::new(conversation, "");
     let rules = Rules { detect: Detect::Formats(vec![format.name]), ..Rules::default() };
@@ -50,7 +50,7 @@ fn found(text: &str, conversation: &Conversation, format: &Format) -> (String, V
     (said, calls)
 }
 
-/// A schema and a value that matches it.
+/// A schema and a value that conforms to it.
 type Pair = (Value, Value);
 
 fn pair() -> impl Strategy<Value = Pair> {
@@ -71,7 +71,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
-            // All items have the schema of the first.
+            // All items are equal, so they share one schema.
             (inner.clone(), 0..3_usize).prop_map(|((schema, value), times)| {
                 let least = times.min(1);
                 let schema = json!({"type": "array", "items": schema, "minItems": least, "maxItems": 2});
@@ -82,7 +82,7 @@ fn pair() -> impl Strategy<Value = Pair> {
     })
 }
 
-/// An object with required and optional properties; some of the optional ones are present.
+/// Generates an object with required and optional properties, of which some optional ones are present.
 fn object(inner: impl Strategy<Value = Pair> + 'static) -> impl Strategy<Value = Pair> {
     let property = ("[a-z_]{1,5}|ключ|a\"b", inner, any::<bool>(), any::<bool>());
     prop::collection::vec(property, 0..4).prop_map(|properties| {
@@ -112,7 +112,7 @@ fn enforced(conversation: &Conversation, format: &'static Format, enforce: Enfor
     constrain(conversation, format, "", enforce, &ALL)
 }
 
-/// The text of a call in a tagged notation.
+/// Writes a call in a tagged format.
 fn tagged(constraint: &Constraint, name: &str, arguments: &str) -> String {
     let Constraint::Tags(tags) = constraint else { panic!("no tags") };
     let begins = |begin: &str| {
@@ -184,7 +184,7 @@ fn formats_with_json_arguments_and_a_marker_have_structural_tags() {
     for name in ["hermes", "mistral", "granite3", "jamba", "deepseek_v31", "pre"] {
         assert!(names.contains(&name), "{name}");
     }
-    // These formats have no marker, no JSON, or a marker that is already in the prompt.
+    // These formats have no marker, do not use JSON, or have a marker that is already in the prompt.
     for name in ["bare", "fenced", "qwen3_coder", "pythonic", "harmony"] {
         assert!(!names.contains(&name), "{name}");
     }

@@ -1,8 +1,8 @@
-//! Calls of tools that only one API has, and their results.
+//! Tests calls to tools that exist in only one API, and their results.
 
 use super::*;
 
-/// Returns the calls and results that a Chat upstream gets: `call f {}` and `result f …`.
+/// Returns the calls and results that a Chat upstream gets, as `call f {}` and `result f …`.
 fn calls(client: ClientDialect, fields: Value) -> Vec<String> {
     let sent = sent(client, fields, Dialect::Chat).unwrap();
     let mut lines = Vec::new();
@@ -78,7 +78,7 @@ fn call_of_any_kind_and_its_output_are_a_call_and_a_result() {
     for (items, [call, result]) in cases {
         let lines = calls(ClientDialect::Responses, between(items.clone()));
         assert_eq!(lines, ["user q", call, result, "user r"], "{items}");
-        // Such items are unchanged for their own API.
+        // An upstream with the same API gets such items unchanged.
         let sent = sent(ClientDialect::Responses, between(items.clone()), Dialect::Responses).unwrap();
         assert_eq!(sent["input"].as_array().unwrap().len(), 2 + items.as_array().unwrap().len());
         assert_eq!(sent["input"][1]["type"], items[0]["type"]);

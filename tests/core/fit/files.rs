@@ -1,10 +1,10 @@
-//! Files, recordings and the forms of images.
+//! Tests files, audio and the ways of sending an image.
 
 use super::*;
 
 const PDF: &str = "data:application/pdf;base64,JVBERi0=";
 
-/// Returns a file in the form of each API, with the API's client.
+/// A file in each API's format, with a client of that API.
 fn files() -> [(ClientDialect, Value); 3] {
     [
         (

@@ -1,4 +1,4 @@
-//! Content in the form of one API, converted for upstreams of other APIs: nothing is lost silently.
+//! Tests API-specific content that is converted for upstreams with another API: nothing may be lost silently.
 
 mod calls;
 mod files;
@@ -11,11 +11,11 @@ use toolwire::{
     failure::Failure,
 };
 
-/// All dialects of upstreams that take messages.
+/// The upstream dialects that take messages rather than a single prompt.
 const UPSTREAMS: [Dialect; 6] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama, Dialect::Lumo];
 
-/// Returns the request that an upstream of the dialect `upstream` gets for a request from `client` with these fields.
+/// Returns the request for an `upstream` when `client` sends a request with these `fields`.
 fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value, Failure> {
     let mut request = json!({"model": "m", "max_tokens": 100});
     request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -27,25 +27,24 @@ fn sent(client: ClientDialect, fields: Value, upstream: Dialect) -> Result<Value
     Ok(serde_json::from_slice(&upstream.side().encode(&fitted, "m").body).unwrap())
 }
 
-/// Returns the message of the failure with which a request is refused, and the location that the failure
-/// names.
+/// Returns the error message of a refused request, and the location that the error names.
 fn refused(client: ClientDialect, fields: Value, upstream: Dialect) -> (String, String) {
     let failure = sent(client, fields, upstream).expect_err("a failure");
     assert_eq!(failure.status(), 400);
     (failure.message().to_owned(), failure.param().unwrap_or_default().to_owned())
 }
 
-/// A user's message with these parts, for a client of Chat or Messages.
+/// A user message with these parts, from a client of Chat or Messages.
 fn user(parts: Value) -> Value {
     json!({"messages": [{"role": "user", "content": parts}]})
 }
 
-/// A user's message with these parts, for a client of Responses.
+/// A user message with these parts, from a client of Responses.
 fn input(parts: Value) -> Value {
     json!({"input": [{"role": "user", "content": parts}]})
 }
 
-/// A call of `f` and its result with these blocks, for a client of Messages.
+/// A call to `f` with a result that consists of `blocks`, from a client of Messages.
 fn result(blocks: Value) -> Value {
     json!({"messages": [
         {"role": "user", "content": "q"},
@@ -54,7 +53,7 @@ fn result(blocks: Value) -> Value {
     ]})
 }
 
-/// Items between two messages of the user, for a client of Responses.
+/// Places items between two user messages, from a client of Responses.
 fn between(items: Value) -> Value {
     let mut input = vec![json!({"role": "user", "content": "q"})];
     input.extend(items.as_array().unwrap().iter().cloned());

@@ -1,4 +1,4 @@
-//! Parts of messages and results, and turns that become empty.
+//! Tests parts of messages and results, and turns that become empty.
 
 use super::*;
 
@@ -157,7 +157,7 @@ fn unknown_part_of_a_users_message_is_refused_by_its_place() {
         refused(ClientDialect::Responses, input(part.clone()), Dialect::Responses).1,
         "input[0].content[1]"
     );
-    // A server of the client's own API may support it.
+    // An upstream with the client's API may know the part, so it is forwarded.
     let sent = sent(ClientDialect::Chat, user(part.clone()), Dialect::Chat).unwrap();
     assert_eq!(sent["messages"][0]["content"], part);
 }
@@ -257,7 +257,7 @@ fn request_whose_conversation_is_elsewhere_is_refused() {
         let details = json!({"error_code": format!("{key}_unsupported_request"), "unsupported": [key]});
         assert_eq!(body["error"]["details"], details);
         assert_eq!(sent(ClientDialect::Messages, fields, Dialect::Messages).unwrap()[key], value);
-        // No content is left.
+        // A setting without a value does not make the request unsupported.
         let mut fields = user(json!("q"));
         fields[key] = if key == "mcp_servers" { json!([]) } else { Value::Null };
         assert!(sent(ClientDialect::Messages, fields, Dialect::Chat).is_ok());

@@ -1,4 +1,4 @@
-//! Tools that a conversation declares between its messages.
+//! Tests tools that are declared in the middle of a conversation.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn tools_that_items_declare_are_declared() {
         let sent_to = |upstream| sent(ClientDialect::Responses, fields.clone(), upstream).unwrap();
         assert_eq!(names(&sent_to(Dialect::Chat), "/function/name"), ["f", "found"]);
         assert_eq!(names(&sent_to(Dialect::Messages), "/name"), ["f", "found"]);
-        // For Responses, the item itself declares the tool.
+        // In Responses, the item itself declares the tool.
         let same = sent_to(Dialect::Responses);
         assert_eq!(names(&same, "/name"), ["f"]);
         assert!(same["input"].to_string().contains("found"));

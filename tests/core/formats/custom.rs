@@ -1,4 +1,4 @@
-//! Formats that users define: imported from a checkpoint's response template, and found in text.
+//! Tests user-defined formats: they are imported from a checkpoint's response template and then detected in text.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
 use crate::formats::found::find_among_at_every_cut;
 use crate::fuzz::checks::Found;
 
-/// Call JSON between tags, with reasoning, as many chat models write it.
+/// JSON calls between tags, with reasoning. Many chat models use this format.
 fn json_between_tags() -> Value {
     json!({
         "version": 1,
@@ -26,7 +26,7 @@ fn json_between_tags() -> Value {
     })
 }
 
-/// A name in the opener, and a tag for every argument.
+/// The name is in the opener, and each argument has its own tag.
 fn tagged_arguments() -> Value {
     json!({
         "start_anchor": "<|turn|>assistant\n",
@@ -45,7 +45,7 @@ fn tagged_arguments() -> Value {
     })
 }
 
-/// Messages in channels, with the name in a call's header.
+/// Messages in channels, with the name in the header of a call.
 fn channels() -> Value {
     json!({
         "start_anchor": "<|begin|>assistant",
@@ -61,7 +61,7 @@ fn channels() -> Value {
     })
 }
 
-/// An array of calls whose keys have other names.
+/// A JSON array of calls with unusual key names.
 fn renamed_keys() -> Value {
     json!({
         "start_anchor_pattern": r"<\|bot\|>",
@@ -74,7 +74,7 @@ fn renamed_keys() -> Value {
     })
 }
 
-/// The imported definition, read back from the text that the command writes.
+/// Imports a template, writes the definition as TOML like the command does, and parses it again.
 fn imported(template: &Value) -> Definition {
     let definition = format::import("theirs", &template.to_string()).unwrap();
     let written = toml::to_string(&definition).unwrap();
@@ -82,8 +82,8 @@ fn imported(template: &Value) -> Definition {
     definition
 }
 
-/// Returns the calls found in `text` with the imported format, alone and in addition to the automatically
-/// detected formats.
+/// Returns the calls that the imported format finds in `text`. Asserts that the results are the same when built-in
+/// formats are detected automatically as well.
 fn find(template: &Value, text: &str) -> Found {
     let own = imported(template).build(&[]).unwrap();
     let known = KnownFormats::new(vec![own.clone()]);
@@ -126,7 +126,7 @@ fn channels_are_imported() {
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));
 }
 
-/// A built-in format's marker is a prefix of all markers of this format.
+/// Every marker of this format starts with a marker of a built-in format.
 #[test]
 fn markers_similar_to_a_built_in_format_are_distinguished() {
     let like = |text: &str| {

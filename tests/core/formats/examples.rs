@@ -1,5 +1,5 @@
-//! Examples of calls in taught prompts: whatever the schemas, the engine reads the examples as calls of declared
-//! tools.
+//! Tests the example calls in taught prompts. No matter what the schemas look like, the engine must read each
+//! example as a call to a declared tool.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn conversation(tools: &[Tool]) -> Conversation {
     }
 }
 
-/// The examples of a request with these tools.
+/// Returns the examples in the prompt for a request with these tools.
 fn examples(tools: &[Tool], format: &Format) -> String {
     let teaching = Teaching { template: "{{examples}}".to_owned(), examples: 3, ..Teaching::default() };
     instruct(conversation(tools), format, &teaching).turns[0].joined_text()
@@ -40,7 +40,7 @@ fn found(tools: &[Tool], format: &'static Format, text: &str) -> Found {
     Found::of(&mut detector, &[text], Finish::Stop, |_, _| {})
 }
 
-/// The examples, each read by the engine as a message.
+/// Returns the calls that the engine reads in the examples.
 fn read_back(tools: &[Tool], format: &'static Format) -> Vec<(String, Value)> {
     read_back_of(tools, format, 3)
 }
@@ -67,8 +67,8 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// Returns the examples in a notation in which values carry their types. There are more of them than usual, since
-/// there is room for all.
+/// Returns the examples as they appear in a format with typed values, and more of them than usual, so that none is
+/// left out.
 fn meant(tools: &[Tool]) -> Vec<(String, Value)> {
     read_back_of(tools, toolwire::format::by_name("hermes").unwrap(), 64)
 }
@@ -193,7 +193,7 @@ fn hostile_schemas_do_not_break_the_examples() {
     }
 }
 
-/// Schemas of a single value.
+/// Generates the schema of one value.
 fn schema() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("</tool_call>"),
@@ -314,7 +314,7 @@ proptest! {
                 }
             }
         }
-        // Formats that carry types agree on every value.
+        // Formats with typed values must agree on every value.
         let wanted = meant(&tools);
         for name in ["bare", "jamba", "pythonic", "gemma4", "openai_function_call", "mistral"] {
             let calls = read_back(&tools, toolwire::format::by_name(name).unwrap());

@@ -1,4 +1,4 @@
-//! Results of the detector for a text.
+//! Runs the detector on a text and collects the results.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -48,7 +48,7 @@ fn tools() -> DeclaredTools {
     DeclaredTools::new(&conversation, "")
 }
 
-/// Runs `pieces` through a detector of built-in formats.
+/// Runs a detector of the built-in formats on `pieces`.
 pub(crate) fn find<'t>(detect: Detect, pieces: impl IntoIterator<Item = &'t str>) -> Found {
     find_among(KnownFormats::built_in(), detect, pieces)
 }
@@ -60,12 +60,12 @@ fn find_among<'t>(known: &KnownFormats, detect: Detect, pieces: impl IntoIterato
     Found::of(&mut detector, &pieces, Finish::Stop, |_, _| {})
 }
 
-/// As [`find`], for the complete text and for every cut in two.
+/// Like [`find`], but asserts that no two-way split of `text` changes the result.
 pub(crate) fn find_at_every_cut(detect: &Detect, text: &str) -> Found {
     find_among_at_every_cut(KnownFormats::built_in(), detect, text)
 }
 
-/// As [`find_at_every_cut`], if these formats are known.
+/// Like [`find_at_every_cut`], but for the formats in `known`.
 pub(crate) fn find_among_at_every_cut(known: &KnownFormats, detect: &Detect, text: &str) -> Found {
     let whole = find_among(known, detect.clone(), [text]);
     for (at, _) in text.char_indices() {

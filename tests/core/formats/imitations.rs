@@ -1,5 +1,5 @@
-//! A model that imitates: it repeats the prompt instead of following it. toolwire renders the prompt, the test makes
-//! the answer from it, and the complete pipeline reads it.
+//! Tests a model that repeats its prompt instead of following it: toolwire renders the prompt, the test derives an
+//! answer from it, and the complete pipeline reads that answer.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,7 +19,7 @@ fn taught() -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().filter(|format| format.teach.is_some())
 }
 
-/// Ways of detecting a format: alone, and in addition to the automatically detected ones.
+/// Detection of a format by itself, and together with the automatically detected formats.
 fn detects(format: &Format) -> [Detect; 2] {
     [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])]
 }
@@ -40,7 +40,7 @@ fn tools() -> Value {
     ])
 }
 
-/// A request that has called a tool before, with these fields.
+/// A conversation that already contains a call and its result, with `more` added to the request.
 fn asked(more: &Value) -> Conversation {
     let call = json!({"id": "c1", "type": "function", "function": {
         "name": "get_weather", "arguments": "{\"city\":\"Oslo\"}",
@@ -58,12 +58,12 @@ fn asked(more: &Value) -> Conversation {
     request(&fields)
 }
 
-/// Returns the turns that the model is shown for the request of [`asked`].
+/// Returns the turns that the model gets for the request in [`asked`].
 fn shown(format: &Format, teaching: &Teaching) -> Vec<Turn> {
     instruct(asked(&json!({})), format, teaching).turns
 }
 
-/// Returns the answer that the client gets if the model answers with these texts, one for each request.
+/// Returns the client's answer if the model answers each request with the next of `texts`.
 fn said(more: &Value, rules: &Rules, texts: &[&str]) -> (Answer, Tally) {
     let (first, later) = texts.split_first().unwrap();
     let mut exchange = Exchange::new(asked(more), rules.clone(), Speech::Chat);
@@ -80,7 +80,7 @@ fn assert_no_call(format: &Format, text: &str) {
     }
 }
 
-/// The example calls of the prompt, as shown to the model.
+/// Returns the example calls in the prompt.
 fn example(format: &Format) -> String {
     let turns = Teaching { example_turns: true, ..Teaching::default() };
     let shown = instruct(asked(&json!({})), format, &turns).turns;
@@ -108,7 +108,7 @@ fn repeated_result_is_not_a_call() {
 fn repeated_instructions_are_not_calls() {
     for format in taught() {
         for signatures in [true, false] {
-            // Without examples, only the text around them remains: examples are calls wherever they are written.
+            // The examples themselves are left out: a repeated example is read as a call wherever it appears.
             let teaching = Teaching { signatures, examples: 0, ..Teaching::default() };
             let instructions = shown(format, &teaching)[0].joined_text();
             for text in [
@@ -146,7 +146,7 @@ fn repeated_tool_list_is_not_a_call() {
     }
 }
 
-/// A repeated example cannot be distinguished from a call that the model intends.
+/// A repeated example looks the same as an intended call.
 #[test]
 fn repeated_example_is_a_call() {
     for format in taught() {
@@ -167,7 +167,7 @@ fn call_where_none_is_allowed_is_text() {
         for more in [json!({"tool_choice": "none"}), json!({"tools": []})] {
             let (answer, _) = said(&more, &rules, &[&text]);
             assert_eq!(answer.calls, [], "{}: {more}", format.name);
-            // In formats with channels, the markers of a message are not text.
+            // In formats with channels, message markers are not part of the text.
             assert!(answer.text.contains("Paris"), "{}: {more}", format.name);
         }
     }
@@ -179,14 +179,14 @@ const INVENTED: &str =
     "<tool_call>\n{\"name\": \"get_weather_of_rome\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
 const PROPER: &str =
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
-/// A schema instead of the arguments, another tool's argument, and no argument.
+/// A schema in place of the arguments, an argument of a different tool, and no arguments.
 const WRONG_ARGUMENTS: [&str; 3] = [
     r#"{"type": "object", "properties": {"city": {"type": "string"}}}"#,
     r#"{"query": "solar eclipse"}"#,
     "{}",
 ];
 
-/// The text of an answer, and the names of its calls.
+/// Returns the text of an answer and the names of its calls.
 fn outcome(answer: &Answer) -> (&str, Vec<&str>) {
     (answer.text.trim(), answer.named_calls().into_iter().map(|(name, _)| name).collect())
 }
@@ -221,7 +221,6 @@ fn wrong_arguments_are_treated_as_configured() {
     }
 }
 
-/// A model that ignores the instructions answers a request that requires a call.
 #[test]
 fn required_call_that_is_only_imitated_is_reported() {
     let required = json!({"tool_choice": "required"});
@@ -253,7 +252,6 @@ fn required_call_that_is_only_imitated_is_reported() {
     }
 }
 
-/// The second request describes the fault of the first answer.
 #[test]
 fn retry_gives_the_reason() {
     let unknown = Rules { unknown_calls: UnknownCalls::Retry, ..Rules::default() };

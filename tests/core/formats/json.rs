@@ -1,4 +1,4 @@
-//! Variations of JSON between markers, the same for every format with such JSON.
+//! Tests variations of JSON between markers, which all such formats must read in the same way.
 
 use serde_json::json;
 use toolwire::{format, rules::Detect};
@@ -6,7 +6,7 @@ use toolwire::{format, rules::Detect};
 use crate::formats::found::find_at_every_cut;
 use crate::fuzz::checks::{Call, Found};
 
-/// Format, opener, closer.
+/// The name, the opener and the closer of each format.
 const MARKED: &[(&str, &str, &str)] = &[
     ("hermes", "<tool_call>", "</tool_call>"),
     ("hermes", "<function_call>", "</function_call>"),
@@ -35,7 +35,7 @@ fn found(format: &str, text: &str) -> Found {
     find_at_every_cut(&Detect::Formats(vec![format::by_name(format).expect(format).name]), text)
 }
 
-/// Checks that each `inside` yields `calls` in every format.
+/// Checks that `inside` yields `calls` in every format.
 fn each(inside: &str, calls: &[(&str, serde_json::Value)]) {
     for (format, open, close) in MARKED {
         let text = format!("a {open}{inside}{close}");
@@ -81,7 +81,7 @@ fn json_that_is_not_a_call_is_text() {
     for (format, open, close) in MARKED {
         for inside in ["", " and so on", "[]", "[] nothing", r#"{"city": "Paris"}"#, "[1, 2]", "{{", "\n\n"] {
             let text = format!("a {open}{inside}{close} b");
-            // If the name is the key, this is a call to `city`.
+            // Apertus uses the tool's name as the key, so this would be a call to `city`.
             if *format == "apertus" && inside.contains("city") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The tables of formats: properties that hold for each of them.
+//! Tests properties that hold for the tables of all formats.
 
 mod custom;
 mod examples;

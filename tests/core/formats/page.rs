@@ -1,4 +1,4 @@
-//! The page about the formats, and the examples in it.
+//! Checks the documentation page about the formats, and its examples.
 
 use serde_json::json;
 use toolwire::{

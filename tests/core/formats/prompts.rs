@@ -1,4 +1,4 @@
-//! The prompts of all taught formats: their text, their length, and the part that stays the same from
+//! Tests the prompts of all taught formats: their text, their length, and which part of them stays the same from
 //! turn to turn.
 
 use std::{fmt::Write, fs, sync::LazyLock};
@@ -66,7 +66,7 @@ fn four_tools() -> Vec<Tool> {
     ]
 }
 
-/// Many tools with long and hostile schemas.
+/// Many tools with long schemas and hostile strings.
 fn large() -> Vec<Tool> {
     let mut tools = four_tools();
     let place = json!({"type": "object", "title": "Place", "properties": {"city": {"type": "string"}}, "required": ["city"]});
@@ -105,7 +105,7 @@ fn prompt(tools: &[Tool], format: &Format, teaching: &Teaching) -> String {
     shown(&instruct(conversation(tools.to_vec()), format, teaching).turns)
 }
 
-/// The content of the turns before the client's question: the instructions, and the examples by role.
+/// Returns the turns that precede the client's question: the instructions, and the examples with their roles.
 fn shown(turns: &[Turn]) -> String {
     let (_, added) = turns.split_last().unwrap();
     let text = |turn: &Turn| match turn.role {
@@ -219,7 +219,7 @@ fn named_tool_is_described_in_the_smallest_budget() {
     assert_eq!(told.left_out.len(), large().len() - 1);
 }
 
-/// The prompt as upstreams see it: the turns one after the other.
+/// Joins the turns like an upstream does when it renders the prompt.
 fn rendered(turns: &[Turn]) -> String {
     turns.iter().map(|turn| format!("<{:?}>{}", turn.role, turn.joined_text())).collect()
 }

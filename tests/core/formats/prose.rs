@@ -1,14 +1,14 @@
-//! `auto` is safe: text without calls passes byte for byte, even if tools are declared.
+//! Tests that `auto` is safe: text without calls passes unchanged even if tools are declared.
 
 use toolwire::rules::Detect;
 
 use crate::formats::found::find;
 
-/// Markdown, HTML, LaTeX, JSON documents, chat logs about tool calling, and source code in more than ten languages;
-/// each sample is a separate response.
+/// Markdown, HTML, LaTeX, JSON documents, chat logs about tool calling, and source code in more than ten languages.
+/// Each sample is one response.
 const SAMPLES: &str = include_str!("samples.txt");
 
-/// Texts that were not written for this test.
+/// Real files that were not written for this test.
 const FOUND: &[&str] = &[
     include_str!("../../../LICENSE-APACHE"),
     include_str!("../../../CONTRIBUTING.md"),
@@ -24,7 +24,7 @@ fn texts() -> Vec<&'static str> {
     SAMPLES.split("\n=====\n").chain(FOUND.iter().copied()).collect()
 }
 
-/// `text` in pieces of a few bytes, of a length that depends on `seed`.
+/// Splits `text` into pieces of a few bytes, with sizes that depend on `seed`.
 fn pieces(text: &str, seed: usize) -> impl Iterator<Item = &str> {
     let (mut rest, mut step) = (text, seed);
     std::iter::from_fn(move || {
@@ -56,7 +56,7 @@ fn text_without_calls_passes_unchanged() {
     assert!(texts.iter().map(|text| text.len()).sum::<usize>() > 60_000);
     for (seed, text) in texts.iter().enumerate() {
         goes_through(text, seed);
-        // Outside its fence, the line would be a call.
+        // These lines would be calls if they were not inside a fence.
         let is_call = |line: &&str| {
             line.ends_with(r#""arguments": {"city": "Paris"}}"#) || line.starts_with("<invoke name=")
         };
@@ -72,7 +72,7 @@ fn megabyte_of_text_passes_unchanged() {
     let mut long = String::new();
     let mut turn = 0;
     while long.len() < 1 << 20 {
-        // The order changes in each round.
+        // Each round uses another order.
         long.push_str(texts[(turn * 7 + turn / texts.len()) % texts.len()]);
         long.push_str("\n\n");
         turn += 1;

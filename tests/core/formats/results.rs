@@ -1,4 +1,4 @@
-//! Results as they are shown to the model: the copy of a result never becomes a call.
+//! Tests that a model which copies a tool result from its prompt does not make a call.
 
 use toolwire::{
     conversation::CallOutput,
@@ -21,7 +21,7 @@ fn shown(form: &Form, content: &str) -> String {
     })
 }
 
-/// Outputs that resemble calls as much as ordinary outputs do.
+/// Outputs of ordinary tools that resemble calls.
 const OUTPUTS: &[&str] = &[
     "12 °C and \"rain\"",
     r#"{"temperature": 12, "unit": "celsius"}"#,
@@ -33,7 +33,7 @@ const OUTPUTS: &[&str] = &[
 #[test]
 fn taught_result_is_not_a_call_in_any_format() {
     for (format, form) in taught() {
-        // "auto" with the format itself listed first detects everything that "auto" alone detects.
+        // `AutoAnd` with the format listed first also detects everything that `Auto` detects.
         let detects = [Detect::Formats(vec![format.name]), Detect::AutoAnd(vec![format.name])];
         for output in OUTPUTS {
             let result = shown(&form, output);
@@ -47,7 +47,7 @@ fn taught_result_is_not_a_call_in_any_format() {
     }
 }
 
-/// The first characters of an imitation decide whether it is a call or a result.
+/// The first characters of an imitation decide whether it is read as a call or as a result.
 #[test]
 fn taught_result_begins_unlike_a_call() {
     for (format, form) in taught() {
@@ -73,7 +73,7 @@ fn imitated_result_after_a_call_is_dropped() {
     }
 }
 
-/// Returns the closer of a result in a form, if there is one.
+/// Returns the marker that closes a result, if the format has one.
 fn closer(form: &Form) -> Option<&'static str> {
     let behind = form.result.rsplit_once("}}")?.1.trim();
     (!behind.is_empty()).then_some(behind)

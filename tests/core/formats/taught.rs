@@ -1,4 +1,4 @@
-//! The formats that models are taught are the formats that the engine reads.
+//! Tests that the engine can read the formats that models are taught.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -22,9 +22,9 @@ fn taught_example_is_the_example_of_the_format() {
     for (format, teach) in taught() {
         let plain = |text: &str| text.replace([' ', '\''], "").replace('"', "");
         let mut written = plain(&teach.form.calls(&[call("get_weather", &json!({"city": "Paris"}))]));
-        // The suffix of its tags is specific to the checkpoint.
+        // Only this checkpoint's tags have the suffix.
         let example = plain(format.example).replace(":opensource", "");
-        // In this example, the Python dictionary is also JSON.
+        // Ignores escaping, which differs where arguments are JSON in a string.
         written = written.replace("\\", "");
         assert_eq!(written, example.replace("\\", ""), "{}", format.name);
     }
@@ -48,7 +48,7 @@ fn taught_calls_of_every_type_are_detected() {
     }
 }
 
-/// GigaChat 3 writes only one call in a message.
+/// GigaChat 3 writes at most one call per message.
 const SINGLE: &[&str] = &["gigachat3"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The committed corpus, and mutations of it.
+//! Reads the committed corpus and mutates it.
 
 use std::{fmt, fs};
 
@@ -6,7 +6,7 @@ use proptest::{prelude::*, sample::Index};
 
 use super::fuzz;
 
-/// The inputs of one target, by name.
+/// Returns the inputs of one target with their file names.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = fuzz("corpus").join(target);
     let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
@@ -18,7 +18,7 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// An input whose debug output is one line.
+/// An input that is printed on one line.
 pub(crate) struct Shown(pub(crate) Vec<u8>);
 
 impl fmt::Debug for Shown {
@@ -27,7 +27,6 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// A part of an input.
 #[derive(Debug, Clone)]
 enum Part {
     Seed(Vec<u8>),
@@ -50,10 +49,10 @@ impl Part {
     }
 }
 
-/// Maximum number of choice bytes before an input's text.
+/// The maximum number of choices at the start of an input.
 const CHOICES: usize = 7;
 
-/// Parts of the corpus and markers in any order, after choices from the corpus or random ones.
+/// Generates inputs: choices from the corpus or at random, then parts of the corpus and markers in any order.
 pub(crate) fn mutated(seeds: Vec<Vec<u8>>, markers: Vec<String>) -> impl Strategy<Value = Shown> {
     let seed = || prop::sample::select(seeds.clone());
     let choices = prop_oneof![

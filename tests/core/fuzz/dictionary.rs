@@ -1,10 +1,10 @@
-//! The fuzzer's dictionary: every text in the formats' tables.
+//! Generates the fuzzer's dictionary from the strings in the format tables.
 
 use std::collections::BTreeSet;
 
 use toolwire::format;
 
-/// Words that are in no table, but matter in most formats.
+/// Strings that matter in most formats but are not in any table.
 const WORDS: [&str; 14] = [
     "{\"name\":\"a\",\"arguments\":{",
     "\"arguments\"",
@@ -22,15 +22,15 @@ const WORDS: [&str; 14] = [
     "Action Input:",
 ];
 
-/// The markers of all formats. They are taken from the tables' debug output, so that no kind of table is
-/// forgotten.
+/// Returns the markers of all formats. They are taken from the debug output of the tables, so that new kinds of
+/// tables are included.
 pub(crate) fn markers() -> Vec<String> {
     let tables = format::ALL.iter().flat_map(|format| texts(&format!("{:?}", format.grammars)));
     let markers: BTreeSet<String> = tables.chain(WORDS.map(str::to_owned)).collect();
     markers.into_iter().filter(|marker| !marker.is_empty()).collect()
 }
 
-/// The dictionary's file.
+/// Returns the contents of the dictionary file.
 pub(crate) fn text() -> String {
     let quoted = |marker: &String| {
         let bytes = marker.bytes().map(|byte| match byte {
@@ -44,7 +44,7 @@ pub(crate) fn text() -> String {
         + &markers().iter().map(quoted).collect::<String>()
 }
 
-/// The string literals in debug output.
+/// Returns the string literals in debug output.
 fn texts(debug: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut rest = debug;

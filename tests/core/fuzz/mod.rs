@@ -1,5 +1,5 @@
-//! The fuzz targets' checks, run over the committed corpus and its mutations on stable Rust: the part of `fuzz/`
-//! that CI runs.
+//! Runs the checks of the fuzz targets on the committed corpus and its mutations, on stable Rust. This is what CI
+//! runs of `fuzz/`.
 
 pub(crate) mod checks;
 mod corpus;
@@ -17,10 +17,10 @@ use self::{
 };
 use crate::support::{generated::tries, repository::root};
 
-/// Default number of mutations that are tried for each target.
+/// The default number of mutations per target.
 const TRIES: u32 = 1500;
 
-/// A file or folder of the fuzz package.
+/// Returns the path of a file or folder in the fuzz package.
 fn fuzz(path: &str) -> PathBuf {
     root().join("fuzz").join(path)
 }
@@ -49,7 +49,7 @@ fn run((name, check): Check) {
     }
 }
 
-/// Shrinks `input`: removes every part without which the check still fails.
+/// Minimizes `input`: removes every part without which the check still fails.
 fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut size = input.len() / 2;
     while size > 0 {
@@ -64,7 +64,7 @@ fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     input
 }
 
-/// Runs the check of this name over its corpus and mutations.
+/// Defines a test that runs each check on its corpus and on mutations.
 macro_rules! smoke {
     ($($name:ident),*) => {$(
         #[test]
@@ -76,7 +76,6 @@ macro_rules! smoke {
 
 smoke!(engine, http1, json, literal, params, reader, sse);
 
-/// The committed dictionary lists the formats' current markers.
 #[test]
 fn dictionary_is_up_to_date() {
     let (path, text) = (fuzz("markers.dict"), dictionary::text());

@@ -1,5 +1,5 @@
-//! Findings of the fuzzer: each text once gave different results at some cut, or violated another rule. Each is
-//! named after the rule.
+//! Inputs found by the fuzzer. Each one once gave different results for different splits or violated another rule,
+//! and is named after the rule.
 
 use toolwire::{
     event::Finish,
@@ -9,7 +9,7 @@ use toolwire::{
 
 use super::checks::{engine, find};
 
-/// The rule, the formats to detect (`auto` for the default), and the text.
+/// The rule, the formats to detect (the default if empty), and the text.
 const FOUND: &[(&str, &[&str], &str)] = &[
     (
         "what a broken tag has begun with is text, wherever it was cut",
@@ -82,7 +82,7 @@ fn fuzz_findings_stay_fixed() {
     }
 }
 
-/// The rule, the check that failed, and its input bytes.
+/// The rule, the check that failed, and its input.
 const FAILED: &[Failed] = &[
     ("a header that the answer begins in is no text", engine, b"\x00\x02\x1c\xfe\x07\xe4\x07all\n"),
     (
@@ -114,8 +114,8 @@ fn inputs_that_failed_a_check_pass_now() {
     }
 }
 
-/// Text that may still close a value is rechecked with each piece, so it must be short; otherwise this would run
-/// almost forever.
+/// Text that may still close a value is checked again with each piece, so it must stay short, or this test would
+/// take almost forever.
 #[test]
 fn blanks_after_a_possible_closer_are_read_once() {
     for (name, open) in [
@@ -130,8 +130,8 @@ fn blanks_after_a_possible_closer_are_read_once() {
     }
 }
 
-/// Texts whose complete arguments are in formats of messages: the text, its visible part, and the arguments of its
-/// calls.
+/// Texts in message-based formats, read with complete arguments: the format, the text, its visible part, and the
+/// arguments of its calls.
 const WAITED: &[(&str, &str, &str, &[&str])] = &[
     (
         "inkling",
@@ -191,8 +191,8 @@ fn a_waiting_call_that_fails_is_text_with_its_header_and_nothing_before_it() {
     }
 }
 
-/// Text after a call that does not become another call stays text, and missing brackets of a waiting call are only
-/// added if arguments are repaired.
+/// Text after a call stays text unless it becomes another call. The missing brackets of the call before it are
+/// added only if repair is enabled.
 #[test]
 fn what_follows_a_call_in_its_message_is_text() {
     let inkling = |text: &str, arguments, repair| {
@@ -211,8 +211,8 @@ fn what_follows_a_call_in_its_message_is_text() {
     assert_eq!(inkling(text, ArgumentDelivery::Stream, false), (String::new(), 1));
 }
 
-/// Text instead of the arguments is the tool's only parameter, whatever letter it begins with: `to=` opens a header
-/// only at the message's beginning.
+/// Text in place of the arguments becomes the tool's only parameter, even if it starts like `to=`, which opens a
+/// header only at the beginning of a message.
 #[test]
 fn bare_argument_may_begin_like_a_marker_of_the_message_start() {
     for code in ["ls", "touch a", "to=a"] {

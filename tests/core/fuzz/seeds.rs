@@ -1,4 +1,4 @@
-//! The committed corpus, generated from the formats' examples, the conformance cases and recorded streams.
+//! Generates the committed corpus from the examples of formats, the conformance cases and recorded streams.
 
 use std::{collections::HashMap, fs};
 
@@ -8,13 +8,13 @@ use toolwire::format;
 use super::{checks::code, fuzz};
 use crate::support::repository::root;
 
-/// Number of bytes of a recorded stream that are used as a seed.
+/// How many bytes of a recorded stream become a seed.
 const STREAM: usize = 2500;
 
-/// Maximum number of streams for each kind of upstream.
+/// The maximum number of streams for each kind of upstream.
 const MOST: usize = 17;
 
-/// Arguments as models write them, valid and invalid.
+/// Valid and invalid JSON arguments, as models write them.
 const JSON: &[(&str, &str)] = &[
     ("plain", r#"{"city": "Paris", "days": 2.50, "list": [1, {"k": null}], "ok": true}"#),
     ("escapes", r#"{"a": "\u00e9\ud83d\ude00\"\\\/\b", "é😀": "\ud83d"}"#),
@@ -33,7 +33,7 @@ const JSON: &[(&str, &str)] = &[
     ("scalar", "12"),
 ];
 
-/// Values in Python's notation and Gemma's.
+/// Values in Python's and Gemma's notations.
 const LITERAL: &[(&str, &str)] = &[
     ("json", r#"{"a": [1, 2.5, "x"], "b": {"c": true, "d": null}}"#),
     ("python", "{'a': (1, 2,), 'b': {3, 4}, 'c': None, 'd': True}"),
@@ -51,7 +51,6 @@ const LITERAL: &[(&str, &str)] = &[
     ("empty", ""),
 ];
 
-/// Values between tags.
 const PARAMS: &[(&str, &str)] = &[
     ("text", "Paris"),
     ("code", "if a < b && c {\n    print(\"x\\n\");\n}\n"),
@@ -68,7 +67,7 @@ const PARAMS: &[(&str, &str)] = &[
     ("blank", "\n\n  a  \n\n"),
 ];
 
-/// Streams at the edges of the standard.
+/// Streams that test the limits of the SSE standard.
 const STREAMS: &[(&str, &str)] = &[
     ("ends", "\u{feff}data: a\r\n\r\ndata: b\r\rdata: c\n\nevent: e\rdata\ndata:  d\r\n\n"),
     ("fields", ": hi\nid: 1\nretry: 10\nevent: x\ndata: a\ndata: b\nother: c\n\nid: \u{0}\nid\ndata:x\n\n"),
@@ -76,7 +75,7 @@ const STREAMS: &[(&str, &str)] = &[
     ("done", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\ndata: [DONE]\n\n"),
 ];
 
-/// Responses of HTTP/1.1, valid and invalid.
+/// Valid and invalid HTTP/1.1 responses.
 const RESPONSES: &[(&str, &str)] = &[
     ("length", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
     ("length-and-more", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n"),
@@ -140,7 +139,7 @@ const RESPONSES: &[(&str, &str)] = &[
     ("long-chunk", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nxy\r\n0\r\n\r\n"),
 ];
 
-/// Rewrites the generated part of the corpus. Files added by a fuzzer are kept.
+/// Rewrites the generated part of the corpus. Files that a fuzzer added are kept.
 pub(crate) fn write() {
     for (at, pair) in engine().chunks(2).enumerate() {
         let codes = [pair.first(), pair.last()].into_iter().flatten();
@@ -181,7 +180,7 @@ fn put(target: &str, name: &str, parts: &[&[u8]]) {
     fs::write(folder.join(name), parts.concat()).unwrap();
 }
 
-/// Every format with its example and its published cases.
+/// Returns the example and the published cases of each format.
 fn engine() -> Vec<(&'static str, String)> {
     let mut cases: HashMap<String, String> = HashMap::new();
     for line in include_str!("../../../fixtures/conformance/formats.jsonl").lines().skip(1) {
@@ -200,7 +199,7 @@ fn engine() -> Vec<(&'static str, String)> {
     format::ALL.iter().map(seed).collect()
 }
 
-/// The beginnings of the upstream streams of fixtures.
+/// Returns the beginnings of streams recorded in fixtures.
 fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
     let folder = root().join("fixtures").join(speech);
     let entries = fs::read_dir(folder).unwrap();

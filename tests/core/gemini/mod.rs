@@ -1,4 +1,4 @@
-//! Upstreams with Gemini's API: requests, and responses cut anywhere.
+//! Tests upstreams with the Gemini API: requests, and responses split at arbitrary points.
 
 mod requests;
 
@@ -9,7 +9,7 @@ use crate::read::{Read, read_in, read_splits};
 const SETTINGS: ReaderSettings =
     ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false, cites: false };
 
-/// A frame with the parts, and additional members of the candidate.
+/// A frame with these parts, and with `more` members in the candidate.
 fn frame(parts: &str, more: &str) -> String {
     let head = r#""modelVersion":"gemini-3-pro","responseId":"r1""#;
     format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}],"role":"model"}}{more},"index":0}}],{head}}}"#)
@@ -23,17 +23,17 @@ fn stop() -> String {
     frame("", r#","finishReason":"STOP""#)
 }
 
-/// Frames as an event stream.
+/// Frames as a stream of SSE events.
 fn sse(frames: &[String]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\r\n\r\n")).collect()
 }
 
-/// Frames as a JSON array, in the server's form.
+/// Frames as a JSON array, formatted like the server's.
 fn array(frames: &[String]) -> String {
     format!("[{}\n]\n", frames.join("\n,\r\n"))
 }
 
-/// Returns the meaning of frames, which must be the same in both forms and in every split.
+/// Summarizes the frames. Asserts that the result does not depend on how they are sent or split.
 #[track_caller]
 fn read(frames: &[String]) -> String {
     let read = |body: &str| read_splits(SETTINGS, body.as_bytes());
@@ -69,7 +69,7 @@ fn text_and_thoughts_are_read_however_the_body_is_cut() {
     }
 }
 
-/// Older models put the finish reason into every frame, so it counts only if nothing follows.
+/// Older models send a finish reason with every frame, so only the last one counts.
 #[test]
 fn finish_reason_before_more_content_is_not_the_end() {
     let each = |text: &str| frame(&format!("{{\"text\":\"{text}\"}}"), ",\"finishReason\":\"STOP\"");
@@ -333,7 +333,7 @@ fn citations_are_at_their_places_in_characters() {
     assert_eq!(with(""), "é漢abc. | cites https://a A 6-6 | cites https://b  6-6 | stop");
 }
 
-/// The fast path must not read a frame differently from the slow path.
+/// The fast path must not misread frames that resemble the previous ones.
 #[test]
 fn frames_that_look_alike_mean_what_they_say() {
     let plain = |text: &str, count: &str| {

@@ -1,4 +1,4 @@
-//! Requests: paths, contents, tools, the generation settings, and errors.
+//! Tests requests to Gemini (paths, contents, tools, generation settings) and its error responses.
 
 use serde_json::{Value, json};
 use toolwire::{

@@ -1,5 +1,5 @@
-//! Clients of Messages and Responses get one block at a time, even if the upstream interleaves its calls. The clients in
-//! `tests/support` assert that no two blocks are open at the same time.
+//! Tests that clients of Messages and Responses get one block at a time even if the upstream interleaves its calls.
+//! The clients in `tests/support` assert that blocks do not overlap.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// The calls' arguments in pieces.
+/// Generates the arguments of several calls, each in pieces.
 fn calls() -> impl Strategy<Value = Vec<Vec<String>>> {
     let pieces = prop::collection::vec("[a-zé ]{0,6}", 1..4).prop_map(|texts| {
         let body = texts.concat();

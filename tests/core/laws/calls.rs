@@ -1,5 +1,5 @@
-//! Law 3 for calls: this file writes them, with code that shares nothing with the engine, and they must be found
-//! byte for byte. Law 5 for text that resembles calls.
+//! Tests law 3 for calls: code that shares nothing with the engine writes them, and they must be found unchanged.
+//! Also tests law 5 for text that resembles calls.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::{
@@ -14,14 +14,13 @@ use crate::laws::{
 };
 use crate::support::cuts::by_characters;
 
-/// A call as a model writes it.
 #[derive(Debug, Clone)]
 struct Call {
     name: &'static str,
     arguments: String,
 }
 
-/// The notation of calls.
+/// How a call is marked in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Pre,
@@ -36,7 +35,7 @@ enum Form {
 const FORMS: [Form; 7] =
     [Form::Pre, Form::PreCode, Form::Ticks, Form::Tildes, Form::Bare, Form::ToolCall, Form::FunctionCall];
 
-/// The layout of a call's JSON.
+/// The order of members in a call's JSON.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     NameFirst,
@@ -76,7 +75,7 @@ fn json_of(Call { name, arguments }: &Call, layout: Layout) -> String {
     }
 }
 
-/// Several calls in one container, or each in its own.
+/// Writes the calls, either all in one container or each in its own.
 fn written(calls: &[(Call, Layout)], form: Form, array: bool) -> String {
     let objects: Vec<String> = calls.iter().map(|(call, layout)| json_of(call, *layout)).collect();
     let body = if array { format!("[{}]", objects.join(", ")) } else { objects.join("\n") };
@@ -132,7 +131,7 @@ fn string() -> impl Strategy<Value = String> {
         .prop_map(|parts| format!("\"{}\"", parts.concat()))
 }
 
-/// JSON text of every kind, as models write it: with any spelling of numbers and any white space.
+/// Generates JSON with numbers spelled in any way and white space in any place.
 fn value() -> impl Strategy<Value = String> {
     let number = prop::sample::select(
         &["0", "-0", "2.50", "12345678901234567890", "1e3", "-1.5E-7", "0.1e+2"] as &[_],
@@ -150,7 +149,7 @@ fn value() -> impl Strategy<Value = String> {
 
 fn object(inner: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let blank = prop::sample::select(&["", "", " ", "\n  "] as &[_]);
-    // The keys include one that occurs twice, and keys that a call has, too.
+    // One key occurs twice, and some are keys that the call itself uses.
     let key = prop::sample::select(&["x", "y", "name", "arguments", "a b", "type", "é", "\\\"", "x"] as &[_]);
     (prop::collection::vec((key, inner), 0..4), blank).prop_map(|(members, blank)| {
         let members: Vec<String> =
@@ -164,7 +163,7 @@ fn call() -> impl Strategy<Value = Call> {
     (name, object(value())).prop_map(|(name, arguments)| Call { name, arguments })
 }
 
-/// Text around calls: prose, false starts, other people's code.
+/// Text around calls: prose, incomplete markers, and code that is not a call.
 const BESIDE: &[&str] = &[
     "",
     "Let me see.",
@@ -180,12 +179,12 @@ const BESIDE: &[&str] = &[
     "<<<",
 ];
 
-/// A message: texts and groups of calls in alternation, each group on a separate line.
+/// A message that alternates between text and groups of calls, with each group on a line of its own.
 #[derive(Debug, Clone)]
 struct Message {
     text: String,
     calls: Vec<Call>,
-    /// The texts without the calls.
+    /// The text of the message, without the calls.
     rest: String,
 }
 
@@ -216,7 +215,7 @@ fn without_blanks(text: &str) -> String {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Every call is found, in both modes and at any cut; arguments and all other text are unchanged.
+    /// Every call is found, in both modes and with any split. Its arguments and all other text are unchanged.
     #[test]
     fn written_calls_are_found(
         message in message(call()),
@@ -238,7 +237,6 @@ proptest! {
         }
     }
 
-    /// Law 5: without a marker, an undeclared name is not a call.
     #[test]
     fn undeclared_name_without_a_marker_is_text(
         arguments in object(value()),
@@ -256,7 +254,7 @@ proptest! {
         prop_assert_eq!((found.text.as_str(), found.calls.len()), (text.as_str(), 0));
     }
 
-    /// A call that is cut off is never completed: the arguments sent are a beginning of the written ones.
+    /// A truncated call is never completed: the client gets a prefix of the arguments.
     #[test]
     fn truncated_call_keeps_what_was_sent(call in call(), form in prop::sample::select(&FORMS as &[_]), at in any::<Index>()) {
         let text = written(&[(call.clone(), Layout::NameFirst)], form, false);
@@ -277,8 +275,8 @@ proptest! {
     }
 }
 
-/// A call inside text that was first read as another format's call is found as soon as that reading fails. It
-/// breaks off in the piece in which it began to stream.
+/// Text that was first read as a call in one format may contain a call in another format, which must be found once
+/// the first reading fails. Here, that happens in the same piece in which the inner call begins.
 #[test]
 fn text_after_a_broken_call_is_text() {
     let settings = Rules { repair: false, ..Rules::default() };

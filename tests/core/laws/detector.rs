@@ -1,4 +1,4 @@
-//! The detector alone: its results, and the text that it holds back meanwhile.
+//! Runs the detector by itself, and records its results and how much text it holds back.
 
 use std::ops::Deref;
 
@@ -22,11 +22,12 @@ use crate::{
     },
 };
 
-/// The output for a text, with the times at which it appeared.
+/// The results for a text, and when they appeared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Traced {
     found: Found,
-    /// State after each piece: length of the released text, whether a call was released, number of held bytes.
+    /// After each piece: the length of the released text, whether a call was released, and the number of held
+    /// bytes.
     pub(crate) trace: Vec<(usize, bool, usize)>,
 }
 
@@ -39,13 +40,13 @@ impl Deref for Traced {
 }
 
 impl Traced {
-    /// The part that does not depend on the cuts.
+    /// Returns the results, which do not depend on splits.
     pub(crate) fn sum(&self) -> &Found {
         &self.found
     }
 }
 
-/// Runs `pieces` through a detector.
+/// Runs a detector on `pieces`.
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced {
     let conversation: Conversation = request(&json!({"tools": declared()}));
     let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
@@ -57,8 +58,8 @@ pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced 
     Traced { found, trace }
 }
 
-/// Returns the results for `text`, after checking that they are the same for pieces cut at `cuts` and for
-/// single characters.
+/// Returns the results for `text`. Asserts that they are the same for pieces split at `cuts` and for single
+/// characters.
 pub(crate) fn find_in_any_split(
     settings: &Rules,
     text: &str,
@@ -74,32 +75,31 @@ pub(crate) fn find_in_any_split(
     Ok(whole)
 }
 
-/// The tools that every test declares.
 fn declared() -> Value {
     tools(["a", "b", "get_weather"], &Value::Null)
 }
 
-/// The formats whose openers are written out in the tests of the laws.
+/// The formats whose openers the law tests know.
 pub(crate) const KNOWN: [&Format; 5] =
     [&format::PRE, &format::FENCED, &format::BARE, &format::HERMES, &format::THINK];
 
-/// One or more of these formats.
+/// Generates a non-empty selection of `formats`.
 fn some(formats: &[&'static Format]) -> impl Strategy<Value = Detect> + use<> {
     prop::sample::subsequence(formats.to_vec(), 1..=formats.len())
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// All formats, as by default, or some of them.
+/// Generates the default detection or a selection of all formats.
 pub(crate) fn all() -> impl Strategy<Value = Detect> {
     prop_oneof![Just(Detect::Auto), some(format::ALL)]
 }
 
-/// Some of the known formats, or all of them.
+/// Generates all of the known formats or a selection of them.
 pub(crate) fn known() -> impl Strategy<Value = Detect> {
     prop_oneof![Just(Detect::Formats(format::names(&KNOWN))), some(&KNOWN)]
 }
 
-/// Any rules.
+/// Generates arbitrary rules.
 pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Rules> {
     let unknown_calls = prop_oneof![Just(UnknownCalls::Forward), Just(UnknownCalls::Text)];
     let arguments = prop_oneof![Just(ArgumentDelivery::Stream), Just(ArgumentDelivery::Whole)];

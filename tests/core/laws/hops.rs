@@ -1,4 +1,4 @@
-//! Responses with several hops: the client sees one response, however each hop is split.
+//! Tests responses with several hops: the client sees a single response, no matter how each hop is split.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// An exchange with a Lumo upstream that is called again, up to `max_hops` times in total.
+/// An exchange with a Lumo upstream that may be called up to `max_hops` times.
 fn exchange(max_hops: usize, fields: &Value) -> Exchange {
     let schema = json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]});
     let mut fields = fields.clone();
@@ -29,7 +29,7 @@ fn exchange(max_hops: usize, fields: &Value) -> Exchange {
     Exchange::new(request(&fields), settings, Speech::LumoV2)
 }
 
-/// A hop: this text, then a call without its required argument, or, in the last hop, a complete call.
+/// A hop with `text` and a call. The call lacks its required argument except in the last hop.
 fn hop(number: usize, text: &str, is_last: bool) -> Vec<u8> {
     let arguments = if is_last { json!({ "x": number }) } else { json!({ "y": number }) };
     let call = json!({"id": format!("n{number}"), "name": "a", "arguments": arguments.to_string()});
@@ -43,7 +43,7 @@ fn hops(texts: &[&str]) -> Vec<Vec<u8>> {
     (0..).zip(texts).map(|(number, text)| hop(number, text, number + 1 == texts.len())).collect()
 }
 
-/// Plays the hops, each cut by `cut`, and returns the client's bytes.
+/// Runs the hops, each split by `cut`, and returns the client's bytes.
 fn play(
     exchange: &Exchange,
     hops: &[Vec<u8>],
@@ -87,7 +87,7 @@ fn hops_are_one_response() {
     assert_eq!((tally.input_tokens, tally.output_tokens, tally.calls.len()), (Some(33), Some(3), 1));
 }
 
-/// Returns id, model and time of each chunk.
+/// Returns the ID, the model and the creation time of each chunk.
 fn heads(stream: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(stream).unwrap();
     let chunks = text
@@ -144,7 +144,7 @@ fn truncated_hop_never_looks_complete() {
     }
 }
 
-/// Tests limits that are one below, equal to, and one above the number of hops that the model needs.
+/// The model needs three hops, so the limits are below, at and above that number.
 #[test]
 fn hops_are_limited() {
     for (max_hops, expected) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
@@ -158,7 +158,6 @@ fn hops_are_limited() {
     }
 }
 
-/// Without another hop, the response ends with what it has: incomplete calls are sent as they are.
 #[test]
 fn response_can_end_after_any_hop() {
     let exchange = exchange(3, &json!({}));
@@ -169,14 +168,13 @@ fn response_can_end_after_any_hop() {
     assert_eq!((got.text.as_str(), got.named_calls()), ("One. Two. ", vec![("a", "{\"y\":1}")]));
     assert_eq!((got.finish.as_deref(), got.done), (Some("tool_calls"), true));
     assert_eq!(got.usage.unwrap()["prompt_tokens"], 21);
-    // In any other state, both calls are ignored.
+    // In any other state, these methods do nothing.
     let length = out.len();
     pipeline.end(&mut out);
     pipeline.resume(exchange.reader(), &mut out);
     assert_eq!((pipeline.state(), out.len()), (State::Done, length));
 }
 
-/// A hop without usage does not erase the sum.
 #[test]
 fn usage_is_kept_over_a_hop_without_it() {
     let exchange = exchange(2, &json!({}));
@@ -185,7 +183,7 @@ fn usage_is_kept_over_a_hop_without_it() {
     assert_eq!(Answer::of_stream(&out).usage.unwrap()["prompt_tokens"], 10);
 }
 
-/// The frames of a later hop have another id, so they are not forwarded unchanged.
+/// The frames of a later hop have a different ID, so they cannot be forwarded unchanged.
 #[test]
 fn frames_of_later_hops_are_rewritten() {
     let exchange = exchange(2, &json!({}));
@@ -202,7 +200,6 @@ fn frames_of_later_hops_are_rewritten() {
     assert_eq!((got.text.as_str(), got.usage.unwrap()["prompt_tokens"].as_u64()), ("One. Two.", Some(15)));
 }
 
-/// Limits apply to the response, not to each hop.
 #[test]
 fn max_calls_spans_hops() {
     for (max_calls, fails) in [(2, true), (3, false)] {
@@ -216,7 +213,6 @@ fn max_calls_spans_hops() {
 proptest! {
     #![proptest_config(tries(64))]
 
-    /// Any number of hops with any text, cut in any way.
     #[test]
     fn n_hops_in_any_split(
         texts in prop::collection::vec("[a-z<>{}` é\n]{0,30}\\.", 1..6),
@@ -237,8 +233,7 @@ proptest! {
     }
 }
 
-/// The text that is repeated to the model is limited. Which part is left out does not depend on how the
-/// text arrived.
+/// Only a limited amount of text is repeated to the model. Which part is left out must not depend on splits.
 #[test]
 fn repeated_text_is_limited() {
     let text = "aé€".repeat(40);

@@ -1,5 +1,5 @@
-//! Law 3 for hosted tools: for any plan of hops, texts, calls and pieces, the client gets the planned answer, and every
-//! hosted call runs exactly once.
+//! Tests law 3 for hosted tools: for any sequence of hops, texts and calls, and any split, the client gets the
+//! planned answer, and every hosted call runs exactly once.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -17,11 +17,11 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// A step of the model in a hop.
+/// Something that the model does in a hop.
 #[derive(Debug, Clone)]
 enum Step {
     Text(String),
-    /// A call: whether its tool is hosted, and whether it is written as text.
+    /// A call, with flags for whether its tool is hosted and whether it is written as text.
     Call {
         is_hosted: bool,
         is_written: bool,
@@ -32,7 +32,7 @@ use Step::{Call, Text};
 
 const MODES: [MixedTurns; 3] = [MixedTurns::Defer, MixedTurns::ServerFirst, MixedTurns::ClientOnly];
 
-/// A plan, and how it is transferred.
+/// What the model does in each hop, and how it is sent.
 #[derive(Debug, Clone)]
 struct Plan {
     hops: Vec<Vec<Step>>,
@@ -43,12 +43,12 @@ struct Plan {
     size: usize,
 }
 
-/// A call's number is its argument, so that all calls differ.
+/// The arguments contain the number of the call, which makes every call unique.
 fn arguments(number: usize) -> String {
     format!(r#"{{"n":{number}}}"#)
 }
 
-/// The answer that the client should get, and the calls that should run.
+/// The answer that the client must get, and the calls that must run.
 #[derive(Debug, Default, PartialEq)]
 struct Expected {
     text: String,
@@ -58,7 +58,7 @@ struct Expected {
 }
 
 impl Plan {
-    /// The upstream's responses.
+    /// Returns the upstream's responses, one per hop.
     fn responses(&self) -> Vec<Vec<u8>> {
         let mut number = 0;
         let response = |hop: &Vec<Step>| {
@@ -75,7 +75,7 @@ impl Plan {
                             events.push(json!(["m", format!("<tool_call>{call}</tool_call>")]));
                             continue;
                         }
-                        // Servers that number their calls from 0 repeat ids.
+                        // The server numbers its calls from 0, so IDs repeat in every hop.
                         let call = json!({"index": index, "id": format!("call_{index}"), "type": "function",
                             "function": {"name": name, "arguments": arguments}});
                         index += 1;
@@ -131,13 +131,12 @@ impl Plan {
     }
 }
 
-/// Pushes a response in pieces.
 fn push(pipeline: &mut Pipeline, response: &[u8], size: usize, out: &mut BytesMut) {
     response.chunks(size).for_each(|piece| _ = pipeline.push(piece, out));
     pipeline.finish(out);
 }
 
-/// Runs the calls of a hop by recording their arguments.
+/// Runs the calls of a hop and records their arguments.
 fn run(follow_up: &FollowUp, ran: &mut Vec<String>) {
     assert_eq!(follow_up.reason, Reason::Hosted);
     let turn = follow_up.turns.last().unwrap();
@@ -151,7 +150,7 @@ fn run(follow_up: &FollowUp, ran: &mut Vec<String>) {
     ran.extend(follow_up.hosted.iter().map(|call| call.arguments.clone()));
 }
 
-/// Creates a hop. Most calls are of hosted tools, so that there are many hops.
+/// Generates a hop. Most calls go to hosted tools, so that there are many hops.
 fn hop() -> impl Strategy<Value = Vec<Step>> {
     let call = |is_hosted: bool| any::<bool>().prop_map(move |is_written| Call { is_hosted, is_written });
     prop::collection::vec(

@@ -1,5 +1,5 @@
-//! Law 4: held bytes stay within the configured limits, and reaching a limit gives a clear error or plain text, the
-//! same for every cut.
+//! Tests law 4: held bytes stay within the configured limits. Reaching a limit causes a clear error or yields plain
+//! text, and no split changes which.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -20,11 +20,11 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Number of bytes that may be held in addition: the longest marker, tag, header, number or name, all of them short
-/// and of fixed length.
+/// How many bytes may be held beyond the limits: the longest marker, tag, header, number or name, all of which have
+/// a small fixed length.
 const FIXED: usize = 1100;
 
-/// Repeated fragments that a detector could hold on to.
+/// Fragments that a detector might hold back when they repeat.
 const RUNS: &[&str] = &[
     " ",
     "\n",
@@ -60,7 +60,7 @@ const RUNS: &[&str] = &[
     ",",
 ];
 
-/// Generates a soup that contains long runs.
+/// Generates a soup with long runs of one fragment.
 fn long_soup() -> impl Strategy<Value = String> {
     let run = (prop::sample::select(RUNS), 1..900_usize).prop_map(|(text, times)| {
         if text.len() == 1 { text.repeat(times) } else { text.repeat(times % 3 + 1) }
@@ -84,13 +84,12 @@ fn small() -> impl Strategy<Value = Limits> {
 proptest! {
     #![proptest_config(tries(200))]
 
-    /// Held bytes stay within the limit for runs of any length.
     #[test]
     fn held_bytes_are_bounded(text in long_soup(), limits in small(), mut settings in settings(known())) {
         settings.limits = limits;
         let found = find(&settings, &by_characters(&text, 1), Finish::Stop);
         let waits = if settings.arguments == ArgumentDelivery::Whole { 2 * limits.max_arguments } else { 0 };
-        // A backtick before a container makes its calls wait for its end, in every mode.
+        // After a backtick, the calls of a container are held until it is complete, in both modes.
         let waits = if text.contains('`') { 2 * limits.max_arguments } else { waits };
         let most = 2 * limits.max_hold + waits + FIXED;
         for (_, _, held) in &found.trace {
@@ -98,7 +97,7 @@ proptest! {
         }
     }
 
-    /// Law 1 holds at the limits, too.
+    /// Law 1 also holds when limits are reached.
     #[test]
     fn limits_are_reached_at_the_same_byte_in_any_split(
         text in long_soup(),
@@ -214,7 +213,7 @@ fn deep_nesting_is_safe() {
     assert_eq!(found.calls[0].end, Some(CallEnd::Broken));
 }
 
-/// Conformance case L05, without a clock: no held text accumulates for a fence that never closes.
+/// Conformance case L05, except for its timing: an unclosed fence must not hold back more and more text.
 #[test]
 fn unclosed_fence_holds_nothing() {
     for open in ["```python\n", "```json\n{\"k\":1}\n", "```json\nwords\n"] {

@@ -1,4 +1,4 @@
-//! Law 4 for markup: an endless name, key or header is not held back forever, in any format.
+//! Tests law 4 for markup: no format holds back an endless name, key or header forever.
 
 use toolwire::{
     event::{CallEnd, Finish},
@@ -9,7 +9,7 @@ use toolwire::{
 use crate::laws::detector::find;
 use crate::support::cuts::by_characters;
 
-/// Number of bytes that may be held in addition to the limits: markers, and the text that waits after them.
+/// How many bytes may be held beyond the limits: markers and the text after them that cannot be decided yet.
 const FIXED: usize = 1100;
 
 fn small(detect: Detect) -> Rules {
@@ -44,7 +44,7 @@ fn endless_key_breaks_its_call_or_is_an_argument() {
             let complete = call.end == Some(CallEnd::Complete);
             assert!(!complete || call.arguments.contains(&key), "{}: {call:?}", format.name);
         }
-        // A call that is cut loses the text that it held.
+        // A call that is cut off loses the text that it held.
         assert!(!whole.calls.is_empty() || whole.text.contains(&key), "{}: {whole:?}", format.name);
         let cut = find(&settings, &by_characters(&text, 1), Finish::Stop);
         assert_eq!(cut.sum(), whole.sum(), "{}", format.name);

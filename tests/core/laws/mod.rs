@@ -1,12 +1,12 @@
-//! The laws of the architecture as properties of the detector alone, which can be tested with millions of bytes, and
-//! of the complete pipeline.
+//! The laws of the architecture as property tests, both of the detector by itself, which can process millions of
+//! bytes in a test, and of the complete pipeline.
 //!
-//! 1. What a client has at the end does not depend on how the input was split.
-//! 2. Nothing is held that is already certain.
+//! 1. The client's final response does not depend on how the input was split.
+//! 2. Only text whose meaning is still undecided is held back.
 //! 3. Nothing is lost and nothing is invented.
 //! 4. Time is linear and memory is bounded.
 //! 5. A call is a call only if it can be one.
-//! 6. What is not changed is forwarded unchanged.
+//! 6. Whatever needs no change is forwarded unchanged.
 //! 7. A truncated response never looks complete.
 
 mod blocks;

@@ -1,5 +1,5 @@
-//! Names of tools and ids of calls, converted to the forms that upstreams accept, and back: whatever the names of a
-//! client's tools, the upstream gets names that it accepts, and the client gets calls with its own names.
+//! Tests that tool names and call IDs are converted to forms that upstreams accept, and back. The upstream only
+//! gets names that it accepts, and the client gets calls with its own names, no matter what those look like.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Names that clients may invent, many of which would be equal without their unusual characters.
+/// Generates names, many of which differ only in characters that upstreams reject.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[ab][._ :/-]{0,2}[ab]",
@@ -74,7 +74,7 @@ fn conversation(case: &Case) -> Conversation {
     }
 }
 
-/// The ids and names of calls and results, in order.
+/// Returns the ID and the name of each call and result, in order.
 fn history(conversation: &Conversation) -> Vec<(&str, &str)> {
     let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
     let pairs = parts.map(|part| match part {
@@ -111,13 +111,14 @@ fn accepts_id(form: IdForm, id: &str) -> bool {
     }
 }
 
-/// Checks that texts that are equal or different in `before` are so in `after`, and that accepted texts did not change.
+/// Checks that texts in `after` are equal exactly where those in `before` are, and that accepted texts are
+/// unchanged.
 fn is_renaming(before: &[&str], after: &[&str], accepts: impl Fn(&str) -> bool) -> Result<(), TestCaseError> {
     let mut to = HashMap::new();
     prop_assert_eq!(before.len(), after.len());
     for (old, new) in before.iter().zip(after) {
         prop_assert!(accepts(new), "{new}");
-        // Only an undeclared name may be replaced because a declared tool gets the same new name.
+        // An accepted name may only change if it becomes the replacement of another name.
         prop_assert!(!accepts(old) || old == new || after.contains(old), "{old} became {new}");
         prop_assert_eq!(*to.entry(*old).or_insert(*new), *new, "one text for {}", old);
     }
@@ -135,7 +136,8 @@ proptest! {
         names in prop::sample::select(&[NameForm::Any, NameForm::Word, NameForm::Identifier][..]),
         ids in prop::sample::select(&[IdForm::Any, IdForm::AtMost(40), IdForm::Word, IdForm::Alphanumeric(9)][..]),
     ) {
-        // Calls that share an id get separate ids: see `call_ids_that_repeat_become_unique_and_results_follow_them`.
+        // Calls with the same ID would get separate IDs, which
+        // `call_ids_that_repeat_become_unique_and_results_follow_them` tests.
         let (mut case, mut seen) = (case, HashSet::new());
         case.calls.retain(|(id, _)| id.is_empty() || seen.insert(id.clone()));
         let before = conversation(&case);
@@ -159,7 +161,8 @@ proptest! {
         prop_assert_eq!(&fresh.in_forms(names, ids).tools, &after.tools);
     }
 
-    /// The names in a response: the model may write the names that it got, or the names in the client's instructions.
+    /// The model may use the names that the upstream got or the original names, which may appear in the client's
+    /// instructions.
     #[test]
     fn calls_reach_the_client_under_its_own_names(
         case in case(),

@@ -1,4 +1,4 @@
-//! Law 3 for native calls at their limits: everything is forwarded unchanged, or the answer fails.
+//! Tests law 3 for native calls near their limits: everything is forwarded unchanged, or the answer fails.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::{
 
 const LIMITS: Limits = Limits { max_arguments: 40, max_name: 12, max_calls: 3, ..LARGE };
 
-/// Limits that are never reached here.
+/// Limits that these tests never reach.
 const LARGE: Limits = Limits {
     max_frame: 1 << 20,
     max_arguments: 1 << 20,
@@ -26,7 +26,7 @@ const LARGE: Limits = Limits {
     max_hops: 2,
 };
 
-/// How the deltas split a call.
+/// How a call is split into deltas.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     OnePiece,
@@ -58,7 +58,7 @@ impl Call {
         self.name.len() <= LIMITS.max_name && self.arguments.len() <= LIMITS.max_arguments
     }
 
-    /// Returns the `tool_calls` members of the deltas for this call, which has this index.
+    /// Returns the `tool_calls` member of each delta for this call.
     fn deltas(&self, index: usize) -> Vec<Value> {
         let (id, name, arguments) = (format!("c{index}"), &self.name, &self.arguments);
         let (left, right) = arguments.split_at(arguments.len() / 2);
@@ -77,7 +77,7 @@ impl Call {
             Layout::NameInPieces => {
                 let rest = json!({"index": index, "function": {"name": last}});
                 let pieces = [head(first, json!("")), rest, piece(arguments)];
-                // A name with one letter has no first half.
+                // A one-letter name cannot be split in two.
                 pieces.into_iter().skip(usize::from(first.is_empty())).collect()
             }
         }
@@ -95,13 +95,13 @@ fn call() -> impl Strategy<Value = Call> {
     let name = prop_oneof![6 => 1..=name, 2 => Just(name), 1 => Just(name + 1), 1 => Just(500 * name)];
     (arguments, name, prop::sample::select(&LAYOUTS as &[_])).prop_map(|(arguments, name, layout)| Call {
         arguments: format!(r#"{{"x":"{}"}}"#, "y".repeat(arguments - 8)),
-        // The two halves differ, since a name that is sent twice counts as one name.
+        // The first half differs from the second: repeating a name does not extend it.
         name: format!("a{}", "n".repeat(name - 1)),
         layout,
     })
 }
 
-/// The upstream's answer: a stream, or one JSON object.
+/// The upstream's answer, either a stream or one JSON object.
 fn upstream(speech: Option<Speech>, calls: &[Call]) -> Vec<u8> {
     let Some(speech) = speech else {
         let call = |(index, call): (usize, &Call)| {
@@ -131,7 +131,7 @@ fn holds(calls: &[Call], answer: &Answer) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(&answer.error.as_ref().unwrap()["code"], "limit_exceeded");
     prop_assert_eq!(&answer.finish, &None);
-    // The part that was sent before the failure is correct, and stays within the limits.
+    // What was sent before the failure is correct and within the limits.
     for ((name, arguments), sent) in answer.named_calls().into_iter().zip(sent) {
         prop_assert_eq!(name, sent.0);
         prop_assert!(sent.1.starts_with(arguments) && arguments.len() <= LIMITS.max_arguments);
@@ -161,8 +161,8 @@ proptest! {
     }
 }
 
-/// With the default limits, three calls of 400 KB fit, but not one byte more than 1 MiB of arguments. With too many
-/// calls, the answer fails instead of containing fewer.
+/// The default limits allow three calls of 400 KB, but not one byte more than 1 MiB of arguments. An answer with
+/// too many calls fails rather than losing some.
 #[test]
 fn large_native_calls_are_not_lost() {
     let call = |length: usize, layout: Layout| Call {

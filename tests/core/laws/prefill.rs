@@ -1,5 +1,5 @@
-//! Responses that continue a text in the request: the client gets the calls that begin in that text, but none of it as
-//! text.
+//! Tests responses that continue a prefill, which is text in the request. The client gets calls that begin in the
+//! prefill, but none of the prefill as text.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -32,13 +32,13 @@ fn prefilled(text: &str, is_repeated: bool, settings: Rules) -> Exchange {
     Exchange { prefill, ..exchange(settings) }
 }
 
-/// The parts of a response that are compared: without ids and counts.
+/// The parts of an answer to compare: everything except IDs and counts.
 fn kept(answer: &Answer) -> (String, String, Vec<(String, String)>, Option<String>) {
     let calls = answer.calls.iter().map(|call| (call.name.clone(), call.arguments.clone()));
     (answer.text.clone(), answer.reasoning.clone(), calls.collect(), answer.finish.clone())
 }
 
-/// The answer that the client gets for these pieces of text.
+/// Returns the client's answer to these pieces of text.
 fn got(exchange: &Exchange, pieces: &[&str], finish: &str) -> Answer {
     exchange.run([Speech::Chat.says(pieces, finish).as_slice()]).0
 }
@@ -63,7 +63,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// Returns the prefill of each format that has one, with the format.
+/// Returns each format that has a prefill for these tools, with the prefill.
 fn prefills(names: &[&str]) -> Vec<(&'static Format, String)> {
     let mut conversation = request(&json!({"tools": tools(names.iter().copied(), &Value::Null)}));
     conversation.tool_choice = ToolChoice::Required;
@@ -79,7 +79,7 @@ fn prefills(names: &[&str]) -> Vec<(&'static Format, String)> {
 proptest! {
     #![proptest_config(tries(150))]
 
-    /// The response is read with the prefill, or as if there were none; no third result is possible.
+    /// The response is read either as a continuation of the prefill or without it, but never as a mixture.
     #[test]
     fn response_is_read_with_the_prefill_or_without(
         text in prop_oneof![3 => soup(12), 1 => prose()],
@@ -107,7 +107,6 @@ proptest! {
     }
 }
 
-/// A prefilled call is found in every format, at any split.
 #[test]
 fn prefilled_call_is_found_in_every_format() {
     for names in [&["a"][..], &["a", "b"], &["get_weather", "get_news"]] {
@@ -128,7 +127,7 @@ fn prefilled_call_is_found_in_every_format() {
             assert_eq!(answer.text, "", "{}: {call}", format.name);
             assert_eq!(answer.named_calls(), [(name, r#"{"x":1}"#)], "{}: {call}", format.name);
             assert_eq!((answer.finish.as_deref(), tally.held), (Some("tool_calls"), 0));
-            // Nothing is invented if the model adds nothing.
+            // If the model adds nothing, nothing is invented.
             let empty = exchange.text(format.name, "", "stop", Cuts::Text).0;
             assert_eq!(kept(&empty), (String::new(), String::new(), Vec::new(), Some("stop".to_owned())));
         }
@@ -141,15 +140,14 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
     for (text, expected, calls) in [
         ("I cannot.", "I cannot.", 0),
         (" I cannot.\n", " I cannot.\n", 0),
-        // This call turns out to be invalid.
         (r#" "a" and so on"#, r#" "a" and so on"#, 0),
         (r#" "a", "arguments": nothing"#, r#" "a", "arguments": nothing"#, 0),
-        // The response begins from the start, or repeats the prefill.
+        // The response ignores the prefill or repeats it.
         ("<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":1}}\n</tool_call>", "", 1),
         ("<tool_call>\n{\"name\":\"a\", \"arguments\": {\"x\":1}}\n</tool_call>", "", 1),
         ("<tool_call>\n{\"name\": x", "<tool_call>\n{\"name\": x", 0),
         ("<tool_call>\n{\"name\"", "<tool_call>\n{\"name\"", 0),
-        // Both: the call that the prefill began, and text that contains the same marker after it.
+        // The response continues the prefilled call, and the text after the call contains the same marker.
         (
             " \"a\", \"arguments\": {\"x\":1}}</tool_call> and <tool_call>\n{\"name\": x",
             "and <tool_call>\n{\"name\": x",
@@ -166,7 +164,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
             "{text:?}"
         );
     }
-    // The prefill contains a call's name, but no arguments.
+    // The prefill includes the name of the call, but no arguments.
     let begun = "<tool_call>\n{\"name\":\"a\",\"arguments\":";
     let exchange = prefilled(begun, false, Rules::default());
     for text in [
@@ -184,7 +182,7 @@ fn text_that_is_no_call_arrives_without_the_prefill() {
         let answer = exchange.text(text, text, "stop", Cuts::Bytes).0;
         assert_eq!((answer.text.as_str(), answer.calls.len()), (text, 0));
     }
-    // This server always repeats the prefill: only the text after it is the model's own.
+    // This server always repeats the prefill, so only the text after it comes from the model.
     let exchange = prefilled(HERMES, true, Rules::default());
     for (text, expected, calls) in [
         ("<tool_call>\n{\"name\": x", " x", 0),
@@ -205,7 +203,7 @@ fn reasoning_around_a_prefilled_call_is_separated() {
     let whole = format!("{HERMES}{call}");
     for starts_in_reasoning in [false, true] {
         let exchange = prefilled(HERMES, false, Rules { starts_in_reasoning, ..Rules::default() });
-        // The upstream sends reasoning separately, before the content and between its parts.
+        // The upstream sends reasoning in its own field, before the content and between its parts.
         let mut events = Vec::new();
         events.push(json!(["r", "Hm."]));
         for piece in call.split_inclusive(' ') {
@@ -230,7 +228,6 @@ fn reasoning_around_a_prefilled_call_is_separated() {
     assert_eq!((answer.text.as_str(), answer.reasoning.as_str(), answer.calls.len()), ("", "Hm.", 1));
 }
 
-/// The upstream makes a native call despite the prefill.
 #[test]
 fn native_calls_of_a_prefilled_response_are_kept() {
     let call = json!({"index": 0, "id": "c1", "function": {"name": "a", "arguments": "{\"x\":1}"}});
@@ -248,7 +245,6 @@ fn native_calls_of_a_prefilled_response_are_kept() {
     }
 }
 
-/// The response breaks off: the model's text arrives before the error, and no call looks complete.
 #[test]
 fn broken_off_prefilled_response_keeps_its_text() {
     let pieces = ["<tool_call>\n{\"na", "me\": \"a\", \"argum"];
@@ -258,7 +254,7 @@ fn broken_off_prefilled_response_keeps_its_text() {
     assert!(answer.error.is_some() && answer.finish.is_none());
 }
 
-/// Text held for rereading is limited, and the limit is reached at the same character in any split.
+/// The text that is held for a second reading is limited, and splits do not change where the limit is reached.
 #[test]
 fn undecided_prefilled_text_is_limited() {
     let limits = Limits { max_hold: 100, max_arguments: 200, ..Limits::default() };
@@ -278,7 +274,6 @@ fn undecided_prefilled_text_is_limited() {
     }
 }
 
-/// Large pieces of multibyte characters, with and without a prefill.
 #[test]
 fn large_frames_of_wide_characters_lose_nothing() {
     let city = "日本é".repeat(4000);

@@ -1,4 +1,4 @@
-//! How reasoning is forwarded, for streams of reasoning and text cut anywhere.
+//! Tests how reasoning is forwarded when reasoning and text alternate, in any split.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -17,14 +17,13 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// A piece of a response: reasoning or text.
 #[derive(Debug, Clone)]
 struct ResponsePiece {
     reasons: bool,
     text: String,
 }
 
-/// Pieces with tags, halves of tags and line ends in them.
+/// Generates pieces with tags, partial tags and line endings.
 fn said() -> impl Strategy<Value = Vec<ResponsePiece>> {
     let fragments =
         ["a", "é😀", " ", "\n", "<", "</", "</think", ">", "</think>", "</THINK>", "<think>", "\\", "think>"];
@@ -39,12 +38,13 @@ fn events(said: &[ResponsePiece]) -> Vec<Value> {
     events.chain([json!(["fin", "stop"]), json!(["done"])]).collect()
 }
 
-/// The texts of `said` by kind.
+/// Joins either the reasoning or the text of `said`.
 fn joined(said: &[ResponsePiece], reasons: bool) -> String {
     said.iter().filter(|said| said.reasons == reasons).map(|said| said.text.as_str()).collect()
 }
 
-/// The text that the client gets: each run of reasoning in tags on a new line, with closers inside it escaped.
+/// The text that the client gets: each run of reasoning is wrapped in tags on a new line, and closers within it are
+/// escaped.
 fn in_tags(said: &[ResponsePiece]) -> String {
     let mut text = String::new();
     for run in said.chunk_by(|one, next| one.reasons == next.reasons) {
@@ -68,7 +68,6 @@ fn answer(exchange: &Exchange, said: &[ResponsePiece], cuts: &[prop::sample::Ind
 }
 
 fn exchange(reasoning: Reasoning, speech: Speech, whole: bool) -> Exchange {
-    // Only the upstream's own field contains reasoning here; markers in text are tested elsewhere.
     let conversation = request(&json!({"stream": !whole}));
     Exchange::new(conversation, Rules { reasoning, ..Rules::default() }, speech)
 }
@@ -83,8 +82,8 @@ proptest! {
         lumo: bool,
         whole: bool,
     ) {
-        // Text next to reasoning is searched for markers, and blanks before the first text wait for it. This text
-        // contains neither.
+        // Text is searched for markers after reasoning, and leading blanks are held back. Neither occurs in this
+        // text.
         let text = |text: String| format!("x{}", text.replace(['<', '>'], "-"));
         let said = said.into_iter().map(|said| ResponsePiece {
             text: if said.reasons { said.text } else { text(said.text) },
@@ -108,7 +107,7 @@ proptest! {
         prop_assert_eq!((got.reasoning.as_str(), got.finish.as_deref()), ("", Some("stop")));
     }
 
-    /// With `off`, the text is not searched, and the upstream's own field is forwarded.
+    /// If `reasoning` is `off`, the text is not searched, and the upstream's reasoning field is forwarded.
     #[test]
     fn with_detection_off_text_and_field_pass_unchanged(said in said(), cuts in cuts(), whole: bool) {
         let got = answer(&exchange(Reasoning::Off, Speech::Chat, whole), &said, &cuts);
@@ -117,7 +116,7 @@ proptest! {
     }
 }
 
-/// A reader that knows such tags reads their content as reasoning again.
+/// A reader that understands the tags restores the reasoning.
 #[test]
 fn inline_reasoning_can_be_read_back() {
     let pieces = [(true, "Hm </think> no.\nYes."), (false, "Hello"), (true, "Again"), (false, " there")];
@@ -150,7 +149,6 @@ fn tags_in_the_text_become_what_the_rules_say() {
     }
 }
 
-/// Clients of other dialects get reasoning in its usual place, whatever its name is in Chat Completions.
 #[test]
 fn clients_of_other_dialects_get_reasoning_in_its_place_or_in_the_text() {
     let said = [(true, "Hm."), (false, "Hi")]

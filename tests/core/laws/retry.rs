@@ -1,4 +1,5 @@
-//! The model is asked again: how the client sees this, and what it receives if asking again does not help.
+//! Tests retries, in which the model is asked again: what the client sees of them, and what it gets if they do not
+//! help.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::support::{
 
 const SPEECHES: [Speech; 2] = [Speech::Chat, Speech::LumoV2];
 
-/// Requests of tools `a` and `b`, whose argument `x` is a number.
+/// Request fields that declare tools `a` and `b`, both with a required number `x`.
 fn fields(more: &Value) -> Value {
     let schema = json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]});
     let mut fields = json!({"tools": tools(["a", "b"], &schema)});
@@ -44,7 +45,7 @@ fn exchange(speech: Speech, more: &Value, rules: Rules, later: &[&str]) -> Excha
     exchange
 }
 
-/// A response of this text, with token counts.
+/// A response with this text and with token counts.
 fn said(speech: Speech, text: &str) -> Vec<u8> {
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
     speech.stream(json!([["m", text], ["fin", "stop"], ["u", usage], ["done"]]).as_array().unwrap())
@@ -54,8 +55,7 @@ fn call(name: &str, arguments: &str) -> String {
     format!("<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-/// The answer that the client gets if the first response is this text; it must be the same at every
-/// split.
+/// Returns the client's answer if `text` is the first response. Asserts that no split changes it.
 fn answer(exchange: &Exchange, text: &str) -> (Answer, Tally) {
     let bytes = said(exchange.speech, text);
     let whole = exchange.in_pieces(text, &bytes);
@@ -106,8 +106,7 @@ fn client_learns_that_a_required_call_is_missing() {
     }
 }
 
-/// Once a call has appeared, the text before it and the call itself are sent immediately, not at the end
-/// of the response.
+/// Once a call appears, it and the text before it are sent at once instead of at the end of the response.
 #[test]
 fn required_call_releases_what_was_kept_back() {
     let exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -145,7 +144,7 @@ fn wrong_calls_are_asked_for_again() {
             pipeline.push(&said(speech, &wrong), &mut BytesMut::new());
             let turns = format!("{:?}", pipeline.follow_up().unwrap().turns);
             assert!(turns.contains(told) && !turns.contains("\\n"), "{turns}");
-            // If asking again does not help, the client gets the calls unchanged, and a warning.
+            // If the retry does not help either, the client gets the calls unchanged, with a warning.
             exchange.later = vec![said(speech, &wrong)];
             let (got, tally) = answer(&exchange, &wrong);
             assert_eq!(
@@ -158,7 +157,7 @@ fn wrong_calls_are_asked_for_again() {
     }
 }
 
-/// A faulty call counts as a call: if one is required, only its fault is reported.
+/// A faulty call still satisfies the requirement for a call, so only its fault is reported.
 #[test]
 fn wrong_call_is_not_a_missing_one() {
     let rules = Rules { enforce: Enforce::Retry, ..checking() };
@@ -169,7 +168,7 @@ fn wrong_call_is_not_a_missing_one() {
     assert_eq!(tally.follow_ups, [Reason::InvalidArguments]);
 }
 
-/// The model is asked for the tool under the name that it was taught, which the client does not know.
+/// The retry names the tool as the model knows it, even though the client uses another name.
 #[test]
 fn missing_call_is_asked_for_by_its_taught_name() {
     let rules = Rules { tool_prefix: "user:".to_owned(), ..enforcing() };
@@ -184,7 +183,6 @@ fn missing_call_is_asked_for_by_its_taught_name() {
     assert!(sent.contains("a call to one of `a`, `b`") && !sent.contains("user:"), "{sent}");
 }
 
-/// Without these rules, faulty calls are forwarded unchanged.
 #[test]
 fn wrong_calls_are_forwarded_by_default() {
     let exchange = exchange(Speech::Chat, &json!({}), Rules::default(), &[]);
@@ -194,7 +192,7 @@ fn wrong_calls_are_forwarded_by_default() {
     }
 }
 
-/// Content that was sent cannot be taken back: the response continues unchanged, with a warning.
+/// Content that has been sent cannot be replaced, so the response continues, with a warning.
 #[test]
 fn stream_that_has_sent_content_is_not_replaced() {
     let text = format!("Let me see.\n{}", call("a", "{}"));
@@ -205,14 +203,13 @@ fn stream_that_has_sent_content_is_not_replaced() {
         (got.warnings.as_slice(), tally.follow_ups.len()),
         (["invalid_arguments".to_owned()].as_slice(), 0)
     );
-    // A client that waits for the complete response has not received anything yet.
+    // A non-streaming client has not received anything yet.
     let good = call("a", "{\"x\": 2}");
     let whole = exchange(Speech::Chat, &json!({"stream": false}), checking(), &[&good]);
     let (got, tally) = answer(&whole, &text);
     assert_eq!((got.text.as_str(), got.calls.len(), tally.follow_ups.len()), ("", 1, 1));
 }
 
-/// Text is held back up to the limit: with one byte more, the client gets it.
 #[test]
 fn text_is_kept_back_up_to_a_limit() {
     for (length, retries) in [(99, true), (100, true), (101, false), (300, false)] {
@@ -236,7 +233,6 @@ fn text_is_kept_back_up_to_a_limit() {
     }
 }
 
-/// A truncated response is not requested again, and the held text is not lost.
 #[test]
 fn failed_or_cut_response_is_not_replaced() {
     let exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -252,8 +248,7 @@ fn failed_or_cut_response_is_not_replaced() {
     assert_eq!(got.finish, None);
 }
 
-/// The second response fails: before any content, its failure is that of the complete response, with its
-/// status.
+/// Nothing has been sent yet, so the failure of the second response determines the client's status code.
 #[test]
 fn failure_of_the_second_response_has_its_status() {
     let mut exchange = exchange(Speech::Chat, &json!({"tool_choice": "required"}), enforcing(), &[]);
@@ -263,7 +258,7 @@ fn failure_of_the_second_response_has_its_status() {
     assert_eq!((got.text.as_str(), got.status), ("", 429));
 }
 
-/// Native calls are checked like calls in text, streamed or not; ids and indices start again.
+/// Native calls are checked like calls written as text. IDs and indices start over with the retry.
 #[test]
 fn native_calls_are_checked() {
     let delta = |id: &str, name: &str, arguments: &str| {
@@ -279,7 +274,7 @@ fn native_calls_are_checked() {
             exchange.later = vec![stream(delta("n1", "a", "{\"x\":2}"))];
             let (got, tally) = exchange.run([stream(delta("n1", name, arguments)).as_slice()]);
             if arguments.ends_with(':') {
-                // Cut off inside the arguments: the model is not asked again.
+                // The call was cut off by the length limit, so the model is not asked again.
                 assert_eq!((got.finish.as_deref(), tally.follow_ups.len()), (Some("length"), 0));
                 continue;
             }
@@ -294,7 +289,6 @@ fn native_calls_are_checked() {
     }
 }
 
-/// Held frames are forwarded unchanged (law 6).
 #[test]
 fn kept_back_frames_are_forwarded_as_they_are() {
     let (rules, later) = (enforcing(), [call("a", "{\"x\": 1}")]);
@@ -320,7 +314,7 @@ fn kept_back_frames_are_forwarded_as_they_are() {
     assert_eq!(bytes(&kept), bytes(&plain));
 }
 
-/// With more hops allowed, the model is asked again more often; each time only the last response counts.
+/// Only the last response counts.
 #[test]
 fn model_is_asked_up_to_max_hops() {
     for (max_hops, expected) in [(1, 0), (2, 1), (3, 2), (5, 2)] {
@@ -337,7 +331,6 @@ fn model_is_asked_up_to_max_hops() {
     }
 }
 
-/// Every response of a model that reasons first starts inside its reasoning, not only the first.
 #[test]
 fn next_hop_starts_in_reasoning_as_the_first_one() {
     let rules = Rules { starts_in_reasoning: true, ..enforcing() };

@@ -1,5 +1,6 @@
-//! Round trips through each dialect that has both sides: a request written for an upstream and read as a client's is
-//! the same, and so is a response written for a client and read as an upstream's. The dialects come from their table.
+//! Tests round trips through each dialect that has both a client side and an upstream side: a request encoded for
+//! an upstream must decode to the same request, and a response written for a client must read back as the same
+//! response.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ use toolwire::{
 
 use crate::laws::{soup::prose, tries};
 
-/// The dialects with both sides.
+/// Returns the dialects that have both sides.
 fn both_sides() -> Vec<(ClientDialect, UpstreamDialect)> {
     let upstreams = UpstreamDialect::all().into_iter();
     upstreams.filter_map(|upstream| Some((upstream.dialect().try_into().ok()?, upstream))).collect()
@@ -25,7 +26,7 @@ fn some_dialect_has_both_sides() {
 
 // Requests.
 
-/// Possible texts of a message. None is empty, since some dialects refuse or drop empty texts.
+/// Generates the text of a message, which is never empty because some dialects refuse or drop empty text.
 fn said() -> impl Strategy<Value = String> {
     prose().prop_map(|text| format!("a{text}z"))
 }
@@ -42,13 +43,12 @@ fn arguments() -> impl Strategy<Value = String> {
         .prop_map(|members| Value::Object(members.into_iter().collect()).to_string())
 }
 
-/// The declared tools.
 const TOOLS: [&str; 2] = ["find", "write_file"];
 
-/// A user's message, and the model's answer with its calls and their results.
+/// Generates a user message and the model's answer, with calls and their results.
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
-    // Servers of Messages refuse a result that consists only of white space, so such a result is sent as an empty
-    // one.
+    // Messages servers refuse results that contain only white space, so toolwire sends such results as empty ones.
+    // They would not survive the round trip.
     let result = prop_oneof![4 => said(), 1 => Just(String::new())];
     let calls = prop::collection::vec((prop::sample::select(&TOOLS[..]), arguments(), result), 0..3);
     let image = prop::option::of(Just("data:image/png;base64,iVBORw0KGgo="));
@@ -101,7 +101,8 @@ fn tools() -> impl Strategy<Value = (Vec<Tool>, ToolChoice)> {
 }
 
 fn conversation() -> impl Strategy<Value = Conversation> {
-    // Dialects have different maximum temperatures; higher values are clamped.
+    // Maximum temperatures differ between dialects, and higher values are clamped, so this stays within all of
+    // them.
     let sampling = (1_u64..100_000, prop::option::of(0_u8..=1), prop::collection::vec("[A-Z]{1,5}", 0..3));
     (turns(), tools(), any::<bool>(), any::<bool>(), sampling).prop_map(
         |(turns, (tools, tool_choice), parallel, stream, (max_tokens, temperature, stop))| Conversation {
@@ -124,8 +125,8 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     )
 }
 
-/// Returns the content that a conversation has in every dialect, whatever the shape of its messages: adjacent texts
-/// by the same author count as one, and instructions may be in a separate field.
+/// Returns what a conversation means in every dialect. Adjacent texts by one author count as one, and instructions
+/// may be in a separate field.
 fn meaning(conversation: &Conversation) -> Value {
     let mut said: Vec<(&str, Value)> = Vec::new();
     for turn in &conversation.turns {
@@ -191,7 +192,7 @@ proptest! {
     }
 }
 
-/// The parts of [`meaning`] that requests of a dialect cannot express.
+/// The members of [`meaning`] that requests of a dialect cannot express.
 fn unsaid(client: ClientDialect) -> &'static [&'static str] {
     match client.dialect().name() {
         // The Responses API has no stop sequences.
@@ -202,7 +203,7 @@ fn unsaid(client: ClientDialect) -> &'static [&'static str] {
 
 // Responses.
 
-/// A call of a response: name, arguments, and the positions of cuts in them.
+/// A call: its name, its arguments, and where the arguments are split.
 type MadeCall = (String, String, Vec<prop::sample::Index>);
 
 #[derive(Debug, Clone)]
@@ -220,7 +221,7 @@ fn response() -> impl Strategy<Value = Response> {
     let pieces = || prop::collection::vec(said(), 0..3);
     (pieces(), pieces(), prop::collection::vec(call, 0..4), any::<bool>(), usage).prop_map(
         |(reasoning, text, calls, is_cut, usage)| {
-            // In Messages, a call cut off before its input looks like a call without arguments.
+            // In Messages, a call that is cut off before its input looks like a call without arguments.
             let is_cut = is_cut && calls.is_empty();
             Response { reasoning, text, calls, is_cut, usage }
         },
@@ -266,7 +267,7 @@ impl Response {
     }
 }
 
-/// The content of events, with adjacent pieces joined and token counts at the end.
+/// Summarizes events, with adjacent pieces joined and token counts at the end.
 fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<String> {
     let mut said: Vec<(String, String)> = Vec::new();
     let mut calls: Vec<(u32, String)> = Vec::new();
@@ -290,7 +291,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
             }
             Event::Usage(usage) => {
                 end.retain(|line: &String| !line.starts_with("usage"));
-                // Messages cannot omit counts.
+                // Messages cannot omit counts: if they are unknown, it sends zeros.
                 if (usage.input, usage.output) == (Some(0), Some(0)) {
                     continue;
                 }
@@ -303,7 +304,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
                 continue;
             }
             Event::Start(start) => {
-                // Ids have the form of the client's dialect.
+                // Every dialect has its own format for IDs.
                 said.push(("start".to_owned(), start.model.to_string()));
                 continue;
             }
@@ -321,7 +322,7 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
     said.chain(calls.into_iter().map(|(index, call)| format!("call {index} {call}"))).chain(end).collect()
 }
 
-/// The response as a client of the dialect receives it.
+/// Writes the response for a client of this dialect.
 fn written(client: ClientDialect, events: &[Event<'static>], stream: bool) -> BytesMut {
     let asked =
         Conversation { stream, include_usage: true, model: "m".to_owned(), ..Conversation::default() };

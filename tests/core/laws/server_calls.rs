@@ -1,5 +1,5 @@
-//! Calls that the upstream ran, or tried to run, after they have been read: how they are forwarded, their limits, and
-//! the repeated request.
+//! Tests calls that the upstream ran or tried to run: how they are forwarded, their limits, and when the request is
+//! repeated.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// An exchange whose client has declared `names`; a call of one of them requires `x`.
+/// An exchange whose client declares the tools `names`, which all require an argument `x`.
 fn exchange(names: &[&str], settings: Rules) -> Exchange {
     let schema = json!({"type": "object", "properties": {"x": {}}, "required": ["x"]});
     let mut fields = json!({});
@@ -92,8 +92,8 @@ fn server_call_is_forwarded_only_to_clients_that_expect_it() {
     }
 }
 
-/// A name that the client has declared too, while its tools are taught with a prefix: the plain name belongs to the
-/// upstream, and the client knows it.
+/// The client declares the same name as the upstream's tool, but the model knows the client's tools by a prefix.
+/// The name without the prefix is the upstream's tool.
 #[test]
 fn declared_server_call_is_forwarded() {
     let settings = Rules {
@@ -118,7 +118,7 @@ fn annotated_call_without_a_result_is_sent_at_the_end() {
     assert_eq!((got.text.as_str(), got.server_calls), ("Here.", vec![expected]));
 }
 
-/// Arguments kept until results arrive are limited, and none of them is lost.
+/// Arguments are held until the result arrives, up to a limit. Beyond it, they are sent early rather than lost.
 #[test]
 fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     let call = |id: &str| json!(["stc", {"id": id, "name": "s", "arguments": format!("{{\"q\":\"{id}\"}}")}]);
@@ -134,7 +134,6 @@ fn oversized_arguments_of_annotated_calls_are_sent_before_the_result() {
     assert_eq!(reported, [("{\"q\":\"n2\"}", ""), ("{\"q\":\"n1\"}", "n1"), ("", "n2")]);
 }
 
-/// Limits apply however a call is forwarded.
 #[test]
 fn limits_apply_to_hidden_calls() {
     let limits = Limits { max_arguments: 100, max_calls: 3, ..Limits::default() };
@@ -244,7 +243,7 @@ fn several_misrouted_calls_are_bounced_at_once() {
     assert!(asked.contains("the tool `a`") && asked.contains("the tool `b`"), "{asked}");
 }
 
-/// The lists in a stream's deltas can be joined as client libraries do: by the index of their elements.
+/// Client libraries join the lists in deltas by each element's `index`.
 #[test]
 fn list_elements_have_indices() {
     let exchange = exchange(&["a"], Rules::default());
@@ -267,7 +266,7 @@ fn list_elements_have_indices() {
     }
 }
 
-/// Lumo v1 gives its calls no ids.
+/// Lumo v1 gives its calls no IDs, so toolwire creates them.
 #[test]
 fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
     let call = json!(["tc", r#"{"name":"web_search","arguments":{"query":"q"}}"#]);
@@ -316,7 +315,7 @@ fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
     }
 }
 
-/// The different ids of calls in a response.
+/// Returns the distinct call IDs in a response.
 fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     let words: Vec<_> = text.split('"').collect();
     let id = |words: &[&'_ str]| {
@@ -326,8 +325,8 @@ fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     words.windows(3).filter(|words| id(words)).map(|words| words[2]).collect()
 }
 
-/// Returns the text that the client gets from the model's text: without the white space at its end, which is framing
-/// if there are calls.
+/// Returns the text and the calls that the client gets. White space at the end of the text is removed, since it is
+/// framing if there are calls.
 fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
     let calls =
         answer.named_calls().into_iter().map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
@@ -337,8 +336,8 @@ fn said(answer: &Answer) -> (String, Vec<(String, String)>) {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// The text before a misrouted call reaches the client as if it were the complete response, whatever its last
-    /// characters are, and no part of it is mistaken for the apology.
+    /// The text before a misrouted call reaches the client unchanged, no matter how it ends, and no part of it is
+    /// mistaken for the model's apology.
     #[test]
     fn text_before_a_misrouted_call_is_not_lost(
         text in soup(8),

@@ -1,5 +1,5 @@
-//! Texts made of troublesome fragments: markers, halves of markers, JSON, fences, quotes, white space, in any
-//! order.
+//! Generates texts from troublesome fragments in any order: complete and partial markers, JSON, fences, quotes and
+//! white space.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::format::ALL;
@@ -26,7 +26,7 @@ const FRAGMENTS: &[&str] = &[
     "word", " and ", "é", "😀", "日本", "&quot;", " ", "  ", "\n", "\n\n", "\r\n", "\t", "\u{0}", "\u{a0}", ".",
 ];
 
-/// Beginnings in the middle of some construct, which a soup may continue.
+/// Texts that end inside a construct, so that the soup continues it.
 const BEGINNINGS: &[&str] = &[
     "{\"name\":\"a\",\"arguments\":{",
     "{\"name\":\"a\",\"arguments\":\"",
@@ -49,7 +49,7 @@ fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![8 => whole, 2 => half, 1 => example()]
 }
 
-/// The examples of formats, complete or in part. New formats are included automatically.
+/// Generates complete or partial examples of all formats.
 fn example() -> impl Strategy<Value = String> {
     (prop::sample::select(ALL), any::<Index>(), 0..3).prop_map(|(format, at, part)| {
         let (head, tail) = halves(format.example, at);
@@ -67,14 +67,14 @@ fn halves(text: &str, at: Index) -> (String, String) {
     (head.to_owned(), tail.to_owned())
 }
 
-/// A text of at most `most` fragments.
+/// Generates a text of at most `most` fragments.
 pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
     let beginning = prop_oneof![2 => Just(""), 1 => prop::sample::select(BEGINNINGS)];
     let fragments = prop::collection::vec(fragment(), 0..most);
     (beginning, fragments).prop_map(|(beginning, fragments)| beginning.to_owned() + &fragments.concat())
 }
 
-/// Text in which no marker can begin.
+/// Generates text in which no marker can begin.
 pub(crate) fn prose() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(&[
@@ -86,12 +86,11 @@ pub(crate) fn prose() -> impl Strategy<Value = String> {
     .prop_map(|words| words.concat())
 }
 
-/// Positions of cuts.
 pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// `text` cut between characters.
+/// Splits `text` at character boundaries.
 pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     ends.push(text.len());
@@ -106,7 +105,7 @@ pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     pieces
 }
 
-/// `bytes` cut anywhere.
+/// Splits `bytes` at any position.
 pub(crate) fn cut_bytes<'b>(bytes: &'b [u8], cuts: &[Index]) -> Vec<&'b [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     places.sort_unstable();

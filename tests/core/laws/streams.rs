@@ -1,5 +1,5 @@
-//! The complete pipeline: upstream streams of all kinds, cut anywhere (law 1); requests without tools (law 5); frames
-//! that pass unchanged (law 6); streams that break off (law 7).
+//! Tests the complete pipeline: upstream streams split anywhere (law 1), requests without tools (law 5), frames
+//! that are forwarded unchanged (law 6), and streams that break off (law 7).
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -23,15 +23,15 @@ fn speech() -> impl Strategy<Value = Speech> {
     prop::sample::select(&SPEECHES as &[_])
 }
 
-/// Events that an upstream may send: ordinary ones, and the deviations of docs/protocols/lumo.md#deviations and
-/// docs/protocols/chat.md#upstream-deviations.
+/// Generates events that an upstream may send: ordinary ones, and the deviations in
+/// docs/protocols/lumo.md#deviations and docs/protocols/chat.md#upstream-deviations.
 fn event(speech: Speech) -> BoxedStrategy<Value> {
     let said = prop_oneof![prose(), soup(4), Just(String::new())].prop_map(|text| json!(["m", text]));
     let thought = prose().prop_map(|text| json!(["r", text]));
     prop_oneof![4 => said, 1 => thought, 3 => prop::sample::select(deviations(speech))].boxed()
 }
 
-/// Endings of streams; one of them is no ending at all.
+/// Generates the end of a stream, which may be missing.
 fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     let good = match speech {
         Speech::LumoV1 => vec![vec![json!(["done"])], vec![json!(["harmful"])]],
@@ -48,7 +48,7 @@ fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     prop_oneof![3 => prop::sample::select(good), 1 => prop::sample::select(bad)].boxed()
 }
 
-/// Returns the stream with different line ends, or with other text between frames.
+/// Changes the line endings of the stream or adds text between its frames.
 fn dressed(stream: Vec<u8>, dress: usize) -> Vec<u8> {
     let text = String::from_utf8(stream).unwrap();
     let text = match dress {
@@ -94,7 +94,7 @@ fn settings() -> impl Strategy<Value = Rules> {
     )
 }
 
-/// Requests with tools, without tools, and with at most one call.
+/// Generates requests with tools, without tools, and with at most one call.
 fn fields() -> impl Strategy<Value = Value> {
     let declared = || tools(["a", "b", "get_weather"], &Value::Null);
     prop::sample::select(vec![
@@ -105,19 +105,19 @@ fn fields() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// Returns the content of a response that every client's dialect can express. In some dialects refusals are text, so
-/// the order of characters is ignored.
+/// Returns the parts of a response that every client dialect can express. The characters of the text are sorted,
+/// since some dialects mix refusals with text.
 fn common(answer: &Answer) -> Value {
     let arguments = |arguments: &str| match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => object.into(),
         _ if arguments.is_empty() => json!({}),
         _ => Value::from(arguments),
     };
-    // Calls that the upstream ran are ordinary calls in some dialects, and separate blocks in others.
+    // Depending on the dialect, calls that the upstream ran are ordinary calls or separate blocks.
     let own = answer.calls.iter().map(|call| (&call.name, &call.arguments));
     let run = answer.server_calls.iter().map(|(name, arguments, _)| (name, arguments));
     let run = run.filter(|(_, arguments)| !arguments.is_empty());
-    // An API's own item for a search contains only the query.
+    // An item for a web search contains only the query.
     let query = |written: &str| {
         let arguments = arguments(written);
         json!({"query": arguments["query"].as_str().unwrap_or_default()})
@@ -130,7 +130,7 @@ fn common(answer: &Answer) -> Value {
     calls.sort_by_key(Value::to_string);
     let mut said: Vec<char> = answer.text.chars().chain(answer.refusal.chars()).collect();
     let (is_refusal, is_stop) = (!answer.refusal.is_empty(), answer.finish.as_deref() == Some("stop"));
-    // Responses reports a broken call only by marking its item as incomplete.
+    // In Responses, the only sign of a broken call is that its item is incomplete.
     let is_broken = calls.iter().any(|call| call[1].is_string());
     let finish = answer.finish.as_deref().filter(|finish| !is_broken || *finish != "tool_calls");
     let finish = if is_broken { finish.or(Some("stop")) } else { finish };
@@ -139,7 +139,7 @@ fn common(answer: &Answer) -> Value {
         "said": said.into_iter().collect::<String>(),
         "reasoning": answer.reasoning,
         "calls": calls,
-        // A dialect without a field for refusals has a finish reason for them.
+        // A dialect without a field for refusals uses a finish reason instead.
         "finish": if is_refusal && is_stop { Some("content_filter") } else { finish },
         "failed": answer.error.as_ref().map(|error| error["message"].clone()),
         "status": answer.status,
@@ -149,7 +149,7 @@ fn common(answer: &Answer) -> Value {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Checks law 1 for every reader and the stages after it.
+    /// Law 1 for every reader and all stages after it.
     #[test]
     fn byte_splits_make_no_difference(
         (speech, bytes) in stream(),
@@ -167,7 +167,6 @@ proptest! {
         prop_assert_eq!(&cut, &whole, "byte by byte");
     }
 
-    /// A response means the same in every client's dialect, cut anywhere, streamed and not.
     #[test]
     fn clients_of_all_dialects_get_the_same_response(
         (speech, bytes) in stream(),
@@ -190,7 +189,8 @@ proptest! {
         }
     }
 
-    /// Law 5: without callable tools, and if reasoning is left alone, text passes as it arrives, and no byte is held.
+    /// Law 5: if no tool is callable and reasoning is not detected, text is forwarded as it arrives, and no byte is
+    /// held.
     #[test]
     fn without_tools_nothing_is_held(
         texts in prop::collection::vec(soup(6), 1..5),
@@ -214,14 +214,14 @@ proptest! {
         }
     }
 
-    /// Law 6: frames of plain text are forwarded byte for byte, with unknown fields and unusual spellings.
+    /// Law 6: frames of plain text are forwarded byte for byte, including unknown fields and unusual formatting.
     #[test]
     fn untouched_frames_pass_byte_for_byte(
         texts in prop::collection::vec((prose(), 0..5_usize), 1..6),
         with_tools: bool,
         cuts in cuts(),
     ) {
-        // Every frame contains the members that clients need; the remaining members and the spelling differ.
+        // All spellings contain the members that clients need.
         let frame = |delta: &str, finish: &str, spelling: usize| match spelling {
             0 => format!(r#"{{"id":"i","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#),
             1 => format!(r#"{{"id":"i","choices":[{{"index":0,"delta":{delta},"logprobs":{{"content":[]}},"finish_reason":{finish}}}],"x_vendor":{{"a":[1.50,{{}}]}},"model":"m","created":1,"object":"chat.completion.chunk"}}"#),
@@ -231,7 +231,7 @@ proptest! {
         };
         let spelling = |n: usize| texts.get(n).map_or(0, |(_, spelling)| *spelling);
         let mut frames = vec![frame(r#"{"role":"assistant","content":""}"#, "null", spelling(0))];
-        // A frame passes unchanged if none of it is held: it begins and ends with a visible character.
+        // The text begins and ends with a visible character, so that none of it is held back.
         let said = |text: &str| json!({"content": format!(".{text} a < b <i>]<x> {{a}} [1](u) [TOOL .")}).to_string();
         frames.extend(texts.iter().map(|(text, spelling)| frame(&said(text), "null", *spelling)));
         frames.push(frame("{}", "\"stop\"", spelling(1)));
@@ -250,7 +250,6 @@ proptest! {
     }
 }
 
-/// Law 7: a part of a stream never results in a response that looks complete.
 #[test]
 fn truncated_stream_never_looks_complete() {
     let call = "Ok.\n```json\n{\"name\":\"a\",\"arguments\":{\"x\":\"é\"}}\n```\nbye";
@@ -283,7 +282,7 @@ fn breaks_off(speech: Speech, bytes: &[u8], arguments: ArgumentDelivery) {
     let exchange = Exchange::new(request(&fields), settings, speech);
     let (whole, _) = exchange.run([bytes]);
     assert_eq!(whole.error, None);
-    // The end is reached with the last byte of the frame that has the finish reason, or of the end mark.
+    // The response is complete with the last byte of the frame that has the finish reason or of the end marker.
     let text = std::str::from_utf8(bytes).unwrap();
     let mark = END_MARKS.iter().filter_map(|mark| text.find(mark)).min();
     let frame = mark.expect("an end");

@@ -1,4 +1,4 @@
-//! Laws 1 to 3 for texts of any kind.
+//! Tests laws 1 to 3 for any kind of text.
 
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -15,13 +15,13 @@ use crate::laws::{
 };
 use crate::support::cuts::by_characters;
 
-/// Whether removing parts of `whole` can leave `part`.
+/// Whether `part` is a subsequence of `whole`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Openers of text with reasoning between markers; some of them are followed by a suffix.
+/// Openers of reasoning. Some are only the beginning of an opener.
 const REASONING: &[&str] = &[
     "<think",
     "</think",
@@ -41,11 +41,11 @@ const REASONING: &[&str] = &[
     "to=self",
 ];
 
-/// Formats in which only the name distinguishes a call from text.
+/// Formats in which only the name tells a call from text.
 const UNMARKED: &[&str] =
     &["pre", "fenced", "bare", "openai_function_call", "cline", "react", "gemma3_toolcode"];
 
-/// Formats that only remove calls and reasoning from the text.
+/// Generates formats that only remove calls and reasoning from the text.
 fn plain() -> impl Strategy<Value = Detect> {
     let split = |grammar: &Grammar| matches!(grammar, Grammar::Channels(_) | Grammar::Frame(_));
     let plain = |format: &&'static Format| !format.grammars.iter().any(split) && format.name != "react";
@@ -54,13 +54,13 @@ fn plain() -> impl Strategy<Value = Detect> {
         .prop_map(|formats| Detect::Formats(format::names(&formats)))
 }
 
-/// Whether `text` contains reasoning, or a reasoning marker that is not part of the text.
+/// Whether `text` contains reasoning, or a reasoning marker that would be removed.
 fn reasons(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     REASONING.iter().any(|marker| text.contains(marker)) || text.contains("[think]")
 }
 
-/// Whether the text `held` may be held: white space, then something that can still become a call or reasoning.
+/// Whether `held` may be held back: it must be white space followed by what may still become a call or reasoning.
 fn may_be_held(held: &str, before: &str) -> bool {
     let begun = held.trim_start_matches([' ', '\t', '\r', '\n']);
     let blanks = &held[..held.len() - begun.len()];
@@ -90,8 +90,8 @@ fn may_be_held(held: &str, before: &str) -> bool {
     }
 }
 
-/// Openers of reasoning and channels in formats that are safe in any text: they are recognised whichever formats are
-/// listed.
+/// Returns openers of reasoning and channels in the formats that are safe in any text, which are detected no matter
+/// which formats are listed.
 fn other_openers() -> impl Iterator<Item = String> {
     let grammars = ALL.iter().filter(|format| format.auto).flat_map(|format| format.grammars);
     let openers = grammars.flat_map(|grammar| match grammar {
@@ -102,7 +102,8 @@ fn other_openers() -> impl Iterator<Item = String> {
     openers.map(|open| open.split('*').next().unwrap_or_default().to_ascii_lowercase())
 }
 
-/// Whether an object that continues like this may be a call: its first key is the beginning of a call's key.
+/// Whether an object whose inside starts with `behind` may be a call: its first key must be a prefix of a call's
+/// key.
 fn opens_call(behind: &str) -> bool {
     const KEYS: [&str; 19] = [
         "name",
@@ -131,7 +132,7 @@ fn opens_call(behind: &str) -> bool {
     key.contains('\\') || KEYS.iter().any(|known| known.starts_with(&key))
 }
 
-/// Properties of any text, however it was cut.
+/// Checks properties that hold for any text and any split.
 fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError> {
     prop_assert!(is_left_of(&found.text, text), "invented: {:?}", found.text);
     if found.calls.is_empty() && !reasons(text) {
@@ -142,7 +143,7 @@ fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError
         let declared = ["a", "b", "get_weather"].contains(&call.name.as_str());
         prop_assert!(declared || (marked && any_name), "{:?}", call);
         if call.end == Some(CallEnd::Complete) {
-            // Parsed raw, since half a surrogate pair is valid JSON but not text.
+            // Not parsed as a value: half a surrogate pair is valid JSON, but not valid text.
             let arguments = serde_json::from_str::<&RawValue>(&call.arguments);
             prop_assert!(arguments.is_ok_and(|it| marked || it.get().starts_with('{')), "{:?}", call);
         }
@@ -153,21 +154,21 @@ fn holds(text: &str, found: &Traced, any_name: bool) -> Result<(), TestCaseError
 proptest! {
     #![proptest_config(tries(1500))]
 
-    /// Law 1, and the part of law 3 that applies if calls were found.
+    /// Law 1, and what law 3 says about text with calls.
     #[test]
     fn splits_make_no_difference(text in soup(16), cuts in cuts(), settings in settings(known()), finish in finish()) {
         let whole = find_in_any_split(&settings, &text, &cuts, finish)?;
         holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
     }
 
-    /// As [`splits_make_no_difference`], for all formats.
+    /// Like [`splits_make_no_difference`], but for all formats.
     #[test]
     fn splits_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
         find_in_any_split(&settings, &text, &cuts, Finish::Stop)?;
     }
 
-    /// Law 3 for all formats whose text is not split into channels: text outside calls is unchanged, and the arguments of a
-    /// complete call are JSON. Law 5: an undeclared name is a call only after a marker.
+    /// Law 3 for all formats that do not split text into channels: text outside calls is unchanged, and the
+    /// arguments of complete calls are JSON. Also law 5: an undeclared name is a call only after a marker.
     #[test]
     fn nothing_is_lost_in_any_format(text in soup(12), settings in settings(plain()), finish in finish()) {
         let found = find(&settings, &[&text], finish);
@@ -185,8 +186,8 @@ proptest! {
         }
     }
 
-    /// Law 2: before a call, the released and the held text together are the complete text, and only text that may become a
-    /// call is held.
+    /// Law 2: until a call is found, the released and the held text together are the complete text, and only text
+    /// that may become a call is held.
     #[test]
     fn only_possible_openers_are_held(text in soup(12), settings in settings(known()), finish in finish()) {
         let pieces = by_characters(&text, 1);
@@ -206,7 +207,7 @@ proptest! {
         }
     }
 
-    /// Law 2 for text in which no marker can begin: only white space is held, and it is released.
+    /// Law 2 for text in which no marker can begin: only white space is held, and it is released later.
     #[test]
     fn prose_holds_only_blanks(text in prose(), cuts in cuts(), settings in settings(known())) {
         let pieces = cut_text(&text, &cuts);

@@ -1,7 +1,7 @@
-//! Law 4 for the client's output: whatever the text, the output is at most a constant multiple of the input, and a large
-//! input is processed in slices.
+//! Tests law 4 for the client's output: its size is at most a constant multiple of the input's size, and a large input is
+//! processed in slices.
 //!
-//! `.ci/linear` counts the instructions that detection takes for such texts.
+//! `.ci/linear` counts the instructions that detection needs for such texts.
 
 use bytes::BytesMut;
 use serde_json::json;
@@ -20,14 +20,14 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Maximum number of bytes for the client per byte of the upstream. `<think>a</think>b` needs the most: a separate chunk
-/// for each letter.
+/// The maximum number of output bytes per input byte. `<think>a</think>b` comes closest, since each letter needs
+/// its own chunk.
 const MOST: usize = 32;
 
-/// Number of additional bytes in an answer: its first chunk, and its last chunks.
+/// How many bytes the first chunk and the last chunks add.
 const ENDS: usize = 2000;
 
-/// A format, and the repeated text.
+/// A format, and the text to repeat.
 const HOSTILE: &[(&str, &str)] = &[
     ("think", "<think>"),
     ("think", "<think></think>"),
@@ -89,7 +89,7 @@ fn output_of_one_frame_is_proportional_to_it() {
 fn output_of_each_frame_is_proportional_to_it() {
     each_hostile_stream(600, 1, |what, exchange, stream| {
         let (mut pipeline, mut out) = (exchange.pipeline(), BytesMut::new());
-        // Held text is released together with the text that decides what it is.
+        // Held text is released together with the text that decides its meaning.
         let (mut came, mut left) = (0, 0);
         for frame in stream.split_inclusive(|byte| *byte == b'\n') {
             pipeline.push(frame, &mut out);
@@ -128,7 +128,7 @@ fn pieces_of_one_text_are_joined_into_one_delta() {
         let (mut pipeline, mut out) = (exchange(name, ArgumentDelivery::Stream).pipeline(), BytesMut::new());
         pipeline.push(&Speech::Chat.says(&[text], "stop"), &mut out);
         let stream = String::from_utf8(out.to_vec()).unwrap();
-        // The additional events are the role, the finish reason and the end mark.
+        // The three additional events are the role, the finish reason and the end marker.
         assert_eq!(stream.matches("data: ").count(), deltas + 3, "{name}: {stream}");
     }
 }
@@ -155,14 +155,13 @@ fn large_text_is_processed_in_slices() {
         came.extend_from_slice(&out);
         assert_eq!(sliced.state(), whole.state(), "{what}");
         assert!(came == expected, "{what}");
-        // A frame that is forwarded unchanged takes no work, and an answer that reaches a limit ends early.
+        // Frames that are forwarded unchanged need no slices, and an answer that reaches a limit ends early.
         assert!(slices == 0 || slices > 10 || whole.failure().is_some(), "{what}: {slices}");
-        // A slice may decide about text in earlier slices, but no more than that is released together.
+        // A slice may also release text from earlier slices, but only a limited amount.
         assert!(most <= 400_000, "{what}: {most} at once");
     });
 }
 
-/// Events after a large text wait for it, in order, and so does the end.
 #[test]
 fn events_after_a_large_text_stay_in_order() {
     let exchange = exchange("hermes", ArgumentDelivery::Stream);
@@ -184,7 +183,7 @@ fn events_after_a_large_text_stay_in_order() {
     assert_eq!(Answer::of_stream(&out).text, answer.text);
 }
 
-/// White space that may belong to a closer is held, but only a limited amount of it.
+/// White space that may belong to a closer is held, but only up to a limit.
 #[test]
 fn held_white_space_is_bounded() {
     let limits = Limits { max_hold: 100, ..Limits::default() };

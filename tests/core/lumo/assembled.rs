@@ -1,4 +1,4 @@
-//! The result that a client would assemble from a stream, and the ways of splitting it.
+//! Assembles what a client would get from a stream, for every way of splitting it.
 
 use serde_json::Value;
 use toolwire::{
@@ -9,7 +9,6 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Runner},
 };
 
-/// The result that a client would assemble from the events.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Assembled {
     pub(crate) text: String,
@@ -25,7 +24,7 @@ pub(crate) struct Assembled {
     pub(crate) pings: usize,
     pub(crate) malformed: u64,
     pub(crate) orphans: u64,
-    /// Skipped content, by reason.
+    /// Counts of skipped content by reason, as text.
     pub(crate) skipped: String,
 }
 
@@ -97,7 +96,7 @@ impl Assembled {
         }
     }
 
-    /// The finish reason as the rules after the reader correct it: only the client's calls matter.
+    /// The finish reason after the correction by later stages: only calls for the client count.
     pub(crate) fn finish_word(&self) -> Option<&'static str> {
         let calls = self.calls.iter().any(|call| call.0 == Runner::Client);
         Some(match self.finish? {
@@ -128,7 +127,7 @@ pub(crate) fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, settings: &Re
     assembled
 }
 
-/// Reads `bytes` uncut, and checks that no cut makes a difference.
+/// Reads `bytes` in one piece. Asserts that no split changes the result.
 pub(crate) fn read_every_way(bytes: &[u8], settings: &ReaderSettings) -> Assembled {
     let whole = read([bytes], settings);
     for size in [1, 2, 3, 5, 7, 13] {

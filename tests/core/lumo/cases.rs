@@ -1,4 +1,4 @@
-//! The Lumo cases of the conformance file that concern decoding.
+//! Runs the Lumo conformance cases that concern decoding.
 
 use serde_json::{Value, json};
 use toolwire::event::CallEnd;
@@ -8,7 +8,7 @@ use crate::{
     support::upstream::Speech,
 };
 
-/// Cases whose expectations need a later stage: calls in text, handling of misrouted calls, decryption.
+/// Cases that depend on a later stage: calls in text, misrouted calls or decryption.
 const OTHER_STAGES: [&str; 1] = ["W34"];
 
 pub(crate) fn cases() -> impl Iterator<Item = Value> {
@@ -16,7 +16,7 @@ pub(crate) fn cases() -> impl Iterator<Item = Value> {
     file.lines().map(|line| serde_json::from_str(line).expect("a case is JSON"))
 }
 
-/// The frames of a case's events, in the notation of the conformance file.
+/// Builds the frames of a case from its events.
 pub(crate) fn frames(events: &[Value], v1: bool) -> String {
     let speech = if v1 { Speech::LumoV1 } else { Speech::LumoV2 };
     String::from_utf8(speech.stream(events)).expect("JSON")
@@ -56,7 +56,7 @@ fn check(case: &Value, got: &Assembled) {
     text("text", &got.text);
     text("reasoning", &got.reasoning);
     text("fin", got.finish_word().unwrap_or_default());
-    // W17 assumes complete arguments; a reader streams them and reports that they are incomplete.
+    // W17 assumes complete arguments, but a reader streams them and reports that they are incomplete.
     let complete = got.calls.iter().filter(|call| call.4 == Some(CallEnd::Complete));
     let calls: Value = complete.clone().map(|call| json!([call.2, call.3])).collect();
     if !case["calls"].is_null() {

@@ -1,4 +1,4 @@
-//! Laws: cuts make no difference, and no input makes the reader panic.
+//! Property tests of the reader: splits do not change the result, and no input causes a panic.
 
 use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use toolwire::dialect::lumo::ReaderSettings;
 
 use crate::lumo::assembled::read;
 
-/// Text as models write it, with characters that are difficult for JSON, SSE and surrogates.
+/// Generates text with characters that are special in JSON or SSE or need surrogate pairs.
 fn text() -> impl Strategy<Value = String> {
     let bit = prop_oneof![
         "[a-z ]{0,6}",
@@ -18,7 +18,7 @@ fn text() -> impl Strategy<Value = String> {
     vec(bit, 0..4).prop_map(|bits| bits.concat())
 }
 
-/// A frame of either version, without its line ends.
+/// Generates a frame of either version, without its line endings.
 fn frame() -> impl Strategy<Value = String> {
     let token = |target: &'static str| {
         (0..20_u32, text()).prop_map(move |(count, content)| {

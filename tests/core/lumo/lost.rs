@@ -1,4 +1,4 @@
-//! Law 3: text stays text, and unreadable data results in an error or is counted with its reason.
+//! Tests law 3: text is never lost, and unreadable data causes an error or is counted with a reason.
 
 use serde_json::{Value, json};
 use toolwire::event::{Finish, Runner};

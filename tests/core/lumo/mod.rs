@@ -1,4 +1,4 @@
-//! The Lumo dialect: streams, read uncut, in small pieces and at every two-way split; and encoded
+//! Tests the Lumo dialect: streams read in one piece, in small pieces and in every two-way split, and encoded
 //! conversations.
 
 mod assembled;

@@ -1,4 +1,4 @@
-//! Conversations as requests: the cases of the conformance file, and more.
+//! Tests how conversations become requests, with the conformance cases and some others.
 
 use serde_json::{Map, Value, json};
 use toolwire::{
@@ -10,7 +10,7 @@ use toolwire::{
 
 use crate::lumo::cases::cases;
 
-/// A conversation from OpenAI's messages, as far as the cases need it.
+/// Decodes the OpenAI messages of a case.
 fn conversation(case: &Value) -> Conversation {
     let request = &case["req"];
     let tools = request["tools"].as_array().into_iter().flatten().map(|name| Tool {
@@ -74,7 +74,7 @@ fn encoded(conversation: &Conversation, version: Version) -> (Value, Vec<String>
     (serde_json::from_slice(&request.body).expect("a JSON body"), request.dropped)
 }
 
-/// Role and content of every turn of a v2 request.
+/// Returns the role and the content of every turn in a v2 request.
 fn turns_of(body: &Value) -> Value {
     let messages = body["messages"].as_array().into_iter().flatten();
     messages.map(|message| json!([message["role"], message["content"]])).collect()

@@ -1,5 +1,5 @@
-//! Calls that Lumo runs itself: each is forwarded once it is dispatched, as Lumo wrote it, without delaying
-//! other content.
+//! Tests calls that Lumo runs itself. Each is forwarded exactly as Lumo wrote it once it has been dispatched, and
+//! does not delay other content.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn v1(events: Value) -> Assembled {
     read_text(&frames(events.as_array().unwrap(), true))
 }
 
-/// Calls with their ends: `name arguments`, followed by ` cut` for one that is not complete.
+/// Returns each call as `name arguments`, with the suffix ` cut` if it is incomplete.
 fn calls(got: &Assembled) -> Vec<String> {
     let end = |end| if end == Some(CallEnd::Complete) { "" } else { " cut" };
     got.calls.iter().map(|call| format!("{} {}{}", call.2, call.3, end(call.4))).collect()
@@ -86,7 +86,6 @@ fn undispatched_call_is_not_sent_in_a_failed_response() {
         let got = v1(json!([["tc", "{\"name\":\"a\"}"], ["m", "F"], [end]]));
         assert_eq!((calls(&got), got.text.as_str()), (vec![], "F"), "{end}");
     }
-    // A result that was cut off does not count either.
     let got = v1(json!([["tc", "{\"name\":\"a\",\"arguments\":{\"x\":1}}"], ["tr", "half a res"]]));
     assert_eq!((calls(&got).len(), got.results), (1, vec![]));
 }
@@ -140,18 +139,17 @@ fn object_in_a_broken_call_is_not_a_call() {
     assert_eq!((calls(&got), got.skipped.as_str()), (vec![r#"c {"z":1}"#.to_owned()], "not_json=1"));
 }
 
-/// A stream and its expected meaning.
+/// A step of a generated stream. The numbers identify the call.
 #[derive(Debug, Clone)]
 enum StreamStep {
     Text(String),
     Announce(usize),
-    /// A piece of a call's arguments: its number, and the number of all pieces. The last piece completes the
-    /// arguments.
+    /// Sends the given piece of a call's arguments. The last piece completes them.
     Dispatch(usize, usize),
     Result(usize),
 }
 
-/// Up to four calls, each with the number of pieces of its arguments.
+/// Generates a stream with up to four calls, each with the number of pieces of its arguments, and an ending.
 fn story() -> impl Strategy<Value = (Vec<usize>, Vec<StreamStep>, usize)> {
     prop::collection::vec(1..4_usize, 1..5).prop_flat_map(|pieces| {
         let count = pieces.len();
@@ -167,14 +165,14 @@ fn story() -> impl Strategy<Value = (Vec<usize>, Vec<StreamStep>, usize)> {
 
 const ENDS: [&str; 5] = ["stop", "length", "content_filter", "error", ""];
 
-/// The arguments of a call, cut into pieces none of which is a JSON object.
+/// Splits a call's arguments into pieces that are not JSON objects by themselves.
 fn arguments(call: usize, pieces: usize) -> Vec<String> {
     let whole = format!("{{\"call\":{call},\"list\":[1,2,3]}}");
     let at = |piece: usize| piece * whole.len() / pieces;
     (0..pieces).map(|piece| whole.get(at(piece)..at(piece + 1)).unwrap().to_owned()).collect()
 }
 
-/// The story with each call's pieces in order, and without events after the end of a call.
+/// Puts each call's pieces in order, and removes steps that come after a call has ended.
 fn in_order(pieces: &[usize], story: &[StreamStep]) -> Vec<StreamStep> {
     let (mut next, mut over) = (vec![0; pieces.len()], vec![false; pieces.len()]);
     let mut kept = Vec::new();
@@ -186,7 +184,7 @@ fn in_order(pieces: &[usize], story: &[StreamStep]) -> Vec<StreamStep> {
                 kept.push(StreamStep::Dispatch(*call, next[*call]));
                 next[*call] += 1;
             }
-            // A result shows that the call was sent completely.
+            // A result is only sent after all the arguments.
             StreamStep::Result(call) if !over[*call] && (next[*call] == pieces[*call]) => {
                 over[*call] = true;
                 kept.push(said.clone());

@@ -1,4 +1,4 @@
-//! Streams that the conformance cases do not cover: more of Lumo's known peculiarities.
+//! Tests peculiarities of Lumo's streams that the conformance cases do not cover.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,7 +19,7 @@ fn v2(events: Value) -> Assembled {
     read_text(&frames(events.as_array().unwrap(), false))
 }
 
-/// The calls as `name arguments`. They must be complete and run by `runner`.
+/// Returns each call as `name arguments`. Asserts that all calls are complete and run by `runner`.
 fn calls(got: &Assembled, runner: Runner) -> Vec<String> {
     assert!(got.calls.iter().all(|call| call.0 == runner && call.4 == Some(CallEnd::Complete)), "{got:?}");
     got.calls.iter().map(|call| format!("{} {}", call.2, call.3)).collect()
@@ -33,7 +33,7 @@ fn client_calls(got: &Assembled) -> Vec<String> {
     calls(got, Runner::Client)
 }
 
-/// Returns kind and status of the failure, as a code.
+/// Returns the code and the status of the failure.
 fn failure(got: &Assembled) -> (&str, u16) {
     let (code, status) = got.failure.as_ref().expect("a failure");
     (code, *status)
@@ -100,7 +100,7 @@ fn v1_arguments_in_every_form() {
         (r#"{"name":"a","arguments":null}"#, "{}"),
         (r#"{"name":"a","arguments":""}"#, "{}"),
         (r#"{"name":"a","arguments":{"arguments":null,"name":null,"parameters":{"x":1}}}"#, r#"{"x":1}"#),
-        // A parameter named `parameters` with siblings is not a wrapper.
+        // A parameter called `parameters` is not a wrapper if it has siblings.
         (r#"{"name":"a","arguments":{"parameters":{"x":1},"y":2}}"#, r#"{"parameters":{"x":1},"y":2}"#),
         (r#"{"name":"a","arguments":{"parameters":{"x":1}}}"#, r#"{"parameters":{"x":1}}"#),
         (r#"[{"name":"a","arguments":{"x":"}\"{"}}]"#, r#"{"x":"}\"{"}"#),
@@ -184,8 +184,7 @@ fn v2_ordinary_response() {
 #[test]
 fn v2_one_object_over_several_lines() {
     let got = read_text(concat!(
-        // Text that was cut off does not affect the following text, in the same event or in the
-        // next.
+        // A truncated chunk does not affect the chunks after it, whether in the same event or in the next.
         "data: {\"choices\":[{\"index\"\ndata: {\"choices\":[\n\n",
         "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"A\"}}\ndata: ]}\n\n",
         "data: {\"choices\":[{\"delta\":{\"content\":\"D\"}}]}{\"choices\":[{\"delta\":{\"content\":\"E\"}}]}\n\n",
@@ -458,7 +457,7 @@ fn encrypted_pieces_are_rejected_wherever_they_are_flagged() {
             assert!(got.text.starts_with('A') && (!sealed || got.calls.is_empty()), "{frame}");
         }
     }
-    // A parameter of that name is not a flag, and an empty value is not a piece.
+    // A parameter called `encrypted` is not the flag, and an empty value has nothing to decrypt.
     for event in [
         json!(["stc", {"id": "n", "name": "a", "arguments": {"encrypted": true}}]),
         json!(["stc", {"id": "n", "name": "a", "arguments": "", "encrypted": true}]),

@@ -1,5 +1,5 @@
-//! Clients of Messages: the meaning of their requests, and the exact events that they get. [`reader`] and
-//! [`requests`] test upstreams of this dialect.
+//! Tests Messages clients: how their requests are decoded, and exactly which events they get. [`reader`] and
+//! [`requests`] test Messages upstreams.
 
 mod reader;
 mod requests;
@@ -205,7 +205,7 @@ fn end(index: u32) -> Event<'static> {
     Event::CallEnd { index, end: CallEnd::Complete }
 }
 
-/// A response with every kind of content that clients of this API can receive.
+/// A response with every kind of content that a Messages client can receive.
 fn response() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),

@@ -1,4 +1,4 @@
-//! Streams from servers of the Messages API, each with its meaning, in every split.
+//! Tests how the reader interprets streams from Messages servers, in every split.
 
 use toolwire::dialect::{Skip, messages::ReaderSettings};
 
@@ -10,7 +10,7 @@ fn means(stream: &str, expected: &str) -> Read {
     let read = read_splits(settings, stream.as_bytes());
     let verbatim = read_splits(ReaderSettings { verbatim: true, ..settings }, stream.as_bytes());
     assert_eq!(read.summary(), expected);
-    // The beginning also contains counts.
+    // With verbatim frames, the usage of the first frame is reported too.
     let counted = verbatim.summary();
     let counted = counted.strip_prefix("usage").map_or(counted.as_str(), |_| expected);
     if !expected.contains("usage") && !expected.contains("cites") {
@@ -200,7 +200,7 @@ fn the_result_of_a_hosted_call_ends_it() {
         start(0, r#"{"type":"server_tool_use","id":"n","name":"web_search","input":{"query":"q"}}"#),
         start(1, r#"{"type":"web_search_tool_result","tool_use_id":"n","content":[]}"#),
     ];
-    // The call's arguments are complete when the result arrives.
+    // The result shows that the arguments are complete.
     let read = read_in(ReaderSettings::default(), [begun.concat().as_bytes()], false);
     assert_eq!(read.summary(), r#"gave 0 n [] | n web_search {"query":"q"}"#);
     means(
@@ -295,7 +295,7 @@ fn blocks_out_of_order_keep_their_calls_apart() {
         // A new block with an unused index.
         tool(7, "c"),
         input(7, "{\"y\":3}"),
-        // A new block with an index that is in use.
+        // A new block whose index is still in use.
         tool(7, "d"),
         input(7, "{\"z\":4}"),
         stop(99),

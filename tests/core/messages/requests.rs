@@ -1,4 +1,4 @@
-//! Requests to upstreams of Messages.
+//! Tests requests to Messages upstreams.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -81,7 +81,7 @@ fn a_tool_loop_alternates_between_user_and_assistant() {
             {"role": "assistant", "content": "So"},
         ])
     );
-    // The calls in the history are declared, but may not be called.
+    // The tools in the history are declared, but may not be called.
     assert_eq!(body["tools"], json!([{"name": "f", "input_schema": {"type": "object", "properties": {}}}]));
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
 }

@@ -1,4 +1,4 @@
-//! Upstreams with Ollama's own API: requests, and responses cut anywhere.
+//! Tests upstreams with Ollama's own API: requests, and responses split at arbitrary points.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -14,19 +14,19 @@ use crate::read::{read_in, read_splits};
 
 const SETTINGS: ReaderSettings = ReaderSettings { max_frame: 1 << 16, tolerate_truncation: false };
 
-/// Returns the meaning of a body, which must be the same in every split.
+/// Summarizes a body. Asserts that no split changes the result.
 #[track_caller]
 fn read(body: &str) -> String {
     read_splits(SETTINGS, body.as_bytes()).summary()
 }
 
-/// A line with `message`.
+/// A line that contains `message`.
 fn line(message: &str) -> String {
     let head = r#""model":"qwen3","created_at":"2026-11-22T10:00:00.000123Z""#;
     format!("{{{head},\"message\":{{\"role\":\"assistant\",{message}}},\"done\":false}}\n")
 }
 
-/// The last line, with the finish reason.
+/// The final line, with the finish reason.
 fn done(reason: &str) -> String {
     let message = r#""message":{"role":"assistant","content":""}"#;
     format!("{{\"model\":\"qwen3\",{message},\"done_reason\":\"{reason}\",\"done\":true}}\n")
@@ -148,8 +148,7 @@ fn unknown_members_and_lines_are_left_out_and_counted() {
     assert_eq!(read.skipped.to_string(), "not_a_chunk=1 unknown_part=1 unknown_finish=1");
 }
 
-/// Escapes, an unusual time, an extra member: the fast path must not read a line differently from the slow
-/// path.
+/// The fast path must not misread lines with escapes, an unusual time or extra members.
 #[test]
 fn lines_that_look_alike_mean_what_they_say() {
     let odd = line(r#""content":"a\u00e9\"""#);

@@ -1,5 +1,5 @@
-//! The beginnings of calls, and text instead of their arguments. Small models name a tool and continue with
-//! something else, write its arguments next to its name, or quote its declaration.
+//! Tests how calls begin, and what happens to text in place of their arguments. Small models name a tool and
+//! continue with something else, write arguments beside the name, or quote the declaration.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -19,8 +19,8 @@ fn tool(name: &str, properties: &Value) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": parameters}})
 }
 
-/// Returns the answer that a client gets for `text`, at any cut. The tools have one string, two strings, a
-/// number, and no parameters.
+/// Returns the client's answer to `text`. Asserts that no split changes it. The declared tools have one string, two
+/// strings, a number, and no parameters.
 fn answer(format: &str, text: &str) -> Answer {
     let tools = [
         tool("calculator", &json!({"expression": {"type": "string"}})),
@@ -55,7 +55,7 @@ fn calls(format: &str, text: &str, visible: &str, wanted: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{format}: {text}");
 }
 
-/// Formats with their own marker, each with a call of NAME that has BODY instead of its arguments.
+/// Formats with a dedicated marker, each with a call to NAME that has BODY in place of its arguments.
 const FORMS: &[(&str, &str)] = &[
     ("qwen3_coder", "<tool_call>\n<function=NAME>\nBODY\n</function>\n</tool_call>"),
     ("qwen3_coder", "<function=NAME>BODY</function>"),
@@ -195,7 +195,7 @@ fn undeclared_members_beside_the_name_make_it_text() {
     ] {
         let text = format!("<tool_call>{object}</tool_call>");
         calls("hermes", &text, &text, &[]);
-        // The neighbouring calls are still calls.
+        // The calls beside it are still calls.
         let now = r#"{"name":"now","arguments":{}}"#;
         let text = format!("<tool_call>{now}</tool_call>\n<tool_call>{object}</tool_call> x");
         calls("hermes", &text, &format!("<tool_call>{object}</tool_call> x"), &[("now", json!({}))]);
@@ -258,14 +258,14 @@ fn parameter_named_like_a_schema_keyword_is_an_argument() {
     }
 }
 
-/// qwen3_coder: a closer and another tag's opener were part of the value.
+/// In qwen3_coder, a closer followed by another tag's opener used to become part of the value.
 #[test]
 fn closer_before_another_opener_ends_the_value() {
     let text = "<tool_call>\n<function=write_file>\n<parameter=path>\nnote.txt</parameter>\n<argument=content/>\n</function>\n</tool_call>";
     let answer = found("qwen3_coder", text);
     assert_eq!(read(&answer), [("write_file", json!({"path": "note.txt"}))]);
     assert!(answer.text.starts_with("<argument=content/>"), "{answer:?}");
-    // A quoted closer in a value is not followed by such an opener.
+    // These closers are quoted in a value, since no such opener follows them.
     for inner in
         ["</parameter>\n<b>", "</parameter> and", "</parameter>\n<parameter>x</parameter>\n<a href=\"b\">"]
     {
@@ -304,7 +304,7 @@ fn stray_closers_after_a_call_are_dropped() {
             &now,
         );
     }
-    // Anywhere else, it is text.
+    // Elsewhere, closers are text.
     for text in ["</tool_call>", "a </tool_call>", "</tool_response> b"] {
         calls("hermes", text, text, &[]);
         calls("hermes", &format!("{call} a {text}"), &format!("a {text}"), &now);
@@ -334,7 +334,7 @@ fn invented_result_is_dropped() {
         "",
         &now,
     );
-    // Anywhere else, it is text.
+    // Elsewhere, results are text.
     calls("hermes", result, result, &[]);
     calls("hermes", &format!("{call} a {result}"), &format!("a {result}"), &now);
     calls(

@@ -1,4 +1,5 @@
-//! Native calls as clients of every dialect get them: ids that the history already contains, and calls that break off.
+//! Tests native calls with an ID that already occurs in the history, and native calls that break off, for clients
+//! of every dialect.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -15,8 +16,8 @@ fn calls(ids: &[&str]) -> Value {
     ids.iter().map(call).collect()
 }
 
-/// Servers that number their calls from 0 in each response repeat the same id in every turn. Claude Code mistakes the
-/// later call for the earlier one, whose result it has, and repeats it endlessly.
+/// Servers that number their calls from 0 repeat the same IDs in every turn. Claude Code confuses the new call with
+/// the old one, which already has a result, and makes the call again and again.
 #[test]
 fn id_of_a_call_in_the_history_is_not_used_again() {
     let history = json!([
@@ -43,8 +44,8 @@ fn id_of_a_call_in_the_history_is_not_used_again() {
     }
 }
 
-/// A client that runs a call as soon as its item or block ends must not see that end before it is certain that the
-/// response does not fail.
+/// Clients run a call as soon as its item or block ends, so the end must not be sent while the response may still
+/// fail.
 #[test]
 fn call_that_breaks_off_with_the_stream_does_not_end() {
     let function = json!({"name": "a", "arguments": "{\"x\":"});

@@ -1,6 +1,6 @@
-//! The stream of deltas that clients depend on (docs/protocols/text-formats.md#deltas). The tests' own client checks
-//! the rules for every stream: the first delta of a call has id, type and the complete name, later ones only arguments
-//! (vmlx PR 244, vercel/ai PR 16507, opencode#43328, sglang PR 35542), and indices count from 0 (sglang PR 35625,
+//! Tests the stream of deltas (docs/protocols/text-formats.md#deltas). The test client checks some rules in every
+//! stream: the first delta of a call has the ID, the type and the complete name, and later ones only arguments
+//! (vmlx PR 244, vercel/ai PR 16507, opencode#43328, sglang PR 35542); indices count from 0 (sglang PR 35625,
 //! litellm PR 37792).
 
 use bytes::BytesMut;
@@ -10,7 +10,7 @@ use toolwire::format;
 use crate::regressions::{Speech, declared, exchange, with_calls};
 use crate::support::cuts::by_characters;
 
-/// Returns all deltas of arguments that result from `pieces`, each with the index of the piece that caused it.
+/// Returns all argument deltas, each with the index of the piece that caused it.
 fn argument_deltas(format: &'static format::Format, pieces: &[&str]) -> Vec<(usize, String)> {
     let mut pipeline = exchange(&[format], true).pipeline();
     let mut deltas = Vec::new();
@@ -38,8 +38,8 @@ fn argument_deltas(format: &'static format::Format, pieces: &[&str]) -> Vec<(usi
     deltas
 }
 
-/// assistant-ui PR 6355, llama.cpp PR 16526, baml PR 4882: a delta ended in the middle of an escape, and clients that
-/// parsed the arguments received so far failed.
+/// assistant-ui PR 6355, llama.cpp PR 16526, baml PR 4882: a delta ended inside an escape, which broke clients that
+/// parse partial arguments.
 #[test]
 fn delta_never_ends_inside_an_escape() {
     let text = r#"<tool_call>{"name":"run","arguments":{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}}</tool_call>"#;
@@ -58,8 +58,7 @@ fn delta_never_ends_inside_an_escape() {
     assert_eq!(sum, r#"{"cmd":"a\u00e9b\ud83d\ude00c\\d\n\"e"}"#);
 }
 
-/// A character as two halves of a surrogate pair, each escaped in a separate frame
-/// (docs/protocols/text-formats.md#deltas).
+/// A frame ends between the escapes of a surrogate pair (docs/protocols/text-formats.md#deltas).
 #[test]
 fn surrogate_pair_may_span_two_frames() {
     let frame = |content: &str| {
@@ -87,8 +86,8 @@ fn surrogate_pair_may_span_two_frames() {
     }
 }
 
-/// A native call of a declared tool: its beginning is forwarded immediately, as the frame that contains it, even if the
-/// same frame ends the previous call.
+/// The first frame of a native call to a declared tool is forwarded immediately, even if the same frame ends the
+/// previous call.
 #[test]
 fn native_call_starts_with_its_first_frame() {
     let frame = |delta: &str| {
@@ -116,8 +115,8 @@ fn native_call_starts_with_its_first_frame() {
     assert_eq!(sent(head(2, name)), head(1, "undeclared_") + &head(2, name), "both by their own frames");
 }
 
-/// ik_llama.cpp#750, openclaw#38569: text that had been sent turned out to be wrong, and the stream broke off. Here,
-/// the text sent is always a beginning of the final text: it is never taken back.
+/// ik_llama.cpp#750, openclaw#38569: text that had already been sent turned out to be wrong, and the stream broke
+/// off. Here, what has been sent is always a prefix of the final text.
 #[test]
 fn released_text_is_never_revoked() {
     assert!(declared().is_array());
@@ -128,7 +127,7 @@ fn released_text_is_never_revoked() {
         let read: Value =
             serde_json::from_str(&sum).unwrap_or_else(|e| panic!("{}: {sum}: {e}", format.name));
         assert_eq!(read, serde_json::json!({"city": "Paris"}), "{}", format.name);
-        // Everything certain is sent with the piece that contains it: a piece causes at most one delta.
+        // Each piece causes at most one delta, with everything that has become certain.
         let mut places: Vec<usize> = deltas.iter().map(|(at, _)| *at).collect();
         places.dedup();
         assert!(places.len() > 3, "{}: {deltas:?}", format.name);

@@ -1,13 +1,12 @@
-//! Ends of messages (docs/protocols/text-formats.md#end-of-the-text): provably complete parts are complete, and no
-//! data is invented.
+//! Tests how a text may end (docs/protocols/text-formats.md#end-of-the-text): provably complete parts count as
+//! complete, and no data is invented.
 
 use serde_json::json;
 use toolwire::format;
 
 use crate::regressions::{ended, found_in, is, read, tried};
 
-/// The argument text of a call before it is closed, and the closers that are added. `None` if the text is not provably
-/// complete.
+/// Truncated arguments, and the closers that are added. `None` if the last value may be incomplete.
 const ENDS: &[(&str, Option<&str>)] = &[
     (r#"{"cmd":"ls""#, Some("}")),
     (r#"{"cmd":"ls" "#, Some("}")),
@@ -41,8 +40,8 @@ const FORMS: &[(&str, &str)] = &[
     ("jamba", r#"<tool_calls>[{"name":"run","arguments":"#),
 ];
 
-/// With `stop`, an incomplete value is only completed if its last scalar is provably complete: a truncated `rm -r
-/// build/old` must not become `rm -r build`.
+/// With `stop`, closers are added only after a provably complete value: a truncated `rm -r build/old` must not
+/// become `rm -r build`.
 #[test]
 fn closers_are_never_invented() {
     for (format, form) in FORMS {
@@ -62,7 +61,7 @@ fn closers_are_never_invented() {
     }
 }
 
-/// In a message that was cut for its length, only complete values are closed.
+/// If the length limit ended the message, closers are added only if no value is open.
 #[test]
 fn truncation_by_length_is_reported_as_length() {
     for (format, form) in FORMS {
@@ -80,7 +79,7 @@ fn truncation_by_length_is_reported_as_length() {
     }
 }
 
-/// A call whose name never became known is text.
+/// A call is text if the message ends before its name.
 #[test]
 fn call_without_a_name_is_text() {
     for (format, text) in [
@@ -106,7 +105,7 @@ fn call_without_a_name_is_text() {
     }
 }
 
-/// A complete value needs no closers, and the beginning of a closer is not data.
+/// A complete value needs no closers, and a partial closer is not data.
 #[test]
 fn closers_may_be_missing_or_truncated() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -138,8 +137,7 @@ fn closers_may_be_missing_or_truncated() {
     }
 }
 
-/// A truncated value in a tagged format ends at the end of the text. The possible beginning of its closer is not part
-/// of it.
+/// In a tagged format, a truncated value ends with the text, without a partial closer.
 #[test]
 fn truncated_value_contains_no_markup() {
     for (format, text) in [
@@ -157,7 +155,6 @@ fn truncated_value_contains_no_markup() {
     }
 }
 
-/// The header of a message that never began is text, as it is without a preceding message.
 #[test]
 fn header_cut_off_by_the_end_of_the_text_is_text() {
     let call = [("run", json!({"cmd": "ls"}))];
@@ -170,7 +167,7 @@ fn header_cut_off_by_the_end_of_the_text_is_text() {
     }
 }
 
-/// Text at a message's beginning that does not continue a header may belong to another format.
+/// Text at the start of a message that is not a header may be in another format.
 #[test]
 fn text_that_is_no_header_is_read_by_other_formats() {
     let formats = ["functionary_v32", "react"].map(|name| format::by_name(name).unwrap());
@@ -178,7 +175,7 @@ fn text_that_is_no_header_is_read_by_other_formats() {
     assert_eq!((answer.text.as_str(), read(&answer)), ("", vec![("run", json!({"cmd": "ls"}))]));
 }
 
-/// A marker proves that something is a call, whatever its name; without a marker, the name must be declared
+/// After a marker, any name makes a call; without a marker, the name must be declared
 /// (docs/protocols/text-formats.md#declared-names).
 #[test]
 fn undeclared_name_is_a_call_only_after_a_marker() {

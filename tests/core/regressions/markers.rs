@@ -1,22 +1,23 @@
-//! Markers: cut anywhere, several in a chunk, similar to others, or in places where they have no meaning.
+//! Tests markers that are split, repeated in a chunk, similar to others, or in places where they have no meaning.
 
 use serde_json::{Value, json};
 use toolwire::format::{self, Grammar};
 
 use crate::regressions::{Speech, ended, exchange, found, found_in, is, read, tried_in, with_calls};
 
-/// The separator between two calls in formats that allow several in a row. `None` for the other formats.
+/// Returns the separator between two calls, or `None` if a message in this format contains only one.
 fn joint(format: &str) -> Option<&'static str> {
     match format {
-        // In these formats, text after a call is another message, or made up.
+        // Text after a call is another message or is invented by the model.
         "react" | "harmony" | "beam" | "muse_atem" | "inkling" | "kimi_k3" | "gigachat3" | "gigachat31"
         | "functionary_v32" | "glm4_9b" => None,
-        // In these formats, a list is the complete message, or a fence takes a line.
+        // Some of these formats need the line break: they have a fence, or recognize a list only on a line of its
+        // own.
         _ => Some("\n"),
     }
 }
 
-/// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener that arrived in two
+/// vllm#57490, vllm#51701, xinference PR 5019, mlx-openai-server PR 215, vllm#58315: an opener split across two
 /// chunks became text, and its call was lost.
 #[test]
 fn opener_may_be_split_across_pieces() {
@@ -28,15 +29,15 @@ fn opener_may_be_split_across_pieces() {
     }
 }
 
-/// vllm#55195: `</think>` arrived in two chunks, and all text after it became reasoning.
+/// vllm#55195: `</think>` arrived in two chunks, and everything after it became reasoning.
 #[test]
 fn end_of_reasoning_may_be_split_across_pieces() {
     let answer = found("hermes", "<think>a </ b </thin c</think>Hi");
     assert_eq!((answer.reasoning.as_str(), answer.text.as_str()), ("a </ b </thin c", "Hi"));
 }
 
-/// sglang#37634, sglang#31915, sglang PR 35153, sglang PR 34925: of two calls in one chunk, one was lost, or its
-/// arguments were.
+/// sglang#37634, sglang#31915, sglang PR 35153, sglang PR 34925: with two calls in one chunk, one of them or its
+/// arguments were lost.
 #[test]
 fn calls_that_share_a_chunk_are_all_found() {
     for format in with_calls() {
@@ -62,8 +63,8 @@ fn text_around_calls_is_kept() {
     }
 }
 
-/// vllm#47137: the rest of a cut opener was text in streamed responses, but missing in others, or the reverse.
-/// vllm#47903: a cut call showed its markup.
+/// vllm#47137: a partial opener was text in streaming responses but missing in others, or the reverse. vllm#47903:
+/// the markup of a truncated call became text.
 #[test]
 fn stream_may_stop_anywhere() {
     for format in with_calls() {
@@ -71,7 +72,7 @@ fn stream_may_stop_anywhere() {
             let text = &format.example[..at];
             let answer = tried_in(&[format], text, "length");
             assert!(answer.calls.len() < 2);
-            // With channels, the header of a message is not text.
+            // In formats with channels, message headers are not text.
             let channels = format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Channels(_)));
             let visible = match answer.calls.is_empty() {
                 true if channels => text.ends_with(&answer.text),
@@ -84,12 +85,12 @@ fn stream_may_stop_anywhere() {
     }
 }
 
-/// lmstudio-bug-tracker#1592, verl#4757, renderers PR 80: a call that is only quoted in reasoning was called.
+/// lmstudio-bug-tracker#1592, verl#4757, renderers PR 80: a call that reasoning only quoted was run.
 #[test]
 fn call_quoted_in_reasoning_is_text() {
     for format in with_calls() {
         let thought = format!("I could write\n{}\nhere.", format.example);
-        // In some formats, calls end reasoning; the model then stopped thinking.
+        // Only hermes is detected: in some formats, a call also ends the reasoning.
         let answer =
             tried_in(&[&format::HERMES, &format::THINK], &format!("<think>{thought}</think>Hi"), "stop");
         assert_eq!((answer.text.as_str(), answer.calls.len()), ("Hi", 0), "{}", format.name);
@@ -97,7 +98,7 @@ fn call_quoted_in_reasoning_is_text() {
     }
 }
 
-/// vllm-mlx PR 631: a quotation mark in the prose before the marker hid it.
+/// vllm-mlx PR 631: a quotation mark in the text before a marker hid the marker.
 #[test]
 fn quotation_marks_in_prose_do_not_hide_calls() {
     for prose in ["He said \"no.", "It's", "`", "“", "a \\\" b \" c ' d"] {
@@ -108,8 +109,8 @@ fn quotation_marks_in_prose_do_not_hide_calls() {
     }
 }
 
-/// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: DeepSeek's markers with ASCII bars or doubled
-/// bars, and calls without their block, were shown to the user.
+/// cline#13348, GenericAgent#804, vllm#53227, vllm#40801, sglang#40236: users saw DeepSeek markers with ASCII bars
+/// or doubled bars, and calls outside their block.
 #[test]
 fn lookalike_markers_are_markers() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -129,8 +130,8 @@ fn lookalike_markers_are_markers() {
     }
 }
 
-/// dynamo PR 8208, vllm PR 28543, vllm PR 38579: the calls in a section without its end, or in one that contained
-/// prose, were lost.
+/// dynamo PR 8208, vllm PR 28543, vllm PR 38579: calls in an unclosed section, or in one that contained prose, were
+/// lost.
 #[test]
 fn unclosed_section_with_prose_is_read() {
     let one = "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{}<|tool_call_end|>";
@@ -139,15 +140,15 @@ fn unclosed_section_with_prose_is_read() {
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}"), "", std::slice::from_ref(&now));
     is("kimi_k2", &format!("<|tool_calls_section_begin|>{one}{two}"), "", &[now.clone(), now.clone()]);
     let (begin, end) = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>");
-    // After prose, the section's closer counts as a closer without an opener. Immediately after a call, it is framing.
+    // Directly after a call, the section's closer is framing. After other text, it has no opener and is text too.
     let text = format!("{begin}{one} and then {two}{end}");
     is("kimi_k2", &text, "and then", &[now.clone(), now.clone()]);
     let text = format!("{begin}{one} and then {two} at last {end}");
     is("kimi_k2", &text, &format!("and then  at last {end}"), &[now.clone(), now]);
 }
 
-/// sglang PR 27337: closers such as `</parameter/>` became part of the value. ollama PR 17914: without a closer, all
-/// text after the value became part of it.
+/// sglang PR 27337: closers such as `</parameter/>` became part of the value. ollama PR 17914: without a closer,
+/// all following text became part of the value.
 #[test]
 fn malformed_or_missing_closer_closes() {
     let call = [("get_weather", json!({"city": "Paris", "days": 2}))];
@@ -165,8 +166,8 @@ fn malformed_or_missing_closer_closes() {
     is("minimax_m2", text, "", &call);
 }
 
-/// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call after unclosed reasoning was lost. Unclosed reasoning extends
-/// to the end of the response, and none of it is lost.
+/// vllm#39056, vllm PR 55759, llama.cpp PR 23678: a call after unclosed reasoning was lost. Here, unclosed
+/// reasoning extends to the end of the response, so nothing is lost.
 #[test]
 fn unclosed_reasoning_is_kept() {
     let answer = ended("hermes", "<think>so <tool_call>{\"name\":\"now\",\"arguments\":{}}", "length");
@@ -174,8 +175,8 @@ fn unclosed_reasoning_is_kept() {
     assert_eq!((answer.text.as_str(), answer.calls.len()), ("", 0));
 }
 
-/// The opener is very often in the prompt (docs/protocols/text-formats.md#reasoning). If the server has already
-/// separated reasoning from text, the text is not reasoning.
+/// The prompt often contains the opener (docs/protocols/text-formats.md#reasoning). If the server has already
+/// separated the reasoning, the text contains none.
 #[test]
 fn response_may_start_inside_reasoning() {
     let mut exchange = exchange(&[&format::HERMES, &format::THINK], true);

@@ -1,7 +1,8 @@
-//! Failures that users of other servers and parsers reported (docs/protocols/text-formats.md#reported-failures), each as
-//! the rule that would have prevented it. Every text runs through the complete pipeline: as one frame cut in two at every
-//! byte and byte by byte, in two frames cut at every character, one character per frame, and as an unstreamed response. All
-//! must give the same result.
+//! Failures that users of other servers and parsers have reported
+//! (docs/protocols/text-formats.md#reported-failures), each tested through the rule that would have prevented it.
+//! Every text runs through the complete pipeline in many splits: as one frame split at each byte and byte by byte,
+//! as two frames split at each character, with one character per frame, and as a non-streaming response. All
+//! results must be the same.
 
 mod begins;
 mod calls;
@@ -25,7 +26,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// The tools that all tests declare: the tools of the published cases.
+/// The tools that all tests declare, taken from the published cases.
 fn declared() -> Value {
     let header = include_str!("../../../fixtures/conformance/formats.jsonl").lines().next().unwrap();
     let header: Value = serde_json::from_str(header).unwrap();
@@ -38,8 +39,8 @@ fn exchange(formats: &[&'static Format], stream: bool) -> Exchange {
     Exchange::new(request(&json!({"tools": declared(), "stream": stream})), settings, Speech::Chat)
 }
 
-/// Returns the answer that a client gets for a text in one of these formats, in any split. `finish` is the upstream's
-/// finish reason.
+/// Returns the client's answer to a text in one of these formats. Asserts that no split changes it. `finish` is the
+/// upstream's finish reason.
 fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -58,7 +59,7 @@ fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// Checks that the unstreamed response has the same content.
+/// Checks that a non-streaming response has the same content.
 fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     let (answer, _) = exchange(formats, false).run([stream]);
     let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
@@ -66,7 +67,8 @@ fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     assert_eq!(answer.named_calls(), streamed.named_calls(), "not streamed");
 }
 
-/// As [`found_in`], for large families of texts: only uncut, one character per frame, and unstreamed.
+/// Like [`found_in`], but with fewer splits, for large numbers of texts: in one piece, with one character per
+/// frame, and as a non-streaming response.
 fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     let exchange = exchange(formats, true);
     let stream = Speech::Chat.says(&[text], finish);
@@ -77,7 +79,7 @@ fn tried_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// As [`found_in`], for one format by name, with reasoning.
+/// Like [`found_in`], but takes the name of one format, and also detects reasoning.
 fn found(format: &str, text: &str) -> Answer {
     ended(format, text, "stop")
 }
@@ -91,7 +93,7 @@ fn tried(format: &str, text: &str, finish: &str) -> Answer {
     tried_in(&[format::by_name(format).unwrap_or_else(|| panic!("no format {format}"))], text, finish)
 }
 
-/// Checks that the answer contains exactly these calls and this text.
+/// Checks that the answer has exactly these calls and this text.
 fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
     let answer = found(format, text);
     assert_eq!(read(&answer), calls, "{text}");
@@ -100,14 +102,14 @@ fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{text}");
 }
 
-/// The calls with their arguments parsed.
+/// Returns the name and the parsed arguments of each call.
 fn read(answer: &Answer) -> Vec<(&str, Value)> {
     let read =
         |arguments: &str| serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"));
     answer.named_calls().into_iter().map(|(name, arguments)| (name, read(arguments))).collect()
 }
 
-/// Every format whose example is a call.
+/// Returns the formats whose example contains a call.
 fn with_calls() -> impl Iterator<Item = &'static Format> {
     format::ALL.iter().copied().filter(|format| format.example.contains("get_weather"))
 }

@@ -1,4 +1,4 @@
-//! Responses that are not searched for calls: their reasoning and channels are still read.
+//! Tests responses that are not searched for calls. Their reasoning and channels are still read.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -20,12 +20,12 @@ fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> A
         .0
 }
 
-/// Requests that allow no call.
+/// Request fields that allow no call.
 fn without_calls() -> [Value; 3] {
     [json!({}), json!({"tools": []}), json!({"tools": declared(), "tool_choice": "none"})]
 }
 
-/// Returns text and reasoning of a response without calls.
+/// Returns the text and the reasoning of a response without calls.
 fn said(detect: &Detect, text: &str) -> (String, String) {
     let mut same = None;
     for fields in without_calls() {
@@ -82,7 +82,7 @@ fn call_is_text_with_tool_choice_none() {
         let text = format!("A\n{}\nB ", format.example);
         let formats: [&'static Format; 2] = [format, &format::THINK];
         for detect in [Detect::Formats(format::names(&formats)), Detect::Auto] {
-            // Headers of messages without a recipient are framing.
+            // Its message headers are framing even without a recipient.
             if format.name == "muse_atem" {
                 continue;
             }
@@ -105,7 +105,7 @@ fn reasoning_is_text_if_its_detection_is_off() {
     let fields = json!({"tools": declared()});
     let off = answer(&fields, Detect::Auto, Reasoning::Off, call);
     assert_eq!((off.text.as_str(), off.named_calls().as_slice()), ("<think>a</think>", &[("now", "{}")][..]));
-    // Detection of calls may be off while reasoning is still read.
+    // Reasoning is read even if the detection of calls is off.
     let off = answer(&fields, Detect::Off, Reasoning::Auto, call);
     assert_eq!(
         (off.text.as_str(), off.reasoning.as_str()),
@@ -122,8 +122,8 @@ fn reasoning_is_read_with_any_formats() {
     assert_eq!(answer.named_calls(), [("now", "{}")]);
 }
 
-/// For formats that are not listed, reasoning is read, but calls are not. Text between the channels is searched for calls
-/// of the listed formats.
+/// In formats that are not listed, only reasoning is detected. The text outside the channels is searched for calls
+/// in the listed formats.
 #[test]
 fn reasoning_channels_are_read_beside_listed_formats() {
     let fields = json!({"tools": declared()});
@@ -146,7 +146,6 @@ fn reasoning_channels_are_read_beside_listed_formats() {
     assert_eq!(hermes(&format!("{begun}{open}Hi there")), owned("Hi there", &reasoning, &[]));
     assert_eq!(hermes(&format!("{begun}{open}{call}")), owned("", &reasoning, &["now"]));
     assert_eq!(hermes(&format!("{begun}{call}")), owned("", &reasoning, &["now"]));
-    // The end of the reasoning is missing.
     let unended = "<|channel|>analysis<|message|>plan";
     assert_eq!(hermes(&format!("{unended}{open}Hi")), owned("Hi", "plan", &[]));
     assert_eq!(hermes(unended), owned("", "plan", &[]));

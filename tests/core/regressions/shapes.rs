@@ -1,4 +1,4 @@
-//! The possible shapes of a call's JSON.
+//! Tests the different shapes of a call's JSON.
 
 use serde_json::json;
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
 use crate::regressions::{Speech, found, is, read};
 use crate::support::exchange::{Cuts, Exchange, request};
 
-/// vllm#9693, lmdeploy PR 4802: arguments before the name were lost, or the whole call was.
+/// vllm#9693, lmdeploy PR 4802: if the arguments preceded the name, they or the complete call were lost.
 #[test]
 fn arguments_may_precede_the_name() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -33,8 +33,8 @@ fn arguments_may_precede_the_name() {
     }
 }
 
-/// vllm PR 54964, langchain-oracle PR 70: arguments in a string stayed a string, or a string that only begins like an
-/// object was parsed.
+/// vllm PR 54964, langchain-oracle PR 70: arguments in a string stayed a string, or a string that only begins like
+/// an object was parsed.
 #[test]
 fn arguments_in_a_string_are_unwrapped_if_they_are_an_object() {
     let strings = [
@@ -56,7 +56,7 @@ fn arguments_in_a_string_are_unwrapped_if_they_are_an_object() {
     }
 }
 
-/// sglang#34677: calls next to a call of an unknown tool were lost with it.
+/// sglang#34677: a call to an unknown tool caused the calls beside it to be lost.
 #[test]
 fn undeclared_name_does_not_affect_other_calls() {
     let [now, no] = ["now", "no_such"].map(|name| format!(r#"{{"name":"{name}","arguments":{{}}}}"#));
@@ -70,7 +70,7 @@ fn undeclared_name_does_not_affect_other_calls() {
     }
     let text = format!("[TOOL_CALLS][{now},{no},{now}]");
     is("mistral", &text, "", &calls);
-    // Without a marker, an undeclared name is data, and the neighbouring calls are still calls.
+    // Without a marker, an undeclared name makes the object text, but the calls beside it are still calls.
     let text = format!("<pre>{now}</pre>\n<pre>{no}</pre>\n<pre>{now}</pre>");
     let answer = found("pre", &text);
     assert_eq!(answer.named_calls(), [("now", "{}"), ("now", "{}")]);
@@ -80,7 +80,8 @@ fn undeclared_name_does_not_affect_other_calls() {
     assert_eq!(answer.text, format!("```json\n{no}\n```"));
 }
 
-/// cline#10843, hermes-agent#107125: Qwen2.5-Coder on Ollama writes calls without any marker, and they were not found.
+/// cline#10843, hermes-agent#107125: Qwen2.5-Coder on Ollama writes calls without a marker, and they were not
+/// found.
 #[test]
 fn object_without_a_marker_is_a_call() {
     let call = [("get_weather", json!({"city": "Paris"}))];
@@ -97,8 +98,8 @@ fn object_without_a_marker_is_a_call() {
     );
 }
 
-/// vllm-parser (docs/protocols/text-formats.md#call-objects): after one call of another shape, every later call became
-/// text.
+/// vllm-parser (docs/protocols/text-formats.md#call-objects): after one call of a different shape, all later calls
+/// became text.
 #[test]
 fn call_of_another_shape_and_those_after_it_are_calls() {
     let shapes = [
@@ -125,7 +126,7 @@ fn call_of_another_shape_and_those_after_it_are_calls() {
     }
 }
 
-/// The text that Functionary sends to `python` is code, not JSON, and becomes the tool's argument
+/// Functionary sends code to `python` instead of JSON. It becomes the tool's argument
 /// (docs/protocols/text-formats.md#header-then-json).
 #[test]
 fn python_source_for_a_tool_is_its_argument() {

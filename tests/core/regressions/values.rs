@@ -1,10 +1,10 @@
-//! Values: the markers inside them, their types, their last bytes.
+//! Tests the values of arguments: markers inside them, their types, and their last bytes.
 
 use serde_json::{Value, json};
 
 use crate::regressions::{found, is, read, tried, tried_in};
 
-/// A format, and a call of `run` in it with a placeholder for the string.
+/// A format, and a call to `run` in it. `@` stands for the string.
 const STRINGS: &[(&str, &str)] = &[
     ("hermes", r#"<tool_call>{"name":"run","arguments":{"cmd":"@"}}</tool_call>"#),
     ("mistral", r#"[TOOL_CALLS]run[ARGS]{"cmd":"@"}"#),
@@ -52,7 +52,7 @@ const STRINGS: &[(&str, &str)] = &[
     ("cline", "<run>\n<cmd>@</cmd>\n</run>"),
 ];
 
-/// vllm#45167, ai-sdk#297, Rapid-MLX#1515, omlx PR 2588, sglang PR 28698: an end marker inside a value ended the call.
+/// vllm#45167, ai-sdk#297, Rapid-MLX#1515, omlx PR 2588, sglang PR 28698: a closer inside a value ended the call.
 #[test]
 fn marker_inside_a_value_is_data() {
     const MARKERS: &[&str] = &[
@@ -76,7 +76,7 @@ fn marker_inside_a_value_is_data() {
     ];
     for (format, form) in STRINGS {
         for marker in MARKERS {
-            // A value that contains its own closer cannot be distinguished from two values
+            // A value that contains its own closer looks like two values
             // (docs/protocols/text-formats.md#values-that-contain-their-closer).
             if form.split('@').nth(1).is_some_and(|behind| behind.trim_start().starts_with(marker)) {
                 continue;
@@ -93,8 +93,8 @@ fn marker_inside_a_value_is_data() {
     }
 }
 
-/// vllm#22885, vllm#32152, vllm#10395, vllm PR 48852: after a number, a literal or a container, the last bytes of the
-/// arguments were missing, and numbers were reformatted.
+/// vllm#22885, vllm#32152, vllm#10395, vllm PR 48852: arguments that ended with a number, a literal or a container
+/// lost their last bytes, and numbers were reformatted.
 #[test]
 fn arguments_are_complete_to_the_last_byte() {
     let tails = [
@@ -127,8 +127,8 @@ fn arguments_are_complete_to_the_last_byte() {
     }
 }
 
-/// vllm#31501, vllm PR 36360, vllm PR 35615, vllm PR 35895: if a chunk contained several tokens, arguments were empty.
-/// The pieces are the same as in every test here; these values are converted instead of being forwarded.
+/// vllm#31501, vllm PR 36360, vllm PR 35615, vllm PR 35895: if a chunk contained several tokens, the arguments were
+/// empty. The values here are converted rather than forwarded.
 #[test]
 fn values_are_read_in_any_split() {
     let parameter = |key: &str, value: &str| format!("<parameter={key}>\n{value}\n</parameter>\n");
@@ -152,7 +152,7 @@ fn values_are_read_in_any_split() {
     }
 }
 
-/// vllm#28806, vllm#47901: a call without arguments had an empty string as arguments.
+/// vllm#28806, vllm#47901: a call without arguments got an empty string as arguments.
 #[test]
 fn call_without_arguments_has_an_empty_object() {
     let texts = [
@@ -186,7 +186,7 @@ fn call_without_arguments_has_an_empty_object() {
     }
 }
 
-/// Rapid-MLX PR 1102: objects inside objects became text.
+/// Rapid-MLX PR 1102: nested objects became text.
 #[test]
 fn containers_nest() {
     let text = "<|tool_call>call:set_opts{cfg:{depth:1,name:<|\"|>a}<|\"|>,sub:{l:[{k:<|\"|>]<|\"|>},[],{}]}},tags:[<|\"|>,<|\"|>]}<tool_call|>";
@@ -197,7 +197,7 @@ fn containers_nest() {
     is("pythonic", text, "", &[("set_opts", arguments)]);
 }
 
-/// openclaw PR 88226: a backslash that escapes nothing made the arguments unreadable.
+/// openclaw PR 88226: a backslash that is not part of an escape made the arguments unreadable.
 #[test]
 fn only_invalid_json_is_repaired() {
     let mended = [
@@ -221,8 +221,8 @@ fn only_invalid_json_is_repaired() {
     assert_eq!(answer.named_calls(), [("x", kept)]);
 }
 
-/// sglang#31912, vllm PR 54678, vllm PR 55473, llama_index#22334: calls with about twenty arguments, or brackets that
-/// never close, kept a core busy forever. This test would not end.
+/// sglang#31912, vllm PR 54678, vllm PR 55473, llama_index#22334: calls with about twenty arguments, or with
+/// brackets that never close, kept a CPU core busy forever.
 #[test]
 fn many_arguments_and_open_brackets_take_linear_time() {
     let list: Vec<String> = (0..200).map(|n| format!("a{n}='x, y=(1'")).collect();

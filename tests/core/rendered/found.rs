@@ -1,4 +1,4 @@
-//! Results of the detector for a text.
+//! Runs the detector on a text and collects the results.
 
 use serde_json::json;
 use toolwire::{detect::Detector, event::Finish, format::KnownFormats, rules::Rules, tools::DeclaredTools};
@@ -6,8 +6,7 @@ use toolwire::{detect::Detector, event::Finish, format::KnownFormats, rules::Rul
 pub(crate) use crate::fuzz::checks::{Call, Found};
 use crate::{rendered::tools::declared, support::exchange::request};
 
-/// Pushes `pieces` through a detector. Also returns the maximum number of bytes that it held after
-/// a piece.
+/// Runs a detector on `pieces`. Returns the results, and the largest number of bytes that it held after a piece.
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> (Found, usize) {
     thread_local!(static TOOLS: DeclaredTools = DeclaredTools::new(&request(&json!({"tools": declared()})), ""));
     let mut detector = Detector::new(TOOLS.with(DeclaredTools::clone), settings, KnownFormats::built_in())

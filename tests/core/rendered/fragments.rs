@@ -1,12 +1,13 @@
-//! Fragments of texts and strings: words, characters with a special meaning, markers and halves of them.
+//! Fragments from which texts and strings are generated: words, special characters, and complete or partial
+//! markers.
 
 use proptest::prelude::*;
 
-/// Harmless words for the beginning and the end of a text.
+/// Harmless words for the start and the end of a text.
 const WORDS: &[&str] =
     &["Let me see", "ok", "naïve 東京 😀 then", "I will look that up.", "1.50 and so on", "So"];
 
-/// Fragments for the middle of a text that do not begin a call: false starts, quoted markers, code, and JSON
+/// Fragments for the middle of a text that cannot begin a call: incomplete markers, quoted markers, code, and JSON
 /// that is not a call.
 #[rustfmt::skip]
 const BESIDE: &[&str] = &[
@@ -19,7 +20,7 @@ const BESIDE: &[&str] = &[
     "<start_func", "<Function_", "<steptml", ">>", "<rfl", "<atem", "<|open", "<|plamo:",
 ];
 
-/// Fragments for strings, where they must have no meaning.
+/// Fragments that have no special meaning in a string.
 #[rustfmt::skip]
 const INSIDE: &[&str] = &[
     "word", "x", " ", "  ", "\n", "\t", "\r\n", "\u{1}", "é", "日本", "😀", "🧑‍🚀", "\"", "\\", "'", "`", "```", "\n```\n", "\"\"\"", "'''",
@@ -44,7 +45,7 @@ const INSIDE: &[&str] = &[
     "<|end|>", "<|start|>", ">>>", ">>>now\n", "<|open|>", "<|close|>", "<|sep|>", "<|end_message|>", "<|eom|>",
 ];
 
-/// Returns `text` without any of `never`.
+/// Removes every occurrence of the strings in `never`.
 fn without(mut text: String, never: &[&str]) -> String {
     while let Some(found) = never.iter().find(|never| text.contains(**never)) {
         text = text.replace(found, "");
@@ -52,7 +53,7 @@ fn without(mut text: String, never: &[&str]) -> String {
     text
 }
 
-/// Generates a string that contains none of `never` and none of `nor`.
+/// Generates a string that contains no string of `never` or `nor`.
 pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str]) -> BoxedStrategy<String> {
     let some = prop::collection::vec(prop::sample::select(INSIDE), 0..7).prop_map(|parts| parts.concat());
     let long =
@@ -61,7 +62,7 @@ pub(crate) fn string(never: &'static [&'static str], nor: &'static [&'static str
     string.prop_map(|text| without(without(text, never), nor)).boxed()
 }
 
-/// Generates text around calls, which may be empty. If `plain`, it begins with a word.
+/// Generates the text around calls, which may be empty. If `plain` is set, it begins with a word.
 pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrategy<String> {
     let word = || prop::sample::select(WORDS);
     let any = || prop::sample::select(BESIDE);
@@ -75,12 +76,12 @@ pub(crate) fn beside(never: &'static [&'static str], plain: bool) -> BoxedStrate
     prop_oneof![1 => Just(String::new()), 4 => text].boxed()
 }
 
-/// Reasoning: like text around calls, but never empty.
+/// Generates reasoning: like the text around calls, but never empty.
 pub(crate) fn thought() -> BoxedStrategy<String> {
     beside(&["</"], true).prop_map(|text| format!("Hm. {text}").trim().to_owned()).boxed()
 }
 
-/// Generates a marker or half of one, a text, or more repetitions of one character than may be held.
+/// Generates a complete or partial marker, a text, or more repetitions of one character than may be held.
 pub(crate) fn trouble() -> BoxedStrategy<String> {
     let inside = prop::sample::select(INSIDE).prop_map(str::to_owned);
     let beside = prop::sample::select(BESIDE).prop_map(str::to_owned);

@@ -1,8 +1,8 @@
-//! Random calls in every format, written by code that shares nothing with the detector, must be found with the same
-//! meaning.
+//! Generates random calls in every format, with code that shares nothing with the detector, and checks that the detector
+//! finds them with the same meaning.
 //!
-//! A [`scene`] is the output of a model; a renderer of [`write`] writes it as a [`page`] in one format; [`laws`] compare
-//! the results with the scene. `PROPTEST_CASES` sets the number of cases, as in all property tests.
+//! A [`scene`] is the output of a model, a renderer in [`write`] writes it as a [`page`] in one format, and [`laws`] compare
+//! what the detector finds with the scene. Like in all property tests, `PROPTEST_CASES` sets the number of cases.
 
 mod found;
 mod fragments;
@@ -15,7 +15,7 @@ mod write;
 
 use toolwire::format;
 
-/// Defines a test for each format and obligation.
+/// Defines a test for each combination of a format and a law.
 macro_rules! every_format {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];

@@ -1,39 +1,34 @@
-//! A page: a scene in its written form, and the expected result of reading it.
+//! A page: a scene as it is written in some format, with the results that reading it must give.
 
 use crate::rendered::scene::{Call, Group, Scene};
 
-/// A part of the written text.
 #[derive(Debug, Clone)]
 enum Part {
     Text(String),
-    /// Markup that contains calls, and whether it includes the rest of the last line.
+    /// The source of calls. The flag says whether it includes the blank remainder of its last line.
     Calls(String, bool),
-    /// Markup around reasoning.
     Reasoning(String),
-    /// Markup around text.
     Markup(String),
 }
 
-/// A scene in its written form.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     parts: Vec<Part>,
-    /// Length of the marker at the page's beginning, if that opens reasoning.
+    /// The length of the marker at the start of the page, if that marker opens reasoning.
     opener: Option<usize>,
-    /// The calls that must be found.
     pub(crate) calls: Vec<Meant>,
     pub(crate) reasoning: String,
 }
 
-/// The notation of calls.
+/// How calls are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// Whether the arguments are JSON, and must be forwarded byte for byte.
+    /// Whether the arguments are JSON that must be forwarded byte for byte.
     pub(crate) exact: bool,
-    /// Whether the notation has no marker of its own and includes the rest of its line, which is blank. All white
-    /// space around a marker is kept (docs/protocols/text-formats.md#white-space).
+    /// Whether the calls have no marker and include the blank remainder of their line. White space around a marker
+    /// would be kept (docs/protocols/text-formats.md#white-space).
     pub(crate) takes_line: bool,
-    /// Whether the arguments' JSON is in a string.
+    /// Whether the arguments are a string that contains JSON.
     pub(crate) packed: bool,
 }
 
@@ -53,14 +48,14 @@ pub(crate) struct Meant {
 }
 
 impl Meant {
-    /// Whether the arguments' JSON is in a string.
+    /// Whether the arguments are a string that contains JSON.
     pub(crate) fn is_packed(&self) -> bool {
         self.how.packed || self.call.is_packed()
     }
 }
 
 impl Page {
-    /// Writes `scene`, using `write` for each group of calls.
+    /// Writes `scene`. Calls `write` for each group of calls.
     pub(crate) fn of(scene: &Scene, reasoning: &[(&str, &str)], write: impl Fn(&Group, &mut Page)) -> Self {
         let mut page = Self::default();
         if let Some(thought) = &scene.reasoning {
@@ -80,7 +75,7 @@ impl Page {
         page
     }
 
-    /// Adds text, which must be kept.
+    /// Adds text, all of which must be found.
     pub(crate) fn text(&mut self, text: &str) {
         match self.parts.last_mut() {
             Some(Part::Text(last)) => last.push_str(text),
@@ -88,25 +83,25 @@ impl Page {
         }
     }
 
-    /// Adds markup that has no meaning apart from its content.
+    /// Adds markup that must be removed.
     pub(crate) fn markup(&mut self, source: &str) {
         self.parts.push(Part::Markup(source.to_owned()));
     }
 
-    /// Adds reasoning, without its markup.
+    /// Adds the content of reasoning, without its markers.
     pub(crate) fn thought(&mut self, text: &str) {
         self.parts.push(Part::Reasoning(text.to_owned()));
         self.reasoning.push_str(text);
     }
 
-    /// Adds markup that stands for `calls`.
+    /// Adds the source of `calls`.
     pub(crate) fn calls<'c>(&mut self, source: String, calls: impl IntoIterator<Item = &'c Call>, how: How) {
         self.parts.push(Part::Calls(source, how.takes_line));
         let meant = calls.into_iter().map(|call| Meant { call: call.clone(), how, id: String::new() });
         self.calls.extend(meant);
     }
 
-    /// Adds each call of the group in separate markup.
+    /// Adds each call of the group separately, with the text `between` after each but the last.
     pub(crate) fn each(&mut self, group: &Group, between: &str, how: How, write: impl Fn(&Call) -> String) {
         for (at, call) in group.calls.iter().enumerate() {
             if at > 0 {
@@ -116,14 +111,13 @@ impl Page {
         }
     }
 
-    /// Records that the calls from index `from` on were written with these ids.
+    /// Sets the IDs with which the calls from index `from` on were written.
     pub(crate) fn name_ids(&mut self, from: usize, id: impl Fn(&Call, usize) -> String) {
         for (at, meant) in self.calls.iter_mut().enumerate().skip(from) {
             meant.id = id(&meant.call, at);
         }
     }
 
-    /// The complete text.
     pub(crate) fn source(&self) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) | Part::Calls(text, _) | Part::Reasoning(text) | Part::Markup(text) => {
@@ -133,18 +127,19 @@ impl Page {
         self.parts.iter().map(part).collect()
     }
 
-    /// Returns the page without the opener of its reasoning, if it has one: templates put the opener into the prompt.
+    /// Returns the page without the opener of its reasoning, which some templates put into the prompt. `None` if
+    /// there is no such opener.
     pub(crate) fn behind_reasoning_opener(&self) -> Option<String> {
         let source = self.source();
         self.opener.map(|len| source[len..].to_owned())
     }
 
-    /// The text that must be kept (docs/protocols/text-formats.md#white-space): markup at the beginning of its line
-    /// includes its indentation and its line end; with calls, white space is removed at the message's end, and at its
-    /// beginning if only white space precedes the calls.
+    /// Returns the text that must be found. Calls on lines of their own include their indentation and line ending.
+    /// If there are calls, white space is also removed at the end, and at the start if it precedes the first call
+    /// (docs/protocols/text-formats.md#white-space).
     pub(crate) fn visible(&self) -> String {
         let mut out = String::new();
-        // The text since the last line end, without markup.
+        // The text since the last line ending, without markup.
         let mut line = String::new();
         let mut leads = false;
         let mut begun_line = false;
@@ -177,7 +172,7 @@ impl Page {
     }
 }
 
-/// Returns the text without the rest of its first line, if that is blank.
+/// Removes the first line if it is blank.
 fn without_line_rest(text: &str) -> &str {
     match text.split_once('\n') {
         Some((rest, behind)) if rest.trim().is_empty() => behind,

@@ -1,5 +1,5 @@
-//! The output of a model: texts, calls between the texts, and reasoning before them. It is generated at random, as far as a
-//! format can express it, and the renderers write it down.
+//! Random output of a model: text, calls between the texts, and reasoning before them. A scene only contains what
+//! the format can express.
 
 use proptest::prelude::*;
 
@@ -9,59 +9,53 @@ use crate::rendered::{
     value::{Blanks, Json, Members, Style},
 };
 
-/// The features that a format can express. Scenes are restricted to them; results are compared as strictly as for any
-/// format.
+/// The features that a format can express. Scenes contain no other features, so results can be compared exactly.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carries {
-    /// Maximum number of groups of calls, with text between them.
+    /// The maximum number of groups of calls, which are separated by text.
     pub(crate) groups: usize,
-    /// Maximum number of calls in a group.
+    /// The maximum number of calls in a group.
     pub(crate) most: usize,
-    /// Whether text may follow the calls.
     pub(crate) after: bool,
-    /// Whether text after calls must begin with a word: the format has no closer, so anything else that fits the notation
-    /// would be a mistake of the model instead of text.
+    /// Whether text after calls must begin with a word. Without a closer, anything else could be read as part of a
+    /// malformed call.
     pub(crate) word_after: bool,
-    /// White space that may come before and after a group.
+    /// The white space that may come before and after a group.
     pub(crate) gaps: &'static [&'static str],
     pub(crate) keys: Keys,
     pub(crate) values: Values,
-    /// Whether names may contain dashes.
     pub(crate) dashes: bool,
-    /// Whether tools may be undeclared.
+    /// Whether calls to undeclared tools are possible.
     pub(crate) unknown: bool,
-    /// Whether lists may be empty.
     pub(crate) empties: bool,
-    /// Fragments that cannot occur in a string, since they would look like the string's end.
+    /// Fragments that may not occur in a string because they would end it.
     pub(crate) never: &'static [&'static str],
-    /// Fragments that cannot occur in text, since they would begin something.
+    /// Fragments that may not occur in text because they would begin markup.
     pub(crate) no_text: &'static [&'static str],
-    /// Whether the format has reasoning.
     pub(crate) reasons: bool,
-    /// Pairs of markers around reasoning, one of which is used.
+    /// Pairs of markers around reasoning. A scene uses one of them.
     pub(crate) reasoning: &'static [(&'static str, &'static str)],
 }
 
-/// The allowed keys.
+/// The keys that arguments may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys {
     Any,
     Words,
-    /// Only the schema's keys: the key is markup that only the schema distinguishes from a string.
+    /// Only keys in the schema, since only the schema tells the markup of a key from a string.
     Declared,
 }
 
-/// The allowed values.
+/// The values that arguments may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
-    /// Any JSON, whatever the schema says.
+    /// Any JSON, even if it does not match the schema.
     Any,
-    /// Values that match the schema, since only the schema tells their types; undeclared values are strings.
+    /// Values that match the schema, which alone determines their types. Undeclared arguments are strings.
     Declared,
 }
 
 impl Carries {
-    /// All features.
     pub(crate) const ALL: Self = Self {
         groups: 2,
         most: 3,
@@ -80,23 +74,22 @@ impl Carries {
     };
 }
 
-/// A call with its meaning.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) arguments: Members,
     pub(crate) style: Style,
-    /// A number that selects among the notations of the format.
+    /// Selects one of the format's notations.
     pub(crate) way: usize,
 }
 
 impl Call {
-    /// Whether the arguments in a JSON envelope are a string that contains their JSON.
+    /// Whether a JSON call has its arguments in a string.
     pub(crate) fn is_packed(&self) -> bool {
         self.way % 8 == 1
     }
 
-    /// The arguments as JSON text, as the model writes it.
+    /// Returns the arguments as JSON text.
     pub(crate) fn json(&self) -> String {
         Json::Object(self.arguments.clone()).written(self.style)
     }
@@ -111,7 +104,6 @@ pub(crate) struct Group {
     pub(crate) way: usize,
 }
 
-/// The output of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Scene {
     pub(crate) reasoning: Option<String>,
@@ -137,7 +129,7 @@ fn group(carries: &'static Carries) -> impl Strategy<Value = Group> {
         .prop_map(|(before, gaps, calls, way)| Group { before, gaps, calls, way })
 }
 
-/// Generates a scene that a format with these features can express.
+/// Generates a scene that uses only the features in `carries`.
 pub(crate) fn scene(carries: &'static Carries) -> impl Strategy<Value = Scene> {
     let least = usize::from(carries.groups > 0);
     let groups = prop::collection::vec(group(carries), least..=carries.groups);

@@ -9,7 +9,7 @@ use crate::rendered::{
     value::{Json, Members},
 };
 
-/// The kind of an argument.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
@@ -81,8 +81,8 @@ impl Kind {
                     Json::Object([("depth".to_owned(), depth)].into_iter().chain(name).collect())
                 })
                 .boxed(),
-            // Without quotes around strings, the string `null` cannot be distinguished from null, and the call's
-            // closers end any value that need not be a string.
+            // Where strings have no quotes, the string `null` looks like null, and the call's closers also end
+            // values that may be null.
             Self::MaybeText => prop::option::of(string(carries.never, &["</"]))
                 .prop_map(|text| match text {
                     Some(text) if !text.trim().eq_ignore_ascii_case("null") => Json::Text(text),
@@ -95,7 +95,7 @@ impl Kind {
 
 const NUMBERS: &[&str] = &["0", "1", "2.50", "-1.5e-3", "12345678901234567890", "0.1", "-40"];
 
-/// Values for which there is no schema.
+/// Generates a value without a schema.
 fn any_value(carries: &'static Carries) -> BoxedStrategy<Json> {
     let text = string(carries.never, &[]).prop_map(Json::Text);
     let number = prop::sample::select(NUMBERS).prop_map(Json::Number);
@@ -129,7 +129,7 @@ fn distinct(members: Members) -> Members {
     kept
 }
 
-/// Arguments of one tool: some of the declared arguments in any order, and possibly an undeclared one.
+/// Generates arguments for a tool: some of the declared ones in any order, and possibly an undeclared one.
 fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrategy<Members> {
     let undeclared = name == UNKNOWN.0 && matches!(carries.values, Values::Declared);
     let property = |(key, kind): &(&'static str, Kind)| {
@@ -142,7 +142,7 @@ fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrate
     };
     let extra = match carries.values {
         Values::Any => (key(carries), any_value(carries)).boxed(),
-        // If nothing is declared, a string is also ended by the closers of whatever surrounds it.
+        // The closers around an undeclared string also end it.
         Values::Declared => (key(carries), string(carries.never, &["</"]).prop_map(Json::Text)).boxed(),
     };
     let extra = match carries.keys {
@@ -153,7 +153,7 @@ fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrate
     members.prop_shuffle().prop_map(|members| distinct(members.into_iter().flatten().collect())).boxed()
 }
 
-/// A name, and arguments for it.
+/// Generates the name of a tool and arguments for it.
 pub(crate) fn call(carries: &'static Carries) -> BoxedStrategy<(&'static str, Members)> {
     let unknown = carries.unknown.then_some(&UNKNOWN);
     let tools = TOOLS.iter().filter(|(name, _)| carries.dashes || !name.contains('-')).chain(unknown);
@@ -161,13 +161,13 @@ pub(crate) fn call(carries: &'static Carries) -> BoxedStrategy<(&'static str, Me
     proptest::strategy::Union::new(calls).boxed()
 }
 
-/// Whether all of these arguments are declared.
+/// Whether the tool declares all of these arguments.
 pub(crate) fn declares(name: &str, arguments: &Members) -> bool {
     let properties = TOOLS.iter().find(|(tool, _)| *tool == name).map_or(&[] as &[_], |tool| tool.1);
     arguments.iter().all(|(key, _)| properties.iter().any(|(property, _)| property == key))
 }
 
-/// The tools as a request declares them.
+/// Returns the tools as a request declares them.
 pub(crate) fn declared() -> Value {
     let tool = |(name, properties): &Tool| {
         let properties: serde_json::Map<_, _> =

@@ -13,10 +13,10 @@ pub(crate) enum Json {
     Object(Members),
 }
 
-/// The members of an object, in the order of writing.
+/// The members of an object in the order in which they are written.
 pub(crate) type Members = Vec<(String, Json)>;
 
-/// The layout of JSON text.
+/// The white space in JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blanks {
     None,
@@ -24,7 +24,6 @@ pub(crate) enum Blanks {
     Lines,
 }
 
-/// The style of JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     pub(crate) blanks: Blanks,
@@ -35,7 +34,7 @@ pub(crate) struct Style {
 impl Style {
     pub(crate) const COMPACT: Self = Self { blanks: Blanks::None, ascii: false };
 
-    /// The white space after a comma or an opening bracket at depth `depth`.
+    /// Returns the white space after a comma or an opening bracket at `depth`.
     fn gap(self, depth: usize, comma: bool) -> String {
         match self.blanks {
             Blanks::Lines => format!("\n{}", "  ".repeat(depth)),

@@ -1,10 +1,9 @@
-//! Keys that differ from those of known fields only in case: some servers would mistake one for the
-//! other.
+//! Tests keys that differ from a known field only in case, which some servers would treat as that field.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, failure::Kind};
 
-/// A request of each API with fields at different depths.
+/// Requests of each API, with fields at different depths.
 fn requests() -> [(ClientDialect, Value); 3] {
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     [
@@ -42,7 +41,7 @@ fn requests() -> [(ClientDialect, Value); 3] {
     ]
 }
 
-/// The JSON pointers of all objects in `value` that can be reached without entering a schema.
+/// Finds the JSON pointers of all objects in `value`, without entering schemas.
 fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {

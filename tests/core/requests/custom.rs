@@ -1,5 +1,5 @@
-//! Custom tools, whose input is plain text, with upstreams that support only functions: the client declares these
-//! tools and gets calls of them as if the upstream supported them.
+//! Tests custom tools, whose input is plain text, with upstreams that only support functions. The client declares
+//! such tools and gets calls to them as if the upstream supported them.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// The answer that the client gets for an upstream's deltas, with the body split after `cut` bytes.
+/// Returns what the client gets for an upstream's deltas, with the body split after `cut` bytes.
 fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
     body += &chunk(&json!({}), Some("tool_calls"));
@@ -94,7 +94,7 @@ fn answer(deltas: &[Value], stream: bool, detect: &str, cut: usize) -> String {
     answer_to(&body, stream, detect, cut)
 }
 
-/// As [`answer`], for an upstream's complete body.
+/// Like [`answer`], but takes the upstream's complete body.
 fn answer_to(body: &str, stream: bool, detect: &str, cut: usize) -> String {
     let mut request = request();
     request["stream"] = stream.into();
@@ -136,7 +136,7 @@ fn native(delta: &Value) -> Value {
     json!({"tool_calls": [delta]})
 }
 
-/// A native call of `sql` and one of `now`, in frames that could be forwarded unchanged.
+/// Native calls to `sql` and `now`, in frames that could be forwarded unchanged.
 fn native_calls() -> Vec<Value> {
     vec![
         json!({"role": "assistant", "content": null}),
@@ -234,7 +234,7 @@ fn custom_call_of_the_upstream_passes_unchanged() {
     assert_eq!(assembled(&sent).calls[0].arguments, "SELECT {");
     let empty = answer(&deltas[..2], true, "", 0);
     assert_eq!(assembled(&empty).calls[0].arguments, "", "no `{{}}` is put into plain text");
-    // Indices that do not start at 0 are corrected, and the form stays the same.
+    // Indices that do not start at 0 are corrected, and the call is still custom.
     let shifted =
         [custom(json!({"index": 3, "id": "u1", "type": "custom", "custom": {"name": "sql", "input": "x"}}))];
     let sent = answer(&shifted, true, "", 0);

@@ -1,5 +1,4 @@
-//! Forms that some upstreams do not accept: developer messages, images in results, two consecutive user
-//! turns.
+//! Tests what some upstreams do not accept: developer messages, images in results, and consecutive user turns.
 
 use serde_json::{Value, json};
 use toolwire::dialect::chat::Options;
@@ -65,7 +64,7 @@ fn taught_result_and_next_user_turn_are_joined() {
     assert!(last.contains("RESULT") && last.ends_with("\n\ngo on"), "{last}");
 }
 
-/// Two results, of which the first has images, and a result without text.
+/// Two results, the first with images, and one without text.
 fn with_images() -> Value {
     json!({"model": "m", "tools": tools(), "messages": [
         {"role": "user", "content": "?"},

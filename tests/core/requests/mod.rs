@@ -1,4 +1,4 @@
-//! Requests as upstreams get them: in the forms that each upstream accepts, with tools taught in the prompt or declared.
+//! Tests requests in the forms that upstreams accept, with tools taught in the prompt or declared.
 
 mod case;
 mod custom;
@@ -33,8 +33,8 @@ fn encoded(conversation: &Conversation, options: &Options) -> Value {
     serde_json::from_slice(&encode(conversation, "m", options).body).unwrap()
 }
 
-/// Returns the request for an upstream whose model is taught tools in `format`, with the examples in the instructions,
-/// so that its turns are the client's.
+/// Returns the request for an upstream whose model is taught tools in `format`. The examples are in the
+/// instructions, so all turns are the client's own.
 fn taught(request: &Value, format: &str) -> Value {
     taught_as(request, format, &Teaching { example_turns: false, ..Teaching::default() })
 }

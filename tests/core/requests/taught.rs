@@ -1,4 +1,5 @@
-//! Tools described in words: the client's strings stay strings, and a required form of the answer is described.
+//! Tests tools described in the prompt: the client's strings stay strings, and a required response format is
+//! described.
 
 use serde_json::{Map, Value, json};
 use toolwire::format::{ALL, Teaching};
@@ -113,7 +114,7 @@ fn response_format_without_tools_is_kept() {
     assert_eq!(taught(&request, "hermes")["response_format"], request["response_format"]);
 }
 
-/// A reference costs a client only a few bytes, however large its target is.
+/// A reference takes only a few bytes, however large the schema it points to.
 #[test]
 fn references_to_large_schemas_are_described_up_to_a_limit() {
     let request = |large: usize| {
@@ -133,7 +134,7 @@ fn references_to_large_schemas_are_described_up_to_a_limit() {
     }
 }
 
-/// The first of many tools are described, no matter which of them the client allows.
+/// The descriptions of the first tools that fit are shown, no matter which tools the client allows.
 #[test]
 fn number_of_tools_that_fit_is_found_for_many_tools() {
     let names: Vec<String> = (0..3000).map(|number| format!("t{number}")).collect();

@@ -1,5 +1,5 @@
-//! Clients of Responses: the meaning of their requests, and the exact events that they get.
-//! [`reader`] and [`upstream_requests`] test upstreams of this dialect.
+//! Tests Responses clients: how their requests are decoded, and exactly which events they get. [`reader`] and
+//! [`upstream_requests`] test Responses upstreams.
 
 mod reader;
 mod requests;

@@ -1,4 +1,4 @@
-//! Streams from servers of the Responses API, each with its meaning, in every split.
+//! Tests how the reader interprets streams from Responses servers, in every split.
 
 use serde_json::{Value, json};
 use toolwire::dialect::{Skip, responses::ReaderSettings};
@@ -12,7 +12,7 @@ fn means(stream: &str, expected: &str) -> Read {
     read
 }
 
-/// A stream of these events, numbered.
+/// Numbers the events and writes them as a stream.
 fn stream(events: &[Value]) -> String {
     let frame = |(number, event): (usize, &Value)| {
         let mut event = event.clone();
@@ -161,16 +161,16 @@ fn items_with_the_same_index_are_told_apart_by_their_ids() {
     }
     let events = [one.to_vec(), text_at_0.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // The same holds if the calls share an item id.
+    // The same holds for calls that share an item ID.
     let events = [one.to_vec(), call_at_0("f1", "c2", "{\"x\":2}").to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | c2 f {"x":2} | calls"#);
     let events = [one.to_vec(), one.to_vec(), vec![completed()]].concat();
     means(&stream(&events), r#"c1 f {"x":1} | calls"#);
-    // Only the complete response ends the items.
+    // The items have no end events of their own; only the complete response ends them.
     let whole = json!({"output": [named("f1", call("c1", "{\"x\":1}")), named("m", message("A"))]});
     let events = [&one[..2], &text_at_0[..2], &[end("completed", whole)]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);
-    // The first call is still open when the second begins.
+    // The first item is still open when the second one begins.
     let [first, args, done] = one;
     let events = [vec![first], text_at_0.to_vec(), vec![args, done, completed()]].concat();
     means(&stream(&events), r#"A | c1 f {"x":1} | calls"#);

@@ -1,4 +1,4 @@
-//! Requests of Responses clients, decoded.
+//! Tests how requests from Responses clients are decoded.
 
 use std::collections::HashSet;
 
@@ -239,7 +239,7 @@ fn names_in_namespaces_become_legal_and_differ() {
         name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
     };
     assert!(names.iter().all(is_legal), "{names:?}");
-    // The same name is used for a call in the history.
+    // A call in the history gets the same name.
     let call =
         json!([{"type": "function_call", "call_id": "1", "namespace": "n", "name": "f", "arguments": "{}"}]);
     let tools = json!([namespace("n", vec![function("f")]), function("n__f")]);

@@ -1,4 +1,4 @@
-//! Requests to upstreams of Responses.
+//! Tests requests to Responses upstreams.
 
 use serde_json::{Value, json};
 use toolwire::{

@@ -1,4 +1,4 @@
-//! Responses as clients of this API get them, event by event.
+//! Tests the events that Responses clients get.
 
 use std::collections::HashSet;
 
@@ -44,7 +44,7 @@ fn whole(events: &[Event<'_>]) -> Value {
     serde_json::from_str(&written(&answering(&json!({})), events)).unwrap()
 }
 
-/// The types of the events, and the data of those whose type has `part`.
+/// Returns the types of all events, and the data of those whose type contains `part`.
 fn data_of<'s>(stream: &'s str, part: &str) -> Vec<&'s str> {
     let frames = stream.split_terminator("\n\n");
     let frames = frames.filter_map(|frame| frame.strip_prefix("event: ")?.split_once("\ndata: "));
@@ -77,7 +77,7 @@ fn end(index: u32) -> Event<'static> {
 
 const SUFFIX: &str = "ID";
 
-/// `text` with the random part of the ids replaced.
+/// Replaces the random part of the IDs in `text`.
 fn plain(text: &str) -> String {
     let at = text.find("resp_").expect("an id") + "resp_".len();
     text.replace(&text[at..at + 24].to_owned(), SUFFIX)
@@ -134,7 +134,7 @@ fn text_has_the_events_that_every_client_accepts() {
     );
 }
 
-/// A response with every kind of content that clients of this API can get.
+/// A response with every kind of content that a Responses client can get.
 fn everything() -> Vec<Event<'static>> {
     let search = ServerCall {
         id: "s1".into(),
@@ -208,7 +208,7 @@ fn items_of_every_kind_satisfy_a_strict_client() {
         .iter()
         .map(|cited| (cited["url"].as_str().unwrap(), cited["start_index"].as_u64().unwrap()))
         .collect();
-    // The positions are relative to the part, not to the response.
+    // Positions are relative to the part, not to the response.
     assert_eq!(spans, [("https://a", 0), ("https://b", 0), ("https://c", 0)]);
 }
 
@@ -252,7 +252,7 @@ fn searches_that_the_upstream_ran_are_items_of_their_own() {
     );
 }
 
-/// A call of `generate_images`, as its beginning or with its result.
+/// A call to `generate_images`: its start if `result` is `None`, otherwise its result.
 fn images_call(id: &str, runner: Runner, result: Option<bool>) -> Event<'static> {
     Event::ServerCall(ServerCall {
         id: id.to_owned().into(),

@@ -1,5 +1,5 @@
-//! Results of the detector for a text, assembled as a client would. All tests of the detector alone use this file. It
-//! is in this folder because the fuzz targets, which are a separate package, include the folder.
+//! Collects the detector's results like a client would. The file is in this folder because the fuzz targets, a
+//! separate package, include it.
 
 use serde_json::Value;
 use toolwire::{
@@ -7,7 +7,6 @@ use toolwire::{
     event::{CallEnd, Event, Finish, Source},
 };
 
-/// The detector's output for a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Found {
     pub(crate) text: String,
@@ -15,27 +14,26 @@ pub(crate) struct Found {
     pub(crate) calls: Vec<Call>,
 }
 
-/// A call as a client has it at the end.
+/// A call as a client has it once the response has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
-    /// The call's id in the text, or empty.
+    /// The ID in the text, or empty.
     pub(crate) id: String,
     pub(crate) arguments: String,
     pub(crate) end: Option<CallEnd>,
-    /// The format in which the call was written.
     pub(crate) format: &'static str,
 }
 
 impl Call {
-    /// Whether the call ended with complete arguments.
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(CallEnd::Complete)
     }
 }
 
 impl Found {
-    /// Pushes `pieces` through `detector`. `after_piece` gets the results so far, and the number of held bytes.
+    /// Runs `detector` on `pieces`. After each piece, `after_piece` gets the results so far and the number of held
+    /// bytes.
     pub(crate) fn of(
         detector: &mut Detector,
         pieces: &[&str],
@@ -80,7 +78,7 @@ impl Found {
         }
     }
 
-    /// The names of the calls, and their arguments parsed.
+    /// Returns the name and the parsed arguments of each call.
     pub(crate) fn parsed_calls(&self) -> Vec<(&str, Value)> {
         let parse = |arguments: &str| {
             serde_json::from_str(arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"))

@@ -1,5 +1,5 @@
-//! The engine with any text: cuts make no difference, text outside calls is unchanged, complete calls are JSON, and held
-//! bytes stay within the limit.
+//! Checks the engine with arbitrary text: splits do not change the result, text outside calls is unchanged,
+//! complete calls have valid JSON, and held bytes stay within the limit.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use toolwire::{
 
 use super::{detected::Found, found::find, input::Input};
 
-/// Formats without a marker made for calls: only declared names are calls.
+/// Formats without a dedicated call marker, in which only declared names are calls.
 const UNMARKED: [&str; 3] = ["pre", "fenced", "bare"];
 
-/// Number of bytes that may be held in addition to the limits: markers, words, white space.
+/// How many bytes may be held beyond the limits, for markers, words and white space.
 const FIXED: usize = 1500;
 
-/// Seven bytes of choices, then the text.
+/// The first seven bytes are choices; the text follows.
 pub(crate) fn engine(data: &[u8]) {
     let mut input = Input::new(data);
     let (settings, finish) = settings(&mut input);
@@ -78,20 +78,20 @@ fn chosen(input: &mut Input<'_>, count: usize) -> Vec<&'static str> {
     format::names(&formats)
 }
 
-/// Returns the maximum number of held bytes: a hold, a call's arguments that wait for the call's end (in the source and
-/// as JSON), and a fixed part.
+/// The maximum number of held bytes: two holds, the arguments of a call that is not yet complete (as source and as
+/// JSON), and a fixed part.
 fn most(limits: &Limits) -> usize {
     2 * limits.max_hold + 2 * limits.max_arguments + FIXED
 }
 
-/// Whether removing parts of `whole` can leave `part`.
+/// Whether `part` is a subsequence of `whole`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Signs, in lower case, of markup that a format removes from text without calls: reasoning, frames, headers of messages,
-/// and calls without a name.
+/// Lower-case markers that a format removes even from text without calls: reasoning, frames, message headers, and
+/// calls without a name.
 static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let grammars = format::ALL.iter().flat_map(|format| format.grammars);
     let signs = grammars.flat_map(|grammar| -> Vec<&str> {
@@ -105,11 +105,11 @@ static SIGNS: LazyLock<Vec<String>> = LazyLock::new(|| {
             _ => Vec::new(),
         }
     });
-    // The text before a wildcard.
+    // Keeps what precedes a wildcard.
     signs.filter_map(|sign| sign.split('*').next()).map(str::to_ascii_lowercase).collect()
 });
 
-/// Whether `text` begins with the rest of a header whose opener is in the prompt. Such a header is removed even if the
+/// Whether `text` starts inside a header whose opener is in the prompt. Such a header is removed even if the
 /// message is not a call.
 fn begins_in_header(settings: &Rules, text: &str) -> bool {
     let (Detect::Formats(formats) | Detect::AutoAnd(formats)) = &settings.detect else { return false };

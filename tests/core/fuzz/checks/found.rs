@@ -1,4 +1,4 @@
-//! The detector's results for a text do not depend on cuts.
+//! Checks that splits do not change the detector's results.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use super::{
     input::{characters, cut_text},
 };
 
-/// The declarations of every check: tools without schemas, and arguments of all types.
+/// The tools declared in every check: some without a schema, and one with parameters of all types.
 const DECLARED: &str = r#"{"model": "m", "messages": [{"role": "user", "content": "?"}], "tools": [
     {"type": "function", "function": {"name": "a"}},
     {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"y": {}}}}},
@@ -36,8 +36,8 @@ fn detect(settings: &Rules, pieces: &[&str], finish: Finish, most: usize) -> Fou
     Found::of(&mut detector, pieces, finish, |_, held| assert!(held <= most, "{held} held of at most {most}"))
 }
 
-/// The results for `text`, which must be the same for every cut, with at most `most` bytes held. The arguments of a
-/// complete call must be JSON.
+/// Returns the results for `text`. Asserts that no split changes them, that at most `most` bytes are held, and that
+/// the arguments of complete calls are JSON.
 pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most: usize) -> Found {
     let whole = detect(settings, &[text], finish, most);
     for (how, pieces) in [("characters", characters(text)), ("pieces", cut_text(text, seed))] {
@@ -45,7 +45,7 @@ pub(crate) fn find(settings: &Rules, text: &str, seed: u8, finish: Finish, most:
         assert_eq!(cut, whole, "{text:?} in {how} (left) and whole (right)");
     }
     for call in whole.calls.iter().filter(|call| call.is_complete()) {
-        // Parsed raw, since half a surrogate pair is valid JSON but not text.
+        // Not parsed as a value: half a surrogate pair is valid JSON, but not valid text.
         assert!(serde_json::from_str::<&RawValue>(&call.arguments).is_ok(), "{text:?}: {call:?}");
     }
     whole

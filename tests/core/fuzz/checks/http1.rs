@@ -1,5 +1,5 @@
-//! HTTP/1.1 responses: splits make no difference, a truncated response never looks complete, and hyper's client agrees
-//! except for the differences that docs/protocols/http1.md lists.
+//! Checks HTTP/1.1 responses: splits do not change the result, a truncated response is never read as complete, and
+//! hyper's client agrees except for the differences listed in docs/protocols/http1.md.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,10 +17,10 @@ use toolwire_http1::{BodyError, HeadError, HeadReader, ResponseEncoder};
 
 use super::input::{Input, cut};
 
-/// Inputs up to this length are also truncated at every byte.
+/// Longer inputs are not truncated at every byte.
 const SHORT: usize = 200;
 
-/// Takes one byte of choices, then a response, or the body of a response to write.
+/// The first byte is a choice; a response, or the body of a response to write, follows.
 pub(crate) fn http1(data: &[u8]) {
     let mut input = Input::new(data);
     let seed = input.byte();
@@ -38,7 +38,6 @@ pub(crate) fn http1(data: &[u8]) {
     }
 }
 
-/// A response as it was read.
 #[derive(Debug, Clone, PartialEq)]
 struct Read<H, E> {
     /// `Ok(None)` if the head is incomplete.
@@ -57,15 +56,14 @@ struct Head {
 /// The state of the connection after a complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// Another response may follow.
     KeepAlive,
-    /// The connection is not reused, because the response says so or more bytes follow it.
+    /// The connection cannot be reused: the response says so, or more bytes follow it.
     Close,
-    /// The end of the connection ended the response.
+    /// The response ended when the connection was closed.
     Closed,
 }
 
-/// Reads with the crate's own code. The connection is closed after the last piece.
+/// Reads with toolwire's decoder. The connection is closed after the last piece.
 fn read(pieces: &[&[u8]]) -> Read<HeadError, BodyError> {
     let mut heads = HeadReader::default();
     let mut pieces = pieces.iter();
@@ -110,7 +108,7 @@ impl From<http::response::Parts> for Head {
     }
 }
 
-/// A truncated response must not be read as complete, unless the complete response has the same data.
+/// Checks that a truncated response is not read as complete, unless its head and data are complete.
 fn check_truncated(beginning: &[u8], whole: &Read<HeadError, BodyError>) {
     let read = read(&[beginning]);
     match read.end {
@@ -128,13 +126,13 @@ fn check_truncated(beginning: &[u8], whole: &Read<HeadError, BodyError>) {
     }
 }
 
-/// Reads with hyper's client. The connection is closed when hyper has read everything and still waits.
+/// Reads with hyper's client. The connection is closed once hyper has read everything and waits for more.
 #[allow(clippy::disallowed_methods, reason = "both tasks end with the runtime, which is made here")]
 fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     let bytes = bytes.to_vec();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        // The clock is paused and advances only when no task can run, so this does not take time.
+        // Takes no real time: the clock is paused and advances only when every task is idle.
         const IDLE: Duration = Duration::from_secs(1);
         let (client, mut server) = duplex(1 << 20);
         let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();
@@ -169,7 +167,7 @@ fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     })
 }
 
-/// Reads the response; returns whether it is complete.
+/// Reads the response, and returns whether it is complete.
 async fn exchange(sender: &mut http1::SendRequest<Empty<Bytes>>, read: &mut Read<(), ()>) -> bool {
     let request = Request::post("/").header("host", "x").body(Empty::new()).unwrap();
     let Ok(response) = sender.send_request(request).await else {
@@ -187,7 +185,7 @@ async fn exchange(sender: &mut http1::SendRequest<Empty<Bytes>>, read: &mut Read
     true
 }
 
-/// Compares both readers with docs/protocols/http1.md#differences-from-hyper.
+/// Compares the results, allowing for docs/protocols/http1.md#differences-from-hyper.
 fn compare(ours: &Read<HeadError, BodyError>, hypers: &Read<(), ()>, length: usize) {
     let context = || format!("{ours:?}\n{hypers:?}");
     let head = match (&ours.head, &hypers.head) {
@@ -228,25 +226,26 @@ fn compare(ours: &Read<HeadError, BodyError>, hypers: &Read<(), ()>, length: usi
         (Err(BodyError::Incomplete), Ok(_)) => panic!("{}", context()),
         (Err(_), Ok(_)) => {}
         (Err(_), Err(())) => {}
-        // hyper limits the extensions of all chunks together.
+        // hyper limits the total size of all chunk extensions.
         (Ok(_), Err(())) => assert!(length > 16 << 10, "{}", context()),
     }
 }
 
-/// Whether the text after the last comma of `Transfer-Encoding` is empty. hyper looks only at this text.
+/// Whether `Transfer-Encoding` ends with a comma. hyper looks only at what follows the last comma.
 fn last_coding_is_empty(headers: &HeaderMap) -> bool {
     let last = headers.get_all(header::TRANSFER_ENCODING).into_iter().next_back();
     last.is_some_and(|line| line.as_bytes().trim_ascii_end().ends_with(b","))
 }
 
-/// Heads that hyper writes for a response of unknown length: to HTTP/1.1, with `Connection: close`, and to HTTP/1.0.
+/// Heads that hyper writes for a response of unknown length: for HTTP/1.1, with `Connection: close`, and for
+/// HTTP/1.0.
 const HYPER_HEADS: [&str; 3] = [
     "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ndate: x\r\n\r\n",
     "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
     "HTTP/1.0 200 OK\r\n\r\n",
 ];
 
-/// Checks that both readers read back a written response.
+/// Writes a response and checks that both readers read it back.
 fn check_written(hyper_head: &str, pieces: &[&[u8]]) {
     let (parts, ()) = Response::builder().header("x", "y").body(()).unwrap().into_parts();
     let data = pieces.concat();

@@ -1,5 +1,5 @@
-//! Arguments in JSON: valid ones are forwarded byte for byte, complete ones are JSON, and all others are reported as
-//! broken.
+//! Checks JSON arguments: valid ones are forwarded unchanged, complete ones are always JSON, and all others are
+//! reported as broken.
 
 use serde_json::value::RawValue;
 use toolwire::{
@@ -10,7 +10,7 @@ use toolwire::{
 
 use super::{found::find, input::Input};
 
-/// Two bytes of choices, then the arguments.
+/// The first two bytes are choices; the arguments follow.
 pub(crate) fn json(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
@@ -28,8 +28,8 @@ pub(crate) fn json(data: &[u8]) {
     let text = format!("<tool_call>{{\"name\":\"a\",\"arguments\":{written}{closing}");
     let found = find(&settings, &text, seed, finish, usize::MAX);
     let Ok(value) = serde_json::from_str::<&RawValue>(&written) else { return };
-    // A string may contain arguments, and `null` stands for no arguments. A number needs a following character, as it
-    // does when the arguments are closed.
+    // A string may contain the arguments as JSON, and `null` means that there are none. A number only ends with the
+    // character after it, so it is complete only if the call is closed.
     if value.get().starts_with(['"', 'n'])
         || closing.is_empty()
         || depth(value.get()) > settings.limits.max_depth - 2
@@ -41,7 +41,7 @@ pub(crate) fn json(data: &[u8]) {
     assert_eq!(found.text, "", "{text:?}");
 }
 
-/// The maximum nesting depth of brackets in JSON text. Brackets in strings count, too.
+/// The nesting depth of a JSON text. Brackets in strings count too, so this is an upper bound.
 fn depth(json: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for byte in json.bytes() {

@@ -1,4 +1,4 @@
-//! Arguments in Python's notation become JSON; JSON without escapes keeps its values.
+//! Checks that arguments in Python notation become JSON, and that JSON without escapes keeps its values.
 
 use serde_json::Value;
 use toolwire::{
@@ -9,7 +9,7 @@ use toolwire::{
 
 use super::{found::find, input::Input};
 
-/// Two bytes of choices, then a value.
+/// The first two bytes are choices; a value follows.
 pub(crate) fn literal(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();

@@ -1,8 +1,8 @@
-//! Properties that hold for any input: one function per fuzz target, run by the fuzzer (`fuzz/`) and, over the committed
-//! corpus and its mutations, by `cargo test`.
+//! Properties that hold for any input, one function per fuzz target. The fuzzer in `fuzz/` runs them, and `cargo test` runs
+//! them on the committed corpus and its mutations.
 //!
-//! A check takes bytes. The first bytes choose settings and splits ([`Input`]), and the rest is the input to read. A
-//! check panics if a property does not hold.
+//! The first bytes of an input choose settings and splits (see [`Input`]), and the remaining bytes are what is read. A
+//! check panics if its property does not hold.
 
 #[allow(dead_code, reason = "a fuzz target uses a part of it")]
 mod detected;
@@ -26,10 +26,9 @@ pub(crate) use self::{
     sse::sse,
 };
 
-/// A check with its name, which is also the name of its fuzz target and of its folder in `fuzz/corpus`.
+/// A check and its name, which is also the name of its fuzz target and its folder in `fuzz/corpus`.
 pub(crate) type Check = (&'static str, fn(&[u8]));
 
-/// All checks.
 #[allow(dead_code, reason = "a fuzz target runs one")]
 pub(crate) const ALL: &[Check] = &[
     ("engine", engine),

@@ -1,5 +1,4 @@
-//! Arguments between tags become JSON according to the tool's types; a plain string stays as
-//! written.
+//! Checks that arguments between tags become JSON of the types in the schema, and that plain strings are unchanged.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -10,7 +9,7 @@ use toolwire::{
 
 use super::{found::find, input::Input};
 
-/// A format's tags around a parameter of `set`: before its key, after it, after its value.
+/// A format, and the markup around a parameter of `set`: before the key, after the key, and after the value.
 type Tags = (&'static Format, &'static str, &'static str, &'static str);
 
 static TAGS: [Tags; 5] = [
@@ -36,7 +35,7 @@ static TAGS: [Tags; 5] = [
     (&format::MINICPM5, "<function name=\"set\"><param name=\"", "\">", "</param></function>"),
 ];
 
-/// Three bytes of choices, then a value.
+/// The first three bytes are choices; a value follows.
 pub(crate) fn params(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();

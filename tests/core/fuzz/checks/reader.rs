@@ -1,4 +1,4 @@
-//! The readers for upstreams: bytes mean the same wherever they are cut.
+//! Checks that splits do not change what upstream readers read.
 
 use toolwire::{
     dialect::{Reader, chat, completions, gemini, lumo, messages, ollama, responses},
@@ -8,7 +8,7 @@ use toolwire::{
 
 use super::input::{Input, cut};
 
-/// Two bytes of choices, then the body.
+/// The first two bytes are choices; the body follows.
 pub(crate) fn reader(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
@@ -20,7 +20,7 @@ pub(crate) fn reader(data: &[u8]) {
     }
 }
 
-/// Returns the meaning of a body, with adjacent pieces joined, and how reading it ended.
+/// Returns the events in a body, with adjacent pieces joined, and the error if reading failed.
 fn read(flags: u8, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<String>) {
     let mut events = Vec::new();
     let mut reader = reader_of(flags);
@@ -69,7 +69,7 @@ fn reader_of(flags: u8) -> Reader {
     }))
 }
 
-/// Appends an event; pieces that a cut may have separated are joined.
+/// Appends an event, joining it with the previous one if a split may have separated them.
 fn join(mut events: Vec<Event<'static>>, event: Event<'static>) -> Vec<Event<'static>> {
     match (events.last_mut(), event) {
         (Some(Event::Text(before)), Event::Text(text)) => before.to_mut().push_str(&text),

@@ -1,4 +1,4 @@
-//! The decoders of lines and of event streams: cuts make no difference.
+//! Checks that splits do not change what the line decoder and the event stream decoder return.
 
 use std::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ impl From<Frame<'_>> for Seen {
     }
 }
 
-/// Two bytes of choices, then the stream.
+/// The first two bytes are choices; the stream follows.
 pub(crate) fn sse(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();

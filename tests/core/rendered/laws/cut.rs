@@ -1,4 +1,4 @@
-//! Answers that break off.
+//! Tests answers that break off.
 
 use proptest::{prelude::*, sample::Index};
 use toolwire::event::{CallEnd, Finish};
@@ -11,8 +11,8 @@ use crate::rendered::{
     write::Renderer,
 };
 
-/// Checks a page that is cut off anywhere: the part of a call that was sent is a beginning of what was written, the
-/// call is complete only if all of it was sent, and nothing is invented.
+/// Checks a page that is cut off at `at`: the client gets a prefix of each call, a call is complete only if all of
+/// it was sent, and nothing is invented.
 fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), TestCaseError> {
     let (renderer, format) = renderer(name);
     let settings = looking_for(format);
@@ -36,7 +36,7 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
             }
             prop_assert!(meant.arguments.starts_with(&call.arguments), "{:?}", call);
             prop_assert!(is_whole <= (call.arguments == meant.arguments), "{:?}", call);
-            // A string that contains the arguments' JSON must have ended, too.
+            // A string of packed JSON can be complete while the JSON's own closing quote is still missing.
             let may_be_cut = is_whole || call.arguments != meant.arguments || written.is_packed();
             prop_assert!(may_be_cut, "{:?}", call);
         }
@@ -45,12 +45,12 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
     holds().map_err(|error| with_text(error, cut, &found))
 }
 
-/// Checks arguments that were closed at the end of a text whose model had stopped: only brackets were added, after a
-/// complete value.
+/// Checks arguments that were closed because the model had stopped: brackets may be added only after a complete
+/// value.
 fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseError> {
     let value = arguments.trim_end_matches([']', '}', ' ', '\n']);
-    // Text that ends like the call, including following blanks, counts as the call's end: only a truncated model has
-    // more to say.
+    // Text that looks like the end of the call, including trailing blanks, is read as its end. The model would only
+    // have continued if it had been cut off.
     let quoted = value.strip_suffix('"').and_then(|text| meant.strip_prefix(text));
     let next = cut.rsplit_once('>').map(|(_, next)| next.trim_start());
     let closed = next.is_some_and(|next| next.is_empty() || next.starts_with('<'));
@@ -66,7 +66,7 @@ fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Checks that the text of a truncated page is the beginning of the page's text, apart from held text.
+/// Checks that the text of a truncated page is a prefix of the page's text, except for text that is still held.
 fn text_is_left(renderer: &Renderer, found: &Found, whole: &Found, cut: &str) -> Result<(), TestCaseError> {
     let silent = found.calls.is_empty() && found.reasoning.is_empty() && whole.reasoning.is_empty();
     if silent && !renderer.frames_text() {
@@ -80,7 +80,6 @@ fn text_is_left(renderer: &Renderer, found: &Found, whole: &Found, cut: &str) ->
     Ok(())
 }
 
-/// Truncated calls are never completed.
 pub(crate) fn cut_calls(name: &str) {
     let (renderer, _) = renderer(name);
     let of = (scene(&renderer.carries), prop::collection::vec(any::<Index>(), 8), any::<bool>());

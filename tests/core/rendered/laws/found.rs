@@ -1,4 +1,4 @@
-//! Checks that the written calls and texts are found.
+//! Checks that the detector finds the calls and texts that were written.
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::json;
@@ -22,10 +22,11 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Formats that mark reasoning by plain words, or the answer by reasoning tags; detected only when chosen by name.
+/// Formats that are detected only if chosen by name: they mark reasoning with ordinary words, or the answer with
+/// reasoning tags.
 const CHOSEN: &[&str] = &["granite3", "apriel", "hunyuan_a13b"];
 
-/// Detection by name, or together with all other formats; calls streamed or not.
+/// Detects the format alone or together with all others, with streamed or complete arguments.
 fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
     let together = Detect::AutoAnd(vec![format.name]);
     let auto = if format.auto && !CHOSEN.contains(&format.name) { Detect::Auto } else { together.clone() };
@@ -34,7 +35,7 @@ fn settings(format: &'static Format) -> impl Strategy<Value = Rules> {
     (detect, arguments).prop_map(|(detect, arguments)| Rules { detect, arguments, ..Rules::default() })
 }
 
-/// Checks that everything that was written is found, and nothing else, at any cut.
+/// Checks that the detector finds everything that was written and nothing else, no matter how the text is split.
 pub(crate) fn found(name: &str) {
     let (renderer, format) = renderer(name);
     tries(48, &(scene(&renderer.carries), cuts(), settings(format)), |(scene, cuts, settings)| {
@@ -57,7 +58,7 @@ pub(crate) fn found(name: &str) {
     });
 }
 
-/// Checks the same from an upstream's bytes to a client's.
+/// Does the same through the complete pipeline, from the upstream's bytes to the client's.
 pub(crate) fn exchanged(name: &str) {
     let (renderer, format) = renderer(name);
     let conversation = request(&json!({"tools": declared()}));
@@ -102,15 +103,15 @@ fn is_found(page: &Page, found: &Found) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(found.reasoning.trim(), &page.reasoning);
     let visible = page.visible();
-    // Line ends after reasoning are framing.
+    // Line endings after reasoning are framing.
     let visible = if page.reasoning.is_empty() { &visible } else { visible.trim_start() };
     let text = if page.reasoning.is_empty() { &found.text } else { found.text.trim_start() };
     prop_assert_eq!(text, visible);
     Ok(())
 }
 
-/// The most that may be held: a marker with its header, arguments before the name, and values whose type is known only
-/// at their end.
+/// The maximum number of held bytes: a marker with its header, arguments before the name, and values whose type is
+/// only known at their end.
 fn cap(scene: &Scene) -> usize {
     let calls = scene.groups.iter().flat_map(|group| &group.calls);
     let longest = calls.map(|call| 2 * call.json().len()).max().unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::{
     support::generated,
 };
 
-/// Tries `law` with `usual` cases, see [`generated::tries`].
+/// Runs `law` on generated cases; see [`generated::tries`] for how many.
 fn tries<S: Strategy>(usual: u32, of: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     if let Err(error) = TestRunner::new(generated::tries(usual)).run(of, law) {
         panic!("{error}");
@@ -42,7 +42,7 @@ fn looking_for(format: &'static Format) -> Rules {
     Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
 }
 
-/// `text` cut between characters.
+/// Splits `text` at character boundaries.
 fn cut<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let mut places: Vec<usize> = cuts.iter().map(|cut| ends[cut.index(ends.len())]).collect();
@@ -56,7 +56,7 @@ fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// Returns JSON text in one spelling, with members in their order and numbers as written.
+/// Normalizes the spelling of JSON, but keeps the order of members and the spelling of numbers.
 fn canonical(json: &str) -> Result<String, TestCaseError> {
     let value: Value =
         serde_json::from_str(json).map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;

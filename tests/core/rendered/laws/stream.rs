@@ -1,4 +1,4 @@
-//! Arguments are streamed: only the possible end of a long string is held.
+//! Checks that arguments are streamed: of a long string, only a possible end is held.
 
 use toolwire::event::Finish;
 
@@ -10,10 +10,10 @@ use crate::rendered::{
 };
 use crate::support::cuts::by_characters;
 
-/// Maximum number of held bytes: a marker, a name and a key, and the possible end of a value.
+/// The maximum number of held bytes: a marker, a name and a key, and the possible end of a value.
 const MOST: usize = 512;
 
-/// Checks a call with one long string, in every notation of the format's models, but with the name first.
+/// Checks a call with one long string, in every notation of the format in which the name comes first.
 pub(crate) fn streams(name: &str) {
     let (renderer, format) = renderer(name);
     let content = "Grüße 😀 \"x\" <b> & {y} [z], it's a\tlong\nstring; ".repeat(80);

@@ -1,4 +1,4 @@
-//! Texts that are broken in any way.
+//! Tests texts that are malformed in arbitrary ways.
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use super::{cut, cuts, renderer, tries};
 use crate::rendered::{found::find, fragments::trouble as fragment, scene::scene, write::Renderer};
 use crate::support::cuts::by_characters;
 
-/// Pieces of pages in this format, in any order, among other troublesome fragments.
+/// Generates parts of pages in this format, mixed with other troublesome fragments.
 fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
     let piece = (scene(&renderer.carries), any::<Index>(), any::<Index>()).prop_map(|(scene, from, to)| {
         let text = renderer.page(&scene).source();
@@ -22,20 +22,20 @@ fn soup(renderer: &'static Renderer) -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..5).prop_map(|parts| parts.concat())
 }
 
-/// Fragments that mark text as part of a message's frame.
+/// Markers that frame a message or an answer.
 const FRAMES: &[&str] = &["<|message|>", "<|content_", "<|open|>response", "RESPONSE", "TEXT|>", "answer>"];
 
-/// Formats that have such frames around an answer, but do not consist of them.
+/// Formats that put such markers around answers, although they do not consist of messages.
 const FRAMED: &[&str] = &["apriel", "hunyuan_a13b", "command_r7b"];
 
-/// Whether removing parts of `whole` can leave `part`.
+/// Whether `part` is a subsequence of `whole`.
 fn is_left_of(part: &str, whole: &str) -> bool {
     let mut rest = whole.chars();
     part.chars().all(|character| rest.any(|other| other == character))
 }
 
-/// Checks a text that is broken in any way: outside calls nothing is lost, nothing is invented, the results do not
-/// depend on cuts, and the arguments of a complete call are JSON.
+/// Checks a malformed text: no text outside calls is lost, nothing is invented, splits do not change the results,
+/// and the arguments of complete calls are JSON.
 pub(crate) fn trouble(name: &str) {
     let (renderer, format) = renderer(name);
     let of = (soup(renderer), cuts(), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
@@ -47,14 +47,14 @@ pub(crate) fn trouble(name: &str) {
         let finish = if stopped { Finish::Stop } else { Finish::Length };
         let (whole, _) = find(&settings, &[&text], finish);
         let silent = whole.calls.is_empty() && whole.reasoning.is_empty() && !text.contains("think");
-        // With all formats, the frames of messages are detected, too.
+        // If all formats are detected, message markers are too.
         let framed = (auto || FRAMED.contains(&name)) && FRAMES.iter().any(|frame| text.contains(frame));
         if silent && !framed && !renderer.frames_text() {
             prop_assert_eq!(&whole.text, &text);
         }
         prop_assert!(is_left_of(&whole.text, &text), "invented: {:?} of {:?}", whole, text);
         for call in whole.calls.iter().filter(|call| call.end == Some(CallEnd::Complete)) {
-            // Parsed raw, since half a surrogate pair is valid JSON but not text.
+            // Not parsed as a value: half a surrogate pair is valid JSON, but not valid text.
             let is_json = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
             prop_assert!(is_json, "{:?} of {:?}", call, text);
         }

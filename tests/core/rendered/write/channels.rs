@@ -1,4 +1,4 @@
-//! Responses that are a sequence of messages with headers (docs/protocols/text-formats.md#channels): text,
+//! Writes responses that consist of messages with headers (docs/protocols/text-formats.md#channels). Text,
 //! reasoning and calls are all messages.
 
 use super::{
@@ -11,17 +11,16 @@ use crate::rendered::{
     value::Json,
 };
 
-/// White space between messages is not part of them.
+/// Scenes without gaps, since white space between messages is not part of them.
 const MESSAGES: Carries = Carries { gaps: &[""], ..Carries::ALL };
 
-/// The content of a message.
 enum Message<'s> {
     Thought(&'s str),
     Text(&'s str),
     Call(&'s Call),
 }
 
-/// The scene's messages in their order.
+/// Returns the scene's messages in order.
 fn messages(scene: &Scene) -> Vec<Message<'_>> {
     let mut messages: Vec<Message<'_>> = scene.reasoning.iter().map(|text| Message::Thought(text)).collect();
     for group in &scene.groups {
@@ -33,12 +32,12 @@ fn messages(scene: &Scene) -> Vec<Message<'_>> {
     messages
 }
 
-/// Returns the number that selects among the ways of writing this scene.
+/// Returns the number that selects the notation for this scene.
 fn way(scene: &Scene) -> usize {
     scene.groups.first().map_or(0, |group| group.way)
 }
 
-/// A message of text or reasoning between markup.
+/// Writes text or reasoning between two markers.
 fn said(page: &mut Page, open: &str, message: &Message<'_>, close: &str) {
     page.markup(open);
     match message {
@@ -51,7 +50,7 @@ fn said(page: &mut Page, open: &str, message: &Message<'_>, close: &str) {
 
 const START: &str = "<|start|>assistant";
 
-/// Returns the beginning of the header. For the first message, it may be part of the prompt.
+/// Returns the start of a header. For the first message, it may be in the prompt instead.
 fn start(at: usize, way: usize) -> &'static str {
     if at == 0 && way.is_multiple_of(2) { "" } else { START }
 }
@@ -79,7 +78,7 @@ fn harmony(scene: &Scene, page: &mut Page) {
                     }
                     _ => format!("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"),
                 };
-                // The last token is a stop token, which servers omit.
+                // Servers omit the last token if it is a stop token.
                 let last = at + 1 == all.len() && way % 3 == 1;
                 let end = if last { "" } else { "<|call|>" };
                 page.calls(format!("{start}{header}{}{end}", call.json()), [*call], How::JSON);
@@ -135,7 +134,7 @@ fn muse(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// The type named in an argument's tag.
+/// Returns the type that an argument's tag names.
 fn kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
@@ -191,7 +190,7 @@ fn inkling(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// The first `>>>` is part of the prompt.
+/// The prompt contains the first `>>>`.
 fn functionary(scene: &Scene, page: &mut Page) {
     for (at, message) in messages(scene).iter().enumerate() {
         let mark = if at == 0 { "" } else { ">>>" };
@@ -205,7 +204,7 @@ fn functionary(scene: &Scene, page: &mut Page) {
     }
 }
 
-/// A message that consists of a call.
+/// The message consists of a single call.
 fn glm4_9b(scene: &Scene, page: &mut Page) {
     for call in scene.groups.iter().flat_map(|group| &group.calls).take(1) {
         page.calls(format!("{}\n{}", call.name, call.json()), [call], How::JSON);
@@ -230,7 +229,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Scene(kimi_k3),
     },
     Renderer { name: "inkling", carries: MESSAGES, write: Write::Scene(inkling) },
-    // No reasoning. Since `>>>` may occur in ordinary text, names must be declared.
+    // The format has no reasoning. Names must be declared, since `>>>` may occur in ordinary text.
     Renderer {
         name: "functionary_v32",
         carries: Carries { unknown: false, reasons: false, ..MESSAGES },

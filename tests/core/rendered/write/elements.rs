@@ -1,4 +1,4 @@
-//! Arguments whose tags are their keys (docs/protocols/text-formats.md#element-trees).
+//! Writes arguments whose tags are their keys (docs/protocols/text-formats.md#element-trees).
 
 use super::{
     Renderer, Write,
@@ -14,7 +14,7 @@ use crate::rendered::{
 
 const SIGN: &str = "]<]minimax[>[";
 
-/// An element that contains `value`; members and items are elements too.
+/// Writes `value` as an element. Members and items become nested elements.
 fn nested(key: &str, value: &Json) -> String {
     let inner = match value {
         Json::Text(text) => text.clone(),
@@ -35,14 +35,14 @@ fn minimax_m3(group: &Group, page: &mut Page) {
     page.calls(format!("{SIGN}<tool_call>{line}{calls}{SIGN}</tool_call>"), &group.calls, How::VALUES);
 }
 
-/// Escapes text with XML entities where necessary.
+/// Escapes the special characters of XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn toolify_call(call: &Call, way: usize) -> String {
     let arguments = match way % 3 {
-        // Tags are recognised if they are declared.
+        // These tags are recognized only if the arguments are declared.
         0 => {
             let args = params(call, "", |key, value| format!("<{key}>{}</{key}>", escaped(value)));
             format!("<args>{args}</args>")
@@ -62,7 +62,7 @@ fn toolify(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, how);
 }
 
-/// A value between its tags, on separate lines if necessary.
+/// Writes a value between its tags, on lines of its own if its notation or its line endings require it.
 fn element(key: &str, value: &str, way: usize) -> String {
     let lines = way.is_multiple_of(2) || value.starts_with(['\n', '\r']) || value.ends_with(['\n', '\r']);
     let line = if lines { "\n" } else { "" };
@@ -74,9 +74,9 @@ fn tags(call: &Call) -> String {
     format!("<{0}>\n{arguments}</{0}>", call.name)
 }
 
-/// As [`element`], with each element of a list of texts in a separate tag. An empty first text would be read
-/// as an empty list; a first text that begins with a bracket would be read as the list's JSON or its
-/// children.
+/// Like [`tags`], but writes each item of a list of strings as a separate element. The list stays JSON if its first
+/// item is empty, which would be read as an empty list, or if it begins with a bracket, which would be read as JSON
+/// or child elements.
 fn morph(call: &Call) -> String {
     let tag = |key: &str, value: &str| format!("{}\n", element(key, value, call.way));
     let argument = |(key, value): &(String, Json)| match value {
@@ -100,7 +100,7 @@ fn toolbridge(group: &Group, page: &mut Page) {
     page.calls(source, &group.calls, How::VALUES);
 }
 
-/// The tags of arguments, which cannot occur in a value because they would end it.
+/// Tags of arguments. Values may not contain them, since they would end there.
 const TAGS: &[&str] = &[
     "</city>",
     "</unit>",
@@ -126,7 +126,7 @@ const TAGS: &[&str] = &[
 ];
 
 pub(super) const FORMATS: &[Renderer] = &[
-    // An element without content may be an empty string or an empty list.
+    // An empty element may be an empty string or an empty list.
     Renderer {
         name: "minimax_m3",
         carries: Carries {
@@ -144,7 +144,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries { never: TAGS, unknown: false, keys: Keys::Declared, ..TYPED },
         write: Write::Group(toolbridge),
     },
-    // The only marker is a tool's name at the beginning of a line.
+    // The only marker is the name of a tool at the start of a line.
     Renderer {
         name: "cline",
         carries: Carries {

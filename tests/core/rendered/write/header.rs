@@ -1,4 +1,4 @@
-//! A header with the name, then JSON (docs/protocols/text-formats.md#header-then-json).
+//! Writes a header with the name, followed by JSON (docs/protocols/text-formats.md#header-then-json).
 
 use super::{Renderer, Write, json};
 use crate::rendered::{
@@ -34,15 +34,15 @@ fn kimi(group: &Group, page: &mut Page) {
         )
     };
     let calls: String = group.calls.iter().enumerate().map(call).collect();
-    // Models also write the singular.
+    // Models sometimes write the singular.
     let section = ["calls", "calls", "call"][group.way / 3 % 3];
     let written = format!("<|tool_{section}_section_begin|>{line}{calls}<|tool_{section}_section_end|>");
     page.calls(written, &group.calls, How::JSON);
     page.name_ids(from, id);
 }
 
-/// Writes Mistral's calls. Before v7, they are an array with ids; since then, each is a name and an object,
-/// where `[ARGS]` may be missing and an id may be present.
+/// Writes Mistral's calls. Before v7, they are a JSON array with IDs. Since v7, each is a name and an object;
+/// `[ARGS]` is sometimes missing, and an ID is sometimes present.
 fn mistral(group: &Group, page: &mut Page) {
     let from = page.calls.len();
     let id = |at: usize| format!("abcdef{:03}", at + from);
@@ -132,7 +132,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(plamo),
     },
     Renderer { name: "solar_open", carries: Carries::ALL, write: Write::Group(solar) },
-    // There is no closer, so extra brackets after the calls count as a mistake of the model.
+    // Without a closer, extra brackets after the calls are read as the model's mistake.
     Renderer {
         name: "mistral",
         carries: Carries {

@@ -1,4 +1,4 @@
-//! JSON calls between markers (docs/protocols/text-formats.md#json-between-markers).
+//! Writes JSON calls between markers (docs/protocols/text-formats.md#json-between-markers).
 
 use super::{Renderer, Write};
 use crate::rendered::{
@@ -7,13 +7,13 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Line ends, for formats whose marker is only recognised at the beginning of a line.
+/// Line endings, for formats whose marker is only recognized at the start of a line.
 pub(super) const LINES: &[&str] = &["\n", "\n\n"];
 
-/// Without a closer, mistakes after the calls count as framing, so text after the calls begins with a word.
+/// For formats without a closer, in which text after the calls could be read as the model's mistake.
 const OPEN: Carries = Carries { word_after: true, ..Carries::ALL };
 
-/// A JSON object with the keys `name` and `arguments`, in one of the ways in which models write it.
+/// Writes a JSON object in one of the layouts that models use. `name` and `arguments` are the keys.
 pub(super) fn object(call: &Call, name: &str, arguments: &str) -> String {
     let (name, written) = (format!("\"{name}\": \"{}\"", call.name), call.json());
     match call.way % 8 {
@@ -27,12 +27,12 @@ pub(super) fn object(call: &Call, name: &str, arguments: &str) -> String {
     }
 }
 
-/// The usual object.
+/// Writes a JSON object with the usual keys.
 pub(super) fn usual(call: &Call) -> String {
     object(call, "name", "arguments")
 }
 
-/// A JSON array of the group's calls.
+/// Writes the group's calls as a JSON array.
 pub(super) fn array(group: &Group, write: impl Fn(&Call) -> String) -> String {
     let calls: Vec<String> = group.calls.iter().map(write).collect();
     match group.way % 3 {
@@ -41,7 +41,7 @@ pub(super) fn array(group: &Group, write: impl Fn(&Call) -> String) -> String {
     }
 }
 
-/// Each call in markers, or sometimes all calls as an array in one pair of them.
+/// Puts each call between markers, or sometimes an array of all calls.
 fn marked(group: &Group, page: &mut Page, open: &str, close: &str) {
     let line = if group.way.is_multiple_of(2) { "\n" } else { "" };
     if group.way % 4 == 3 {
@@ -51,14 +51,14 @@ fn marked(group: &Group, page: &mut Page, open: &str, close: &str) {
     }
 }
 
-/// All calls as an array in one pair of markers.
+/// Puts an array of all calls between markers.
 fn listed(group: &Group, page: &mut Page, open: &str, close: &str) {
     let marked = !open.is_empty() && !open.starts_with('`');
     let how = if marked { How::JSON } else { How::UNMARKED_JSON };
     page.calls(format!("{open}{}{close}", array(group, usual)), &group.calls, how);
 }
 
-/// Each call with the keys that Llama writes.
+/// Writes a JSON object with Llama's keys.
 fn parameters(call: &Call) -> String {
     object(call, "name", "parameters")
 }
@@ -185,28 +185,28 @@ pub(super) const FORMATS: &[Renderer] = &[
         carries: Carries::ALL,
         write: Write::Group(|group, page| listed(group, page, "<TOOLCALL>", "</TOOLCALL>")),
     },
-    // Half of the calls have no markers. Such calls use declared names, and each is on a line of its own.
-    // After a marked call, all calls are marked, so that a message is written consistently.
+    // Some calls have no marker. They use declared names and are on lines of their own. There is only one group, so
+    // that a message does not mix both notations.
     Renderer {
         name: "llama3_json",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
         write: Write::Group(llama),
     },
-    // `functools` is an ordinary word: it is a marker only at the beginning of a line.
+    // `functools` is an ordinary word, so it is a marker only at the start of a line.
     Renderer {
         name: "phi4_mini",
         carries: Carries { gaps: LINES, unknown: false, ..OPEN },
         write: Write::Group(phi),
     },
     Renderer { name: "internlm2", carries: Carries::ALL, write: Write::Group(internlm) },
-    // Like Llama's calls, but fences are on lines of their own, and one array contains all calls.
+    // Like Llama's calls, but a fence has lines of its own, and one array contains all calls.
     Renderer {
         name: "xlam",
         carries: Carries { gaps: LINES, unknown: false, groups: 1, ..OPEN },
         write: Write::Group(xlam),
     },
     Renderer { name: "apertus", carries: Carries::ALL, write: Write::Group(apertus) },
-    // One call, and nothing after it.
+    // The format allows one call and no text after it.
     Renderer {
         name: "gigachat3",
         carries: Carries { groups: 1, most: 1, after: false, ..OPEN },

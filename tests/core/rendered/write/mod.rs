@@ -1,5 +1,5 @@
-//! The renderers: each writes calls as the models of a format do (docs/protocols/text-formats.md#shapes),
-//! independently of the tables that detection uses.
+//! Renderers that write calls as the models of each format do (docs/protocols/text-formats.md#shapes),
+//! independently of the tables that the detector uses.
 
 mod channels;
 mod elements;
@@ -14,23 +14,22 @@ use crate::rendered::{
     scene::{Carries, Group, Scene},
 };
 
-/// Writes calls in one format.
 pub(crate) struct Renderer {
     pub(crate) name: &'static str,
     pub(crate) carries: Carries,
     pub(crate) write: Write,
 }
 
-/// The unit that a renderer writes.
+/// What a renderer writes.
 pub(crate) enum Write {
-    /// A group of calls, with text around it.
+    /// A group of calls. The text around it is written without markup.
     Group(fn(&Group, &mut Page)),
-    /// A complete scene, for formats in which text has markup too.
+    /// A complete scene, for formats that also have markup around text.
     Scene(fn(&Scene, &mut Page)),
 }
 
 impl Renderer {
-    /// Whether text is wrapped in markup, which detection removes.
+    /// Whether text has markup around it, which the detector removes.
     pub(crate) fn frames_text(&self) -> bool {
         matches!(self.write, Write::Scene(_))
     }
@@ -57,7 +56,6 @@ const FAMILIES: &[&[Renderer]] = &[
     channels::FORMATS,
 ];
 
-/// All renderers.
 pub(crate) fn renderers() -> impl Iterator<Item = &'static Renderer> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }

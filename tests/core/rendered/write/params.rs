@@ -1,5 +1,5 @@
-//! One tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values are written without
-//! quotes: only the schema, or an attribute, distinguishes a number from a string that looks like one.
+//! Writes one tag per argument (docs/protocols/text-formats.md#tagged-parameters). Values have no quotes, so only
+//! the schema or an attribute tells a number from a string that looks like one.
 
 use super::{Renderer, Write};
 use crate::rendered::{
@@ -8,16 +8,15 @@ use crate::rendered::{
     value::{Json, Style},
 };
 
-/// Values of the types in the schemas, and keys that fit in a tag.
+/// Values of the types in the schema, and keys that fit into a tag.
 pub(super) const TYPED: Carries = Carries { keys: Keys::Words, values: Values::Declared, ..Carries::ALL };
 
-/// A string cannot contain its own closer or the next parameter's opener, because they cannot be
-/// distinguished from the markers that end the string.
+/// Excludes a string's own closer and the next parameter's opener from strings, since they would end the string.
 const fn but(never: &'static [&'static str]) -> Carries {
     Carries { never, ..TYPED }
 }
 
-/// A value as it is written in a tag.
+/// Writes a value as it appears in a tag.
 pub(super) fn plain(value: &Json, style: Style) -> String {
     match value {
         Json::Text(text) => text.clone(),
@@ -25,7 +24,7 @@ pub(super) fn plain(value: &Json, style: Style) -> String {
     }
 }
 
-/// The call's arguments, each written by `write` from its key and value.
+/// Writes each argument with `write`, which gets its key and value.
 pub(super) fn params(call: &Call, between: &str, write: impl Fn(&str, &str) -> String) -> String {
     let write = |(key, value): &(String, Json)| write(key, &plain(value, call.style));
     call.arguments.iter().map(write).collect::<Vec<_>>().join(between)
@@ -38,7 +37,7 @@ fn qwen_function(call: &Call) -> String {
 
 fn qwen(group: &Group, page: &mut Page) {
     page.each(group, "\n", How::VALUES, |call| {
-        // The wrapper is sometimes missing.
+        // Models sometimes omit the wrapper.
         let declared = call.name != "look_up2";
         match group.way % 4 {
             0 if declared => qwen_function(call),
@@ -47,7 +46,7 @@ fn qwen(group: &Group, page: &mut Page) {
     });
 }
 
-/// Qwen's tags around unquoted values.
+/// Writes Qwen's tags with each value on the same line as its tags.
 fn inline(group: &Group, page: &mut Page, open: &str, close: &str) {
     page.each(group, "\n", How::VALUES, |call| {
         let params = params(call, "", |key, value| format!("<parameter={key}>{value}</parameter>\n"));
@@ -78,7 +77,7 @@ fn hy(group: &Group, page: &mut Page) {
     page.calls(format!("{}\n{calls}{}", tag("tool_calls"), tag("/tool_calls")), &group.calls, How::VALUES);
 }
 
-/// An attribute's value in quotes.
+/// Writes an attribute value in one of several quoting styles.
 fn quoted(text: &str, way: usize) -> String {
     match way % 4 {
         0 => format!("'{text}'"),
@@ -87,7 +86,7 @@ fn quoted(text: &str, way: usize) -> String {
     }
 }
 
-/// `<invoke name="…">` with `<parameter name="…">`; `space` is the text before tag names.
+/// Writes `<invoke name="…">` with `<parameter name="…">` elements. `space` is the prefix of the tag names.
 fn invoke(call: &Call, space: &str, way: usize, line: &str) -> String {
     let params = params(call, "", |key, value| {
         let key = quoted(key, way);
@@ -106,7 +105,7 @@ fn dsml(group: &Group, page: &mut Page, sign: &str, block: &str) {
     let line = ["\n", ""][group.way % 2];
     let param = |call: &Call, (key, value): &(String, Json)| {
         let is_text = matches!(value, Json::Text(_));
-        // If the attribute is missing, the schema decides.
+        // Without the attribute, the schema determines the type.
         let kind = if call.way.is_multiple_of(4) { String::new() } else { format!(" string=\"{is_text}\"") };
         let value = plain(value, call.style);
         format!("<{sign}parameter name=\"{key}\"{kind}>{value}</{sign}parameter>{line}")
@@ -146,7 +145,7 @@ fn anthropic(group: &Group, page: &mut Page) {
     invokes(group, page, space, (&open, &close), 2);
 }
 
-/// The variants of `<parameter>` with a namespace, all of which end a value or may begin the next one.
+/// All variants of `<parameter>`, with any namespace, end a value or begin the next one.
 const PARAMETER: Carries = but(&["</parameter", "<parameter"]);
 
 const ARG: Carries = but(&["</arg_value", "<arg_key", "<arg_value"]);
@@ -212,7 +211,7 @@ pub(super) const FORMATS: &[Renderer] = &[
             invokes(group, page, "", ("<dots_function_call>", "</dots_function_call>"), 1 + group.way % 2);
         }),
     },
-    // Without a wrapper, `<function name=…>` may be ordinary text; CDATA is markup.
+    // Without a wrapper, `<function name=…>` may be ordinary text. CDATA is markup.
     Renderer {
         name: "minicpm5",
         carries: Carries { unknown: false, ..but(&["</param", "<param", "<![CDATA["]) },

@@ -1,4 +1,4 @@
-//! JSON without its own markers, and lines of text (docs/protocols/text-formats.md#free-text).
+//! Writes JSON without markers of its own, and lines of text (docs/protocols/text-formats.md#free-text).
 
 use super::{
     Renderer, Write,
@@ -10,10 +10,10 @@ use crate::rendered::{
     value::Json,
 };
 
-/// Names must be declared, since nothing else identifies a call.
+/// For formats in which only a declared name identifies a call.
 const DECLARED: Carries = Carries { unknown: false, ..Carries::ALL };
 
-/// As [`DECLARED`], with calls on separate lines.
+/// Like [`DECLARED`], with calls on lines of their own.
 const LINED: Carries = Carries { gaps: LINES, ..DECLARED };
 
 fn escaped(text: &str) -> String {
@@ -107,14 +107,14 @@ fn react(group: &Group, page: &mut Page) {
 pub(super) const FORMATS: &[Renderer] = &[
     Renderer { name: "pre", carries: DECLARED, write: Write::Group(pre) },
     Renderer { name: "fenced", carries: LINED, write: Write::Group(fenced) },
-    // Mistakes after the JSON count as framing, as in other formats without a closer.
+    // Without a closer, mistakes after the JSON are read as framing.
     Renderer { name: "bare", carries: Carries { word_after: true, ..LINED }, write: Write::Group(bare) },
     Renderer {
         name: "openai_function_call",
         carries: Carries { word_after: true, ..LINED },
         write: Write::Group(echo),
     },
-    // The model stops after the call, or invents the result.
+    // After the call, the model stops or invents the result.
     Renderer {
         name: "react",
         carries: Carries { groups: 1, most: 1, after: false, ..LINED },

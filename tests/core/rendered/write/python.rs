@@ -1,5 +1,4 @@
-//! Calls as Python writes them, and Gemma's notation
-//! (docs/protocols/text-formats.md#python-and-other-notations).
+//! Writes calls in Python's notation and in Gemma's (docs/protocols/text-formats.md#python-and-other-notations).
 
 use std::fmt::Write as _;
 
@@ -10,10 +9,9 @@ use crate::rendered::{
     value::{Json, Members, Style},
 };
 
-/// Keys and names are words.
 const WORDS: Carries = Carries { keys: Keys::Words, dashes: false, ..Carries::ALL };
 
-/// A Python string, in one of several notations.
+/// Writes a Python string in one of several notations.
 fn string(text: &str, way: usize) -> String {
     let quote = if way.is_multiple_of(2) { '\'' } else { '"' };
     let mut out = String::from(quote);
@@ -37,9 +35,8 @@ fn string(text: &str, way: usize) -> String {
     out
 }
 
-/// A Python literal.
 fn literal(value: &Json, way: usize) -> String {
-    // Models also write JSON's words.
+    // Models sometimes use JSON's names for constants.
     let json = way % 5 == 4;
     match value {
         Json::Null => (if json { "null" } else { "None" }).to_owned(),
@@ -49,7 +46,6 @@ fn literal(value: &Json, way: usize) -> String {
         Json::Text(text) => string(text, way),
         Json::List(items) => {
             let items: Vec<String> = items.iter().map(|item| literal(item, way)).collect();
-            // A tuple of one element ends with a comma.
             match items.len() {
                 2.. if way % 4 == 3 => format!("({})", items.join(", ")),
                 _ => format!("[{}]", items.join(", ")),
@@ -108,15 +104,14 @@ fn tool_code(group: &Group, page: &mut Page) {
 
 fn sarashina(group: &Group, page: &mut Page) {
     let list = json::array(group, |call| {
-        // In double quotes, an escape that only Python has cannot be distinguished from a mistake in
-        // JSON.
+        // In double quotes, an escape that only Python has would be read as a mistake in JSON.
         let arguments = dict(&call.arguments, 2 * call.way);
         format!("{{'name': '{}', 'arguments': {arguments}}}", call.name)
     });
     page.calls(format!("<|tool_calls|>{list}"), &group.calls, How::VALUES);
 }
 
-/// A value in Gemma's notation, with strings between two of `quote`.
+/// Writes a value in Gemma's notation, with `quote` around strings.
 fn gemma_value(value: &Json, quote: &str) -> String {
     match value {
         Json::Text(text) => format!("{quote}{text}{quote}"),
@@ -142,7 +137,7 @@ fn gemma(group: &Group, page: &mut Page, (open, close): (&str, &str), quote: &st
 }
 
 pub(super) const FORMATS: &[Renderer] = &[
-    // Half of the calls have no marker: names must be declared.
+    // Some calls have no marker, so names must be declared.
     Renderer {
         name: "pythonic",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
@@ -150,13 +145,12 @@ pub(super) const FORMATS: &[Renderer] = &[
     },
     Renderer { name: "lfm2", carries: WORDS, write: Write::Group(lfm2) },
     Renderer { name: "olmo3", carries: WORDS, write: Write::Group(olmo3) },
-    // A fence is on lines of its own, and ordinary code in it may contain any call.
+    // A fence has lines of its own. Names must be declared, since ordinary code may contain any call.
     Renderer {
         name: "gemma3_toolcode",
         carries: Carries { unknown: false, gaps: LINES, ..WORDS },
         write: Write::Group(tool_code),
     },
-    // Strings are not escaped.
     Renderer {
         name: "functiongemma",
         carries: Carries { keys: Keys::Words, never: &["<escape>"], ..Carries::ALL },
@@ -174,7 +168,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         },
         write: Write::Group(|group, page| gemma(group, page, ("<|tool_call>", "<tool_call|>"), "<|\"|>")),
     },
-    // There is no closer.
+    // The format has no closer.
     Renderer {
         name: "sarashina",
         carries: Carries { word_after: true, ..Carries::ALL },
