@@ -1,4 +1,4 @@
-//! Accounts of a Lumo upstream: the credentials of requests, and when these are refreshed.
+//! Tests the accounts of a Lumo upstream: which credentials requests carry, and when tokens are refreshed.
 
 use std::{
     fs,
@@ -25,8 +25,8 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// Creates a folder with a session file, which contains the tokens of this number and `members`, and an upstream whose
-/// valid tokens have the number `valid`.
+/// Creates a session file with the tokens of `number` and additional `members`, and starts an upstream that accepts
+/// the tokens of `valid`. Returns the folder, the file and the upstream.
 async fn stand(number: usize, members: &Value, valid: usize) -> (TempDir, PathBuf, Proton) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lumo.json");
@@ -43,13 +43,13 @@ fn kept(file: &Path) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// Sends a request and returns the status and body of the response.
+/// Sends a request. Returns the status and the body of the response.
 async fn ask(proxy: &Proxy) -> (StatusCode, String) {
     let reply = Client::new().chat(proxy, WHOLE).await;
     (reply.status(), reply.rest().await)
 }
 
-/// Returns the code and message of a failed request.
+/// Sends a request that must fail. Returns the code and the message of the error.
 async fn refusal(proxy: &Proxy) -> (String, String) {
     let (status, body) = ask(proxy).await;
     assert_eq!(status, 502, "{body}");
@@ -81,7 +81,7 @@ async fn requests_carry_the_session_of_the_file_and_nothing_of_the_client() {
     assert_eq!((accounts.asked, accounts.refreshes), (1, 0));
 }
 
-/// Returns the series of the metric that counts refreshes.
+/// Returns the lines of the metric that counts refreshes.
 async fn refreshes(proxy: &Proxy) -> Vec<String> {
     let metrics = Client::new().get(proxy, "/metrics").await.rest().await;
     let series = metrics.lines().filter_map(|line| line.strip_prefix("toolwire_lumo_refreshes_total"));
@@ -123,7 +123,7 @@ async fn token_that_is_refused_inside_a_stream_is_refreshed_for_the_next_request
     assert_eq!(ask(&proxy).await.0, 200);
     assert_eq!(proton.counts(), (1, 0, 2));
     assert!(proton.accounts().heads.last().unwrap().contains("authorization: bearer access-2\r\n"));
-    // A server that reports this about a token that it has just issued is not believed.
+    // The token is too new for this report to be plausible, so it is not refreshed again.
     proton.accounts().event = Some(REFUSED);
     assert_eq!(ask(&proxy).await.0, 401);
     assert_eq!(ask(&proxy).await.0, 200);
@@ -143,7 +143,7 @@ async fn session_that_was_doubted_is_used_if_it_cannot_be_refreshed() {
     assert_eq!(proton.counts(), (1, 0, 3));
 }
 
-/// However many requests wait for a new token, on whichever thread, the token is requested once.
+/// No matter how many requests wait for a new token, or on which threads, only one of them refreshes it.
 #[tokio::test]
 async fn thousand_waiting_requests_make_one_refresh() {
     for members in [json!({"expires_at": 1}), json!({"access_token": "ended"})] {
@@ -174,7 +174,8 @@ async fn thousand_waiting_requests_make_one_refresh() {
     }
 }
 
-/// A refresh token is valid once. If two proxies share a file, the later one uses the tokens that the first one received.
+/// A refresh token can be used only once. Of two proxies with the same file, the later one picks up the tokens that
+/// the first one received.
 #[tokio::test]
 async fn two_proxies_with_one_file_keep_the_session() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -188,7 +189,8 @@ async fn two_proxies_with_one_file_keep_the_session() {
     assert_eq!(kept(&file)["access_token"], "access-2");
 }
 
-/// Proxies that use different paths for the same file also keep the session, and a link stays a link.
+/// Two proxies share a session even if they use different paths for its file. A symbolic link to the file is
+/// preserved.
 #[tokio::test]
 async fn session_behind_a_link_is_replaced_where_it_is() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -205,7 +207,8 @@ async fn session_behind_a_link_is_replaced_where_it_is() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// The tokens in use are only seconds old, but the tokens of `toolwire lumo refresh` or of another process are even newer.
+/// The current tokens are only seconds old, but another process or `toolwire lumo refresh` has already replaced
+/// them.
 #[tokio::test]
 async fn tokens_that_another_process_renews_at_once_are_taken() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -240,7 +243,8 @@ async fn token_is_renewed_before_it_expires_without_a_wait() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// The old token is spent once the server has received it, so a client that disconnects must not cancel the refresh.
+/// The server invalidates the old token as soon as it receives the refresh, so a client that disconnects must not
+/// cancel it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn refresh_survives_the_client_and_the_server() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -268,7 +272,7 @@ async fn refresh_survives_the_client_and_the_server() {
     assert_eq!(proton.accounts().asked, 0);
 }
 
-/// The refresh for the previous account is completed, but neither the reload nor other upstreams' responses wait for it.
+/// The previous account's refresh completes, but it delays neither the reload nor the responses of other upstreams.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn reload_does_not_wait_for_a_refresh() {
     let (folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -358,7 +362,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     for _ in 0..10 {
         assert_eq!(ask(&proxy).await.0, 200);
     }
-    // From now on, the upstream refuses the token that it has issued.
+    // From now on, the upstream rejects its own token.
     proton.accounts().valid = 9;
     for _ in 0..10 {
         assert_eq!(refusal(&proxy).await.0, "upstream_logged_out");
@@ -366,7 +370,7 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// If a refreshed session is refused too, the client gets that response: there is no loop.
+/// If the refreshed session is rejected too, the client gets that response, and there are no further attempts.
 #[tokio::test]
 async fn request_that_is_refused_twice_is_not_sent_again() {
     let (_folder, file, proton) = stand(1, &json!({}), 1).await;
@@ -391,11 +395,11 @@ async fn configured_tokens_begin_the_file() {
     };
     assert_eq!(ask(&proton.setup(change).start().await).await.0, 200);
     assert_eq!(kept(&file)["refresh_token"], "refresh-2");
-    // The configured token is spent; the file contains the valid ones.
+    // The configured token has been used up, but the file has valid ones.
     assert_eq!(ask(&proton.setup(change).start().await).await.0, 200);
     let (refreshes, refused, _) = proton.counts();
     assert_eq!((refreshes, refused), (1, 0));
-    // A login with another id takes precedence over the file.
+    // A configured login with another ID takes precedence over the file.
     let proxy = proton.setup(|account| {
         change(account);
         account.uid = Some("u2".to_owned());
@@ -431,14 +435,15 @@ async fn missing_and_broken_files_leave_the_upstream_logged_out() {
         let proxy = setup(&proton, &file).start().await;
         assert_eq!(refusal(&proxy).await.0, "upstream_logged_out", "{text:?}");
     }
-    // Reading a pipe would wait for a writer.
+    // Opening a pipe would block until something writes to it.
     fs::remove_file(&file).unwrap();
     assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
     assert_eq!(refusal(&setup(&proton, &file).start().await).await.0, "upstream_logged_out");
     assert_eq!(proton.accounts().heads.len(), 0);
 }
 
-/// Tokens that cannot be written are used from memory, and written when the proxy ends, unless there has been a new login.
+/// Tokens that cannot be saved are used from memory. They are saved when the proxy stops, unless there has been a
+/// new login.
 #[tokio::test]
 async fn tokens_that_cannot_be_written_are_written_at_the_end() {
     for is_new_login in [false, true] {
@@ -469,12 +474,12 @@ async fn tokens_that_the_upstream_repeats_are_covered() {
     assert!(body.contains("no xxxxxxxx, no xxxxxxxxx"), "{body}");
 }
 
-/// A proxy whose clients send their own sessions.
+/// A proxy whose clients bring their own sessions.
 fn of_clients(proton: &Proton) -> Setup {
     proton.setup(|account| account.credentials = Credentials::Client)
 }
 
-/// Sends a request with these headers, and returns the response.
+/// Sends a request with additional headers. Returns the status and the JSON body.
 async fn ask_with(proxy: &Proxy, headers: &[(&'static str, &str)], body: &str) -> (StatusCode, Value) {
     let mut request = chat_request(proxy, body.to_owned());
     for (name, value) in headers {
@@ -504,7 +509,7 @@ async fn clients_session_goes_to_the_upstream_and_the_proxys_key_does_not() {
     );
     assert!(head.contains("\r\nx-pm-appversion: web-lumo@9\r\n"), "{head}");
     assert!(!head.contains("clients-key") && !head.contains("console"), "{head}");
-    // The session is not accepted as the proxy's key, and a key is not accepted as a session.
+    // A session is not accepted in place of the proxy's key, nor a key in place of a session.
     assert_eq!(ask_with(&proxy, &with(&[]), WHOLE).await.0, 401);
     let (status, body) = ask_with(&proxy, &[("authorization", "Bearer clients-key")], WHOLE).await;
     assert_eq!((status.as_u16(), &body["error"]["code"]), (401, &json!("upstream_session_required")));
@@ -526,7 +531,7 @@ async fn refused_session_of_a_client_is_the_clients_matter() {
     assert_eq!(body["error"]["message"], "not Bearer, and not xxxxxxxx");
 }
 
-/// Stored responses belong to a session. Its id alone, which is not secret, gives no access.
+/// Stored responses belong to a session. The session's ID is not secret, so it gives no access by itself.
 #[tokio::test]
 async fn stored_responses_belong_to_the_session() {
     let folder = tempfile::tempdir().unwrap();

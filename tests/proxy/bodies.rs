@@ -1,4 +1,4 @@
-//! Request bodies that arrive slowly, or exceed the available memory.
+//! Tests request bodies that arrive slowly or exceed the memory budget.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
         .await;
     is_late(&client.response().await);
     client.closed().await;
-    // A client that receives `100 Continue` but sends no body.
+    // The client gets `100 Continue` but then sends no body.
     let mut client = Raw::connect(&proxy).await;
     client.send(format!("{head}expect: 100-continue\r\ncontent-length: 100\r\n\r\n")).await;
     client.until("HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -49,7 +49,7 @@ async fn request_body_that_misses_its_deadline_is_rejected() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Each byte arrives soon after the previous one, but the complete body takes too long.
+/// No pause between two bytes is too long, but the complete body takes too long.
 #[tokio::test]
 async fn slowly_dripping_request_body_is_rejected() {
     let upstream = Upstream::start(at_once).await;
@@ -78,12 +78,12 @@ async fn http2_request_body_that_misses_its_deadline_is_rejected() {
     assert_eq!(client.status().await, 408);
 }
 
-/// A complete request of about `size` bytes.
+/// Returns a valid request body of about `size` bytes.
 fn large(size: usize) -> String {
     WHOLE.replace("hi", &"x".repeat(size))
 }
 
-/// Sends the first half of a large body. Returns the client, and the rest of the request.
+/// Sends the first half of a large body. Returns the client and the unsent half.
 async fn half_sent(proxy: &Proxy) -> (Raw, String) {
     let request = post(&large(100_000), "");
     let (begun, rest) = request.split_at(60_000);
@@ -102,8 +102,8 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     })
     .await;
     let mut pending = Vec::new();
-    // These are more than the budget allows, on connections of both threads. Which request is refused is not
-    // determined.
+    // Together, these exceed the budget. Their connections are on both threads, so it is not determined which of
+    // them are refused.
     for _ in 0..40 {
         pending.push(half_sent(&proxy).await);
     }
@@ -126,7 +126,7 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
         }
     }
     assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
-    // The whole budget is free again.
+    // The complete budget is available again.
     for _ in 0..20 {
         let mut client = Raw::connect(&proxy).await;
         client.send(post(&large(150_000), "")).await;
@@ -134,8 +134,8 @@ async fn incomplete_bodies_count_against_max_pending_bodies() {
     }
 }
 
-/// A request keeps its memory until the upstream answers, since only the answer shows that the upstream has
-/// the body.
+/// A request's memory counts until the upstream answers, since only then is it certain that the upstream has the
+/// body.
 #[tokio::test]
 async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodies() {
     let (asked, mut seen) = tokio::sync::mpsc::unbounded_channel();
@@ -173,7 +173,7 @@ async fn bodies_of_requests_awaiting_the_upstream_count_against_max_pending_bodi
     soon("memory to be free", asked_again).await;
 }
 
-/// Bodies in many streams on one connection count like bodies on many connections.
+/// Bodies on several streams of one connection count like bodies on several connections.
 #[tokio::test]
 async fn http2_streams_share_max_pending_bodies() {
     let upstream = Upstream::start(at_once).await;
@@ -183,7 +183,7 @@ async fn http2_streams_share_max_pending_bodies() {
     })
     .await;
     let mut client = Http2::connect(&proxy).await;
-    // The bodies take no more than the initial window of a connection.
+    // The bodies fit into the initial flow-control window of the connection.
     for stream in [1, 3, 5, 7, 9] {
         client.request(stream, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
         client.data(stream, &[b' '; 12_000], 0).await;

@@ -1,4 +1,4 @@
-//! Small requests that cause much work: each is answered or refused, and the next request is served.
+//! Tests small requests that cause a lot of work: each must be answered or refused, and the next request served.
 
 use serde_json::{Value, json};
 use toolwire::{config::ToolStyle, format::HERMES};
@@ -9,7 +9,7 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// A request whose tool has these parameters, as JSON.
+/// A request with a tool whose `parameters` are given as JSON.
 fn with_schema(parameters: &str) -> String {
     let tool = format!(r#"{{"type":"function","function":{{"name":"f","parameters":{parameters}}}}}"#);
     with_tools(&tool)
@@ -25,7 +25,7 @@ fn nested(open: &str, inner: &str, close: &str, times: usize) -> String {
     open.repeat(times) + inner + &close.repeat(times)
 }
 
-/// Returns the requests, each with whether it must be refused. `None` if either is allowed.
+/// Returns the requests, each with whether it must be refused. `None` means that either outcome is fine.
 fn bombs() -> Vec<(&'static str, String, Option<bool>)> {
     let doubling: serde_json::Map<_, _> = (0..40)
         .map(|level| {

@@ -1,4 +1,5 @@
-//! A client that disconnects cancels its upstream request at every stage, even if the upstream is silent.
+//! Tests that a client which disconnects cancels its upstream request at every stage, even if the upstream is
+//! silent.
 
 use std::{pin::pin, sync::Arc};
 
@@ -11,7 +12,8 @@ use crate::support::{
     upstream::{Exchange, Upstream, text},
 };
 
-/// An upstream that runs `before`, then waits until its connection is closed, and reports both.
+/// Starts an upstream that runs `before` and then waits until its connection is closed. Also returns notifications
+/// of both steps.
 async fn waiting<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -89,7 +91,6 @@ async fn client_disconnect_during_an_unstreamed_response_cancels_the_upstream_re
     assert!(metrics.contains("toolwire_streams_in_flight 0\n"), "{metrics}");
 }
 
-/// The slot at the upstream is free again once the client has disconnected.
 #[tokio::test]
 async fn client_disconnect_frees_the_slot() {
     let (upstream, _asked, gone) = waiting(|mut exchange| async {

@@ -1,4 +1,4 @@
-//! Upstreams that complete text: the chat template's prompt, and calls in the model's text.
+//! Tests text completion upstreams: prompts rendered with the chat template, and calls written as text.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::support::{
     upstream::Upstream,
 };
 
-/// A template with roles in brackets, tools in the system message, and an answer that begins with reasoning.
+/// A template with roles in brackets and with tools in the system message. The answer begins with reasoning.
 const TEMPLATE: &str = r#"{"bos_token": "<s>", "chat_template": "{{ bos_token }}{% for m in messages %}{% if m.role == 'tool' and m.content == 'refuse' %}{{ raise_exception('No results, please.') }}{% endif %}[{{ m.role }}] {{ m.content }}{% if loop.first and tools %}Tools: {{ tools | tojson }}{% endif %}{% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}[assistant]{% if enable_thinking %}<think>\n{% endif %}"}"#;
 
-/// A proxy in front of an upstream that answers with `status` and `body`. Also returns the paths and bodies of the
-/// requests that the upstream receives.
+/// A proxy in front of an upstream that answers with `status` and `body`. Also returns the path and the body of
+/// each request that the upstream receives.
 async fn before(
     server: Server,
     (status, kind, body): (&'static str, &'static str, String),
@@ -181,8 +181,8 @@ async fn instructions_of_a_chat_upstream_can_come_from_the_template() {
 
 const WHOLE: &str = "<tool_call>\n{\"name\":\"f\",\"arguments\":{\"x\":1}}\n</tool_call>";
 
-/// Returns the request that an upstream with this software gets for a required call in the format `hermes`, and the
-/// response to `said`.
+/// Sends a request that requires a call, to an upstream with this software that answers with `said`. Returns the
+/// request that the upstream gets, and the response.
 async fn required(
     (server, said): (Server, &str),
     fields: Value,
@@ -255,7 +255,7 @@ async fn each_server_is_asked_for_constraints_in_its_own_form() {
     }
 }
 
-/// The prefill is the end of the prompt, which every server continues.
+/// The prefill is at the end of the prompt, which every server continues.
 #[tokio::test]
 async fn prompt_ends_with_the_prefill() {
     for server in [Server::OpenAi, Server::Other, Server::Tgi, Server::Vllm, Server::LlamaCpp, Server::Ollama]
@@ -270,7 +270,7 @@ async fn prompt_ends_with_the_prefill() {
     }
 }
 
-/// A constraint that applies from the first token on would apply to the reasoning.
+/// A constraint on the first token would also apply to the reasoning.
 #[tokio::test]
 async fn nothing_is_enforced_inside_reasoning() {
     for (server, enforce) in [
@@ -293,7 +293,7 @@ async fn nothing_is_enforced_inside_reasoning() {
     }
 }
 
-/// The format in which the template writes calls is unknown.
+/// The format in which the template writes calls is not known.
 #[tokio::test]
 async fn nothing_is_enforced_in_an_unknown_format() {
     let auto = |setup: &mut Setup| {
@@ -305,7 +305,6 @@ async fn nothing_is_enforced_in_an_unknown_format() {
     assert_eq!(arguments(&answer), "{\"x\":1}", "{answer}");
 }
 
-/// Calls of tools that are taught in a text format are enforced in that format.
 #[tokio::test]
 async fn taught_tools_are_enforced() {
     let taught = |setup: &mut Setup| {

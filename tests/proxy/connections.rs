@@ -1,4 +1,4 @@
-//! A client's connection: the order of its responses, and its end. It is written and read byte by byte.
+//! Tests client connections byte by byte: the order of responses, and when a connection ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
-/// The requests that a client may send on a connection.
+/// A request that a client may send.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Stream,
@@ -84,7 +84,7 @@ async fn one_connection_serves_all_kinds_of_requests_in_any_order() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Requests sent without waiting for responses are answered in order, wherever the network splits them.
+/// Pipelined requests are answered in order, no matter how the network splits them.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order_in_any_split() {
     let upstream = Upstream::start(at_once).await;
@@ -125,7 +125,7 @@ async fn requests_pipelined_during_a_stream_wait_for_its_end() {
     }
 }
 
-/// Requests beyond the read-ahead limit stay in the socket and are not lost.
+/// Requests beyond the read-ahead limit stay in the socket buffer until they can be read.
 #[tokio::test]
 async fn many_requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held_once().await;
@@ -167,7 +167,7 @@ async fn connection_close_is_obeyed() {
     Models.is_answered(&mut client).await;
 }
 
-/// HTTP/1.0 has no chunks: the end of the connection is the end of a stream.
+/// HTTP/1.0 has no chunks, so a stream ends with the connection.
 #[tokio::test]
 async fn http10_response_is_not_chunked() {
     let upstream = Upstream::start(at_once).await;
@@ -198,7 +198,7 @@ async fn expect_100_continue_is_answered() {
         client.send(body).await;
         Stream.is_answered(&mut client).await;
     }
-    // A client that sends the body without waiting is served as well.
+    // A client may also send the body without waiting.
     client.send(post(STREAM, "expect: 100-continue\r\n")).await;
     let first = client.until("\r\n\r\n").await;
     assert!(first.starts_with("HTTP/1.1 100 ") || first.starts_with("HTTP/1.1 200 "), "{first}");
@@ -220,7 +220,7 @@ async fn chunked_request_may_be_followed_by_another() {
     }
 }
 
-/// A refusal has a content length, so the connection persists.
+/// The refusal has a content length, so the connection can stay open.
 #[tokio::test]
 async fn connection_persists_after_a_refusal_of_the_upstream() {
     let upstream = Upstream::start(|mut exchange: Exchange| async move {
@@ -244,7 +244,8 @@ async fn connection_persists_after_a_refusal_of_the_upstream() {
     Models.is_answered(&mut client).await;
 }
 
-/// An upstream that runs `before`, then waits until its connection is closed, and reports both.
+/// Starts an upstream that runs `before` and then waits until its connection is closed. Also returns notifications
+/// of both steps.
 async fn left_alone<F>(before: fn(Exchange) -> F) -> (Upstream, Arc<Notify>, Arc<Notify>)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -281,7 +282,7 @@ async fn flood(mut exchange: Exchange) -> Exchange {
     exchange
 }
 
-/// A client that shuts down its write side counts as disconnected, even after a partial request.
+/// A client that shuts down its sending side counts as disconnected, even if it has sent part of another request.
 #[tokio::test]
 async fn half_closed_client_aborts_the_request() {
     for more in ["", "GET /v1/mod"] {
@@ -317,7 +318,7 @@ async fn client_that_leaves_with_a_full_socket_is_noticed() {
     soon("the upstream to be left alone", gone.notified()).await;
 }
 
-/// The limit applies even if the client does not read, and the client gets the error once it does.
+/// The limit applies even if the client does not read. When it does read, it gets the error.
 #[tokio::test]
 async fn total_timeout_runs_while_the_client_does_not_read() {
     let (upstream, begun, gone) = left_alone(flood).await;
@@ -334,7 +335,7 @@ async fn total_timeout_runs_while_the_client_does_not_read() {
     Models.is_answered(&mut client).await;
 }
 
-/// A client that reads late gets everything, and its connection persists.
+/// A client that starts reading late gets everything, and its connection stays open.
 #[tokio::test]
 async fn slow_client_keeps_its_connection() {
     const PIECES: usize = 600;
@@ -348,7 +349,7 @@ async fn slow_client_keeps_its_connection() {
     .await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
-    // The second request is sent while the first response is stuck.
+    // The second request is sent while the first response waits for the client.
     client.send(Stream.bytes()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     client.send(Whole.bytes() + &Models.bytes()).await;
@@ -359,7 +360,7 @@ async fn slow_client_keeps_its_connection() {
     Models.is_answered(&mut client).await;
 }
 
-/// A stream neither overtakes nor loses the responses before it that wait for room in the socket.
+/// A stream must not overtake or lose earlier responses that are waiting for space in the socket buffer.
 #[tokio::test]
 async fn own_and_streamed_responses_stay_in_order_through_a_full_socket() {
     let upstream = Upstream::start(at_once).await;
@@ -384,8 +385,8 @@ async fn stopping_server_closes_idle_connections() {
     let mut streaming = Raw::connect(&proxy).await;
     streaming.send(Stream.bytes()).await;
     streaming.until("first").await;
-    // The connections are idle: after a response by hyper, after a response by toolwire's own code, and
-    // without a request.
+    // These connections are idle after a response by hyper, after a response by toolwire's own code, and before any
+    // request.
     let mut listed = Raw::connect(&proxy).await;
     listed.send(Models.bytes()).await;
     Models.is_answered(&mut listed).await;
@@ -395,7 +396,7 @@ async fn stopping_server_closes_idle_connections() {
     go_on.notify_one();
     let silent = Raw::connect(&proxy).await;
     let half = a_half_known(&proxy).await;
-    // The client that was told to continue has ended; now the other client is told.
+    // Of the two streaming clients, this lets the other one finish.
     go_on.notify_one();
     assert!(streamed.response().await.is_stream());
     proxy.stop();
@@ -415,14 +416,14 @@ async fn a_half_known(proxy: &Proxy) -> Raw {
     client
 }
 
-/// The first bytes of a connection tell its protocol, in any split.
+/// The protocol is detected from the first bytes of a connection, however they are split.
 #[tokio::test]
 async fn protocol_is_detected_byte_by_byte() {
     let upstream = Upstream::start(at_once).await;
     let proxy = Setup::new(upstream.address).start().await;
     let mut client = Raw::connect(&proxy).await;
     client.send_pieces(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".chunks(1)).await;
-    // The settings frame of the other side: length, and type 4.
+    // The server's SETTINGS frame: its length, then the frame type 4.
     assert!(client.until("\x04").await.starts_with("\0\0"));
     for begun in ["P", "PR", "PRO", "PRI"] {
         let mut client = Raw::connect(&proxy).await;
@@ -431,7 +432,7 @@ async fn protocol_is_detected_byte_by_byte() {
     }
 }
 
-/// A client that does not complete the head of its request in time is disconnected. The clock is paused.
+/// A client that does not complete its request's head in time is disconnected. The clock is paused.
 #[tokio::test]
 async fn connection_without_a_complete_request_head_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -451,7 +452,7 @@ async fn connection_without_a_complete_request_head_times_out() {
     }
 }
 
-/// As the previous test, for HTTP/2.
+/// Like the previous test, but for HTTP/2.
 #[tokio::test]
 async fn http2_connection_without_a_request_times_out() {
     let upstream = Upstream::start(at_once).await;
@@ -463,7 +464,7 @@ async fn http2_connection_without_a_request_times_out() {
         client.rest_without_timeout().await;
         tokio::time::resume();
     }
-    // This client has sent a request, and answers pings.
+    // This client has sent a request, and it answers pings.
     let client = Client::http2();
     let reply = client.chat(&proxy, STREAM).await;
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
@@ -475,7 +476,7 @@ async fn http2_connection_without_a_request_times_out() {
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
-/// Requests that two servers could read differently are rejected, and the connection is closed.
+/// Two servers could read such requests differently, so they are rejected and the connection is closed.
 #[tokio::test]
 async fn ambiguous_requests_are_rejected() {
     let upstream = Upstream::start(at_once).await;

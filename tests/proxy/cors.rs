@@ -1,4 +1,4 @@
-//! CORS: the origins whose pages may read responses.
+//! Tests CORS: which origins' pages may read responses.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};

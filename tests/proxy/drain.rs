@@ -1,5 +1,5 @@
-//! Shutdown: new requests are refused, open responses continue, and responses that are open at the deadline end with an
-//! error.
+//! Tests graceful shutdown: new requests are refused, open responses continue, and those still open at the deadline
+//! end with an error.
 
 use std::{
     io::{Read, Write},
@@ -47,7 +47,7 @@ async fn open_responses_finish_and_new_requests_are_refused() {
 async fn connections_that_wait_to_be_accepted_are_answered() {
     let upstream = Upstream::start(at_once).await;
     let mut proxy = Setup::new(upstream.address).start().await;
-    // The server has the test's thread, so it accepts no connections meanwhile.
+    // The server runs on the test's thread, so it cannot accept these connections yet.
     let asked = |_| {
         let mut client = TcpStream::connect(proxy.addresses[0]).unwrap();
         client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
@@ -94,7 +94,7 @@ async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     }
 }
 
-/// A response that has not begun gets an error status at the deadline.
+/// A response that has not begun by the deadline gets an error status.
 #[tokio::test]
 async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());
@@ -124,14 +124,14 @@ async fn idle_server_stops_at_once() {
     let upstream = held(&Arc::new(Notify::new())).await;
     let mut proxy = Setup::new(upstream.address).start().await;
     let client = Client::new();
-    // An idle connection, which is kept alive.
+    // An idle connection that is kept alive.
     client.get(&proxy, "/healthz").await.rest().await;
     let _silent = tokio::net::TcpStream::connect(proxy.addresses[0]).await.unwrap();
     proxy.stop();
     soon("the server to end", proxy.ended()).await;
 }
 
-/// The server waits neither for incomplete requests nor for silent clients.
+/// The server does not wait for incomplete requests or silent clients.
 #[tokio::test]
 async fn connections_without_an_open_response_are_closed_at_once() {
     let upstream = Upstream::start(at_once).await;
@@ -145,7 +145,7 @@ async fn connections_without_an_open_response_are_closed_at_once() {
                 assert_eq!(client.response().await.status, 200);
             }
             client.send(begun).await;
-            // This request is answered after earlier data has been read.
+            // By the time this request is answered, the data sent earlier has been read.
             Client::new().get(&proxy, "/healthz").await.rest().await;
             proxy.stop();
             soon("the server to end", proxy.ended()).await;
@@ -185,8 +185,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     let mut proxy = Setup::new(upstream.address).start().await;
     let kept = Client::http2();
     kept.chat(&proxy, STREAM).await.rest().await;
-    // Clients that do not answer pings: one without a request, one that sent half a head, one that sent half a body, and
-    // one whose response has ended.
+    // None of these clients answers pings. They have sent no request, half a head, half a body, and a request that
+    // has been answered.
     let _idle = Http2::connect(&proxy).await;
     let mut half_head = Http2::connect(&proxy).await;
     half_head.request(1, "GET", "/v1/models", &[(":authority", "localhost")], 1).await;
@@ -201,8 +201,8 @@ async fn http2_connections_without_an_open_stream_are_closed_at_once() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// An HTTP/2 client that does not acknowledge the end gets its complete response. After that, the server does not wait
-/// for the client.
+/// An HTTP/2 client gets its complete response even if it never acknowledges the end, and then does not delay the
+/// shutdown.
 #[tokio::test]
 async fn http2_stream_that_ends_during_the_drain_is_complete() {
     let go_on = Arc::new(Notify::new());
@@ -219,7 +219,7 @@ async fn http2_stream_that_ends_during_the_drain_is_complete() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// This holds for any behaviour of clients and upstreams. The clock is paused, so only timers advance it.
+/// This holds no matter how clients and upstreams behave. The clock is paused, so only timers advance it.
 #[tokio::test]
 async fn the_drain_never_takes_longer_than_its_limit() {
     const LIMIT: Duration = Duration::from_secs(8);
@@ -251,7 +251,7 @@ async fn the_drain_never_takes_longer_than_its_limit() {
         proxy.ended().await;
         let took = begun.elapsed();
         tokio::time::resume();
-        // Timers count whole milliseconds.
+        // Timers have a resolution of one millisecond.
         assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
     }
 }

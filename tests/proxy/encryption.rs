@@ -1,4 +1,4 @@
-//! Encrypted requests to a Lumo upstream, which decrypts the requests and encrypts its responses.
+//! Tests encrypted requests to a Lumo upstream, which decrypts them and encrypts its responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// Pseudorandom numbers for a key that protects no real data.
+/// Pseudorandom numbers, which are good enough because the key protects no real data.
 struct Numbers(u64);
 
 impl RngCore for Numbers {
@@ -52,7 +52,7 @@ impl RngCore for Numbers {
 
 impl CryptoRng for Numbers {}
 
-/// A key like Lumo's: Ed25519, with a subkey on Curve25519.
+/// A key like Lumo's: Ed25519 with a Curve25519 subkey.
 fn secret_key() -> SignedSecretKey {
     let mut subkey = SubkeyParamsBuilder::default();
     subkey.key_type(KeyType::ECDH(ECCCurve::Curve25519Legacy)).can_encrypt(EncryptionCaps::All);
@@ -69,10 +69,10 @@ fn certificate(key: &SignedSecretKey) -> String {
     SignedPublicKey::from(key.clone()).to_armored_string(ArmorOptions::default()).unwrap()
 }
 
-/// A request after the server has decrypted it.
+/// A decrypted request, as the server sees it.
 #[derive(Debug, Clone)]
 struct Opened {
-    /// The contents of the request's turns.
+    /// The content of each turn.
     turns: Vec<String>,
     key: Vec<u8>,
     id: String,
@@ -117,7 +117,7 @@ impl Opened {
         self.seal_as(number, plain, &format!("response.{}.chunk", self.id))
     }
 
-    /// Encrypts a text; the associated data is `lumo.` followed by `what`.
+    /// Encrypts `plain` with the associated data `lumo.` followed by `what`.
     fn seal_as(&self, number: u8, plain: &str, what: &str) -> String {
         let mut content = plain.as_bytes().to_vec();
         let aad = Aad::from(format!("lumo.{what}"));
@@ -128,7 +128,7 @@ impl Opened {
         STANDARD.encode([nonce.to_vec(), content].concat())
     }
 
-    /// Returns a piece that is damaged in this way.
+    /// Returns an encrypted piece with the kind of damage called `how`.
     fn damaged(&self, how: &str) -> String {
         let good = self.seal(9, "lost");
         match how {
@@ -160,8 +160,8 @@ fn delta(delta: &Value) -> String {
 const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Starts a server with these responses. Also returns the settings of a proxy in front of it, and the
-/// requests that it reads.
+/// Starts a server with these responses. Also returns the setup of a proxy in front of it, and the requests that
+/// the server decrypts.
 async fn stand(respond: Respond) -> (Upstream, Setup, Arc<Mutex<Vec<Opened>>>) {
     let secret = Arc::new(secret_key());
     let recipient = Recipient::read(&certificate(&secret)).unwrap();
@@ -221,7 +221,6 @@ async fn arguments_of_calls_are_decrypted() {
     assert_eq!(seen.lock().unwrap()[0].turns, ["weather?"]);
 }
 
-/// Each hop has a different key.
 #[tokio::test]
 async fn later_hops_are_encrypted() {
     let (_upstream, mut setup, seen) = stand(|opened| {
@@ -262,7 +261,7 @@ async fn first_version_is_encrypted() {
     assert_eq!(seen.lock().unwrap()[0].turns, ["hi"]);
 }
 
-/// Each kind of damage, in the first piece and in a later one. Content after it is not forwarded.
+/// Tries each kind of damage in the first piece and in a later one. What follows the damage is not forwarded.
 #[tokio::test]
 async fn piece_that_cannot_be_decrypted_fails_the_response() {
     let (_upstream, setup, _seen) = stand(|opened| {
@@ -291,7 +290,7 @@ async fn piece_that_cannot_be_decrypted_fails_the_response() {
     }
 }
 
-/// Without a key, the request is not sent, not even in plain text.
+/// Without a key, the request is not sent at all, rather than in plain text.
 #[tokio::test]
 async fn request_that_cannot_be_encrypted_is_not_sent() {
     let (upstream, mut setup, _seen) = stand(|_| END.to_owned()).await;

@@ -1,4 +1,4 @@
-//! Enforced calls over sockets: the constraint in the upstream's request, and how its response is read.
+//! Tests enforced calls over sockets: the constraint in the upstream's request, and how the response is read.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,8 +16,8 @@ use crate::support::{
     taught::{ModelAnswer, model, required, response, setup},
 };
 
-/// Sends a request with this tool choice to a model on `server`, which answers with `text`. Returns the request
-/// that the model received and the client's response.
+/// Sends a request with this tool choice to a model on `server` that answers with `text`. Returns the request that
+/// the model gets, and the client's response.
 async fn exchange(
     server: Server,
     change: impl FnOnce(&mut Setup),
@@ -97,7 +97,7 @@ async fn nothing_is_enforced_without_need_or_means() {
     assert_eq!(call_of(&response), WEATHER);
     let (asked, _) = exchange(Server::Other, |_| (), json!("required"), TAGGED).await;
     assert!(unconstrained(&asked), "{asked}");
-    // The format of the constraint would not be detected.
+    // A call in the constraint's format would not be detected.
     let narrow = |setup: &mut Setup| {
         setup.tools = ToolStyle::Format(&QWEN3_CODER);
         setup.settings.detect = Detect::Formats(vec!["qwen3_coder"]);
@@ -106,7 +106,6 @@ async fn nothing_is_enforced_without_need_or_means() {
     assert!(unconstrained(&asked), "{asked}");
 }
 
-/// A server that ignores the constraint.
 #[tokio::test]
 async fn a_missing_call_is_a_warning_all_the_same() {
     let (asked, response) = exchange(Server::Ollama, |_| (), json!("required"), "I cannot.").await;
@@ -116,7 +115,7 @@ async fn a_missing_call_is_a_warning_all_the_same() {
     assert!(response.to_string().contains("tool_choice_unfulfilled"), "{response}");
 }
 
-/// The server refuses schemas but supports grammars: after the first refusal, it gets no more schemas.
+/// The server rejects schemas but supports grammars. After the first rejection, it gets no more schemas.
 #[tokio::test]
 async fn a_refused_means_is_replaced_and_remembered() {
     let (upstream, asked) = model(|request| match request.get("response_format") {
@@ -138,7 +137,7 @@ async fn a_refused_means_is_replaced_and_remembered() {
     assert_eq!(kinds, [(true, false), (false, true), (false, true)]);
 }
 
-/// A refusal for a reason other than the constraint is forwarded to the client, and nothing is learned from it.
+/// Errors that are not about the constraint are forwarded to the client, and the constraint is used again.
 #[tokio::test]
 async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
     let status = Arc::new(Mutex::new(""));
@@ -147,7 +146,7 @@ async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
         model(move |_| ModelAnswer::Refused(*sent.lock().unwrap(), "the prompt is too long")).await;
     let proxy = setup(&upstream, Server::Ollama, Enforce::Auto).start().await;
     let request = required(json!({})).to_string();
-    // A server error says nothing about the constraint unless its message mentions it.
+    // A server error is not about the constraint unless its message mentions it.
     for (refusal, requests) in
         [("400 Bad Request", 3), ("400 Bad Request", 6), ("500 Oh", 7), ("503 Busy", 8)]
     {

@@ -1,4 +1,4 @@
-//! The exchange with an upstream: every framing of a response, and the conditions for reusing a connection.
+//! Tests exchanges with an upstream: every framing of a response, and when a connection is reused.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -28,8 +28,8 @@ async fn asked(proxy: &Proxy, times: usize) {
     }
 }
 
-/// Sends four requests to an upstream that responds with these bytes and keeps its connections. Returns the number of
-/// connections.
+/// Sends four requests to an upstream that always responds with `bytes` and keeps its connections open. Returns how
+/// many connections it gets.
 async fn connections_for(bytes: String, one_by_one: bool) -> usize {
     let bytes = Arc::new(bytes);
     let upstream = Upstream::start(move |mut exchange| {
@@ -76,8 +76,8 @@ async fn well_framed_responses_keep_their_connection_in_any_split() {
             assert_eq!(connections_for(bytes.clone(), one_by_one).await, 1, "{bytes}");
         }
     }
-    // The last chunk comes after the end mark. If it is sent byte by byte, the connection may be closed before it
-    // arrives.
+    // The last chunk follows the end marker. If it arrives byte by byte, the proxy may have closed the connection
+    // before, so the number is not checked.
     for bytes in [
         chunked("", "", ""),
         chunked("", ";a=\"b\";c", ""),
@@ -117,7 +117,7 @@ async fn response_without_framing_ends_with_the_connection() {
     assert_eq!(upstream.connections(), 4);
 }
 
-/// Each extension is limited, but not all extensions of a response together.
+/// The size of each chunk extension is limited, but not the total size of all extensions in a response.
 #[tokio::test]
 async fn long_response_may_have_an_extension_with_each_chunk() {
     let upstream = Upstream::start(|mut exchange| async {
@@ -242,11 +242,11 @@ async fn endless_response_head_is_rejected() {
     assert!(error["message"].as_str().unwrap().contains("65536"), "{error}");
 }
 
-/// A reused connection that closes silently is replaced once, unless the configuration forbids it; a new connection
-/// is not.
+/// If a reused connection closes without a response, the request is sent again once, on a new connection, unless
+/// the configuration forbids it.
 #[tokio::test]
 async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
-    // The requests that get a response, in the order of their arrival.
+    // `plan` says which requests the upstream answers, in the order in which they arrive.
     for (retry_unanswered, plan, requests, connections, statuses) in [
         (true, vec![true, false, true], 3, 2, [200, 200]),
         (true, vec![true, false, false, true], 3, 2, [200, 502]),
@@ -275,7 +275,7 @@ async fn request_is_retried_on_a_reused_connection_unless_forbidden() {
     }
 }
 
-/// After a streamed response, llama-server immediately closes its connection, although its header says keep-alive.
+/// llama-server closes its connection right after a streaming response although its header says keep-alive.
 #[tokio::test]
 async fn upstream_that_closes_behind_each_response_fails_no_request() {
     for pause in [0, 0, 1, 2, 5] {
@@ -296,7 +296,7 @@ async fn upstream_that_closes_behind_each_response_fails_no_request() {
     }
 }
 
-/// Half a status line is a response that has begun: the request is not sent again.
+/// Half a status line counts as the beginning of a response, so the request is not sent again.
 #[tokio::test]
 async fn request_whose_response_has_begun_is_not_retried() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -313,7 +313,7 @@ async fn request_whose_response_has_begun_is_not_retried() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// Bytes on an idle connection, or its end, are noticed: the connection is not reused, and no client gets an error.
+/// If an idle connection closes or receives bytes, it is not reused, and no client gets an error.
 #[tokio::test]
 async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     for closes in [false, true] {
@@ -344,7 +344,7 @@ async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     }
 }
 
-/// An upstream that answers before it has read the request.
+/// Starts an upstream that handles connections by itself, so that it can answer before it has read the request.
 async fn by_hand<F>(answering: fn(TcpStream) -> F) -> (SocketAddr, JoinSet<()>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -359,7 +359,7 @@ where
     (address, task)
 }
 
-/// Larger than the buffers of sockets.
+/// Larger than the socket buffers.
 const LARGE: usize = 9 << 20;
 
 fn large() -> String {
@@ -384,7 +384,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
         let refusal = "HTTP/1.1 413 Large\r\nconnection: close\r\ncontent-length: 31\r\n\r\n\
             {\"error\":{\"message\":\"too much\"}}";
         stream.write_all(refusal.as_bytes()).await.unwrap();
-        // Not closed at once: a reset would destroy the response.
+        // Closing the connection now would reset it and discard the response.
         tokio::time::sleep(Duration::from_millis(100)).await;
     })
     .await;
@@ -397,7 +397,7 @@ async fn refusal_before_the_request_is_sent_reaches_the_client() {
     upstream.join_next().await.unwrap().unwrap();
 }
 
-/// An upstream may begin its response while it is still reading the request, and then needs the rest of the request.
+/// An upstream may begin its response while it is still reading the request, which must then be sent completely.
 #[tokio::test]
 async fn response_that_begins_early_does_not_cut_off_the_request() {
     let (address, mut upstream) = by_hand(|mut stream| async move {
@@ -407,7 +407,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         read_large(&mut stream).await;
         stream.write_all(format!("{:x}\r\n{END}\r\n0\r\n\r\n", END.len()).as_bytes()).await.unwrap();
-        // The connection persists, and the next bytes on it are another request.
+        // The connection is still open, and the next request arrives on it.
         let mut next = vec![0; 5];
         soon("the next request", read_past(&mut stream, &mut next)).await;
         assert_eq!(next, b"POST ");
@@ -426,7 +426,7 @@ async fn response_that_begins_early_does_not_cut_off_the_request() {
     }
 }
 
-/// Reads past the rest of the first request, to the beginning of the second request.
+/// Skips the remainder of the first request and reads the beginning of the second one.
 async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     loop {
         stream.read_exact(&mut next[..1]).await.unwrap();
@@ -437,7 +437,7 @@ async fn read_past(stream: &mut TcpStream, next: &mut [u8]) {
     stream.read_exact(&mut next[1..]).await.unwrap();
 }
 
-/// Returns the head that an upstream gets if its address is configured in this way.
+/// Returns the head of the request that an upstream gets if its address is configured like this.
 async fn head_for(listen: &str, base: &str, host: Option<&'static str>) -> String {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();
@@ -487,7 +487,6 @@ async fn host_sent_upstream_follows_the_configured_address() {
     }
 }
 
-/// A header value of the upstream cannot inject another header into the response.
 #[tokio::test]
 async fn header_value_of_the_upstream_cannot_split_the_response() {
     for value in ["1\rset-cookie: a=b", "1\tset-cookie: a=b", "\u{e9}", "1\n set-cookie: a=b"] {

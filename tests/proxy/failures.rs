@@ -1,5 +1,5 @@
-//! Upstreams that refuse, break off, send invalid data or take too long: the client first gets all content that is
-//! certain, then an error in its dialect, and never a clean end.
+//! Tests upstreams that refuse, break off, send malformed data or take too long. The client must get all content
+//! that is certain, then an error in its dialect, and never a clean end.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::support::{
 
 const SHORT: Duration = Duration::from_millis(250);
 
-/// Returns the status, `Retry-After` and error object of an answer that failed before it began, which are the same
-/// for streams and complete responses.
+/// Returns the status, `Retry-After` and the error object of an answer that fails before it begins. Asserts that
+/// they are the same with and without streaming.
 async fn refused<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> (u16, Option<String>, Value)
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -37,7 +37,7 @@ where
     answers.remove(0)
 }
 
-/// Returns the error of a stream that failed after `first` had been sent, and checks the body before the error.
+/// Returns the error of a stream that fails after `first`. Asserts that everything before the error arrives.
 async fn broken<F>(change: fn(&mut Setup), script: fn(Exchange) -> F) -> Value
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -53,7 +53,7 @@ where
     stream_error(&body)
 }
 
-/// The error of a request whose upstream sends no complete head within `timeouts.header`.
+/// Returns the error of a request whose upstream does not complete its head within `timeouts.header`.
 async fn without_head<F>(script: impl Fn(Exchange) -> F + Clone + Send + 'static) -> Value
 where
     F: Future<Output = Exchange> + Send + 'static,
@@ -235,7 +235,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     let closed = broken(as_it_is, first);
     let reset = broken(as_it_is, |exchange| async {
         let mut exchange = first(exchange).await;
-        // The pause is long enough for the proxy to read the response, since a reset also discards data in transit.
+        // A reset discards data in transit, so this gives the proxy time to read it.
         tokio::time::sleep(SHORT).await;
         exchange.reset();
         exchange
@@ -256,7 +256,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error() {
     }
 }
 
-/// Content before an error is certain, wherever the network cuts between them.
+/// Content before an error is certain, no matter how the network splits the two.
 #[tokio::test]
 async fn content_and_error_in_one_piece_are_both_sent() {
     let error = broken(as_it_is, |mut exchange| async {
@@ -328,7 +328,7 @@ async fn each_time_limit_says_which_it_was() {
     timed_out(&total.await, "whole response");
 }
 
-/// An upstream that sends a head or framing byte by byte still counts as silent.
+/// An upstream that only sends parts of a head or of the framing still counts as silent.
 #[tokio::test]
 async fn slow_framing_does_not_postpone_a_timeout() {
     const DRIPS: usize = 200;
@@ -380,7 +380,8 @@ async fn slow_framing_does_not_postpone_a_timeout() {
     assert_eq!(digits.await["code"], "upstream_truncated");
 }
 
-/// TLS is part of connecting: a server that accepts and then stays silent counts as one that cannot be connected to.
+/// Connecting includes the TLS handshake: if a server accepts the connection and then sends nothing, connecting
+/// fails.
 #[tokio::test]
 async fn connecting_has_a_time_limit_with_tls_in_it() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -395,7 +396,6 @@ async fn connecting_has_a_time_limit_with_tls_in_it() {
     assert!(error["message"].as_str().unwrap().contains("connection"), "{error}");
 }
 
-/// The total limit also applies to an upstream that never pauses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_stream_has_a_total_limit_too() {
     let error = broken(

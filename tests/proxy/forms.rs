@@ -1,4 +1,5 @@
-//! Answers that reveal which form of requests a model accepts: the name of reasoning, and roles that must alternate.
+//! Tests answers that reveal what requests a model accepts: how it names reasoning, and whether roles must
+//! alternate.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +16,10 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The bodies of the requests that an upstream received.
+/// The bodies of the requests that an upstream has received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Sends the assistant's message, streamed or not as the request asks.
+/// Sends the assistant's message, streaming if the request asks for it.
 async fn answer(mut exchange: Exchange, request: &Value, message: Value) -> Exchange {
     let choice = |key: &str| json!({"index": 0, key: message, "finish_reason": "stop"});
     if request["stream"] == true {
@@ -31,7 +32,7 @@ async fn answer(mut exchange: Exchange, request: &Value, message: Value) -> Exch
     exchange
 }
 
-/// An upstream that answers with the fields in the last message of a request, which contains them as JSON.
+/// An upstream that answers with the fields that a request's last message contains as JSON.
 async fn echo() -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream = Upstream::start_sharing(Arc::clone(&asked), |exchange, asked| async move {
@@ -57,7 +58,7 @@ async fn ask(proxy: &Proxy, request: Value) -> (u16, String) {
     (reply.status().as_u16(), reply.rest().await)
 }
 
-/// Returns the assistant's message in the history that the upstream gets after it has answered with `seen`.
+/// Returns the assistant's message in the next request that the upstream gets after it has answered with `seen`.
 async fn replayed(options: Options, seen: &[(&str, Value)], stream: bool) -> Value {
     let (upstream, asked) = echo().await;
     let proxy = start(&upstream, options).await;
@@ -109,7 +110,7 @@ async fn settings_and_the_server_win_over_the_name_that_was_seen() {
     assert_eq!(replayed(off, &seen, true).await, json!({"role": "assistant", "content": "b"}));
 }
 
-/// An upstream whose template refuses roles that do not alternate, and any system message other than a single first one.
+/// An upstream whose template rejects roles that do not alternate, and system messages anywhere but at the start.
 async fn strict(status: &'static str, message: &'static str) -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream =
@@ -181,7 +182,7 @@ async fn other_refusals_and_requests_without_anything_to_join_are_not_repaired()
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
-/// A repaired request keeps the upstream's slot that the refused request had.
+/// The corrected request keeps the slot of the rejected one.
 #[tokio::test]
 async fn repaired_request_does_not_queue_again() {
     let (upstream, asked) = strict("400 Bad Request", BEGINNING).await;

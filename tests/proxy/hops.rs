@@ -1,4 +1,4 @@
-//! Responses with several hops over sockets: the state between two requests to the upstream.
+//! Tests responses with several hops over sockets, and the state between two upstream requests.
 
 use std::{
     sync::{
@@ -23,12 +23,11 @@ use crate::support::{
     upstream::{Exchange, Upstream, text},
 };
 
-/// A request for a stream.
 fn request() -> String {
     weather(json!({"stream": true})).to_string()
 }
 
-/// A first hop: this text, and a call without its argument.
+/// A first hop with `text` and a call that lacks its argument.
 fn first(text: &str) -> String {
     format!(
         "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n\
@@ -41,13 +40,13 @@ const CALL: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\
      \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A second hop: the call with its argument.
+/// A second hop with the complete call.
 fn second() -> String {
     CALL.to_owned() + DONE
 }
 
-/// An upstream whose first hop is `text` and an incomplete call. `later` responds to the request for the second hop,
-/// using state that it shares with the test.
+/// An upstream whose first hop is `text` and an incomplete call. `later` handles the request for the second hop and
+/// gets a clone of `shared`.
 async fn upstream<T, F>(
     text: &'static str,
     shared: T,
@@ -74,8 +73,8 @@ fn setup(upstream: &Upstream) -> Setup {
     setup
 }
 
-/// The client sees one response, although the upstream gets two requests. The first request has ended before the second
-/// is sent, so one slot is enough.
+/// The client sees a single response although the upstream gets two requests. The first has ended before the second
+/// is sent, so one slot suffices.
 #[tokio::test]
 async fn incomplete_call_is_one_response_from_two_hops() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -161,7 +160,7 @@ async fn second_hop_is_cut_at_the_drain_deadline() {
         soon("the second hop", asked.notified()).await;
         proxy.stop();
         let reply = soon("the response", client.join_next()).await.unwrap().unwrap();
-        // While there is no content, the status is still open.
+        // The status is not decided before there is content.
         if text.is_empty() {
             assert_eq!(reply.status(), 503);
             assert_eq!(reply.json().await["error"]["code"], "shutting_down");
@@ -195,7 +194,7 @@ async fn response_in_its_second_hop_finishes_while_draining() {
     soon("the server to end", proxy.ended()).await;
 }
 
-/// If a later hop fails, the response fails: with the hop's status if nothing was sent yet, otherwise with an error in
+/// A failed hop fails the response: with the hop's status if nothing has been sent yet, otherwise with an error in
 /// the stream.
 #[tokio::test]
 async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
@@ -230,7 +229,7 @@ async fn failure_of_the_second_hop_is_the_failure_of_the_response() {
     }
 }
 
-/// A second hop that is truncated after its call: the call has been sent, and the response still fails.
+/// The second hop is cut off after its call. The call has been sent, but the response must fail.
 #[tokio::test]
 async fn second_hop_cut_after_content_fails_in_the_stream() {
     let upstream = upstream("", (), |mut exchange, ()| async move {
@@ -247,8 +246,8 @@ async fn second_hop_cut_after_content_fails_in_the_stream() {
     assert_eq!(stream_error(&body)["code"], "upstream_truncated");
 }
 
-/// Each of several responses needs two hops, and only one request may be open: no response waits for itself or for
-/// another response.
+/// Several responses need two hops each, but only one request may be open. No response may wait for a slot that it
+/// or another response holds between its hops.
 #[tokio::test]
 async fn hops_with_a_single_slot_do_not_deadlock() {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -274,7 +273,6 @@ async fn hops_with_a_single_slot_do_not_deadlock() {
     assert_eq!((upstream.requests(), most.load(Ordering::SeqCst)), (12, 1));
 }
 
-/// The time limit of the whole response spans its hops.
 #[tokio::test]
 async fn total_timeout_spans_hops() {
     let upstream = upstream("Hm.", (), |exchange, ()| async move { exchange.silent().await }).await;
@@ -287,7 +285,7 @@ async fn total_timeout_spans_hops() {
     assert!(error["message"].as_str().unwrap().contains("whole response"), "{error}");
 }
 
-/// A hop is complete once its finish reason has arrived. An upstream that then keeps its stream open delays the next
+/// A hop is complete once its finish reason has arrived. An upstream that keeps the stream open delays the next
 /// hop, but does not prevent it.
 #[tokio::test]
 async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
@@ -311,12 +309,12 @@ async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
     assert_eq!(body["usage"]["prompt_tokens"], 40, "{body}");
 }
 
-/// A request for a stream that requires a call.
+/// A streaming request that requires a call.
 fn request_for_call() -> String {
     required(json!({"stream": true})).to_string()
 }
 
-/// An upstream of Chat Completions that answers with `first`, and with `second` when it is asked again.
+/// A Chat Completions upstream that answers with `first`, and with `second` when it is asked again.
 async fn chat_upstream(first: &'static str, second: &'static str) -> Upstream {
     Upstream::start(move |mut exchange| async move {
         let again = str::from_utf8(&exchange.body).unwrap().contains("is required");
@@ -397,7 +395,7 @@ async fn client_is_warned_if_the_call_stays_missing() {
     }
 }
 
-/// While the first response is held back, the client gets keep-alives, and disconnecting ends the hop.
+/// The client gets keep-alives while the first response is held back. If it disconnects, the hop is cancelled.
 #[tokio::test]
 async fn kept_back_response_gets_keep_alives() {
     let go_on = Arc::new(Notify::new());

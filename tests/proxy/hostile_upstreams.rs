@@ -1,6 +1,6 @@
-//! Upstreams that send invalid data: each client API ends the response in its own form, and the next request is served.
+//! Tests upstreams that send malformed data: the response must end in the client's API, and the next request must be served.
 //!
-//! `tests/core/hostile.rs` plays damaged parts of frames in each dialect without sockets.
+//! `tests/core/hostile.rs` tests malformed frames in every dialect without sockets.
 
 use std::sync::{Arc, Mutex};
 
@@ -85,7 +85,7 @@ const CHUNKS: &[&str] = &[
     r#"{"id":5,"model":{},"created":"x","object":null,"choices":[{"delta":{"content":"x"}}]}"#,
 ];
 
-/// Complete streams.
+/// Complete streams, most of them malformed.
 fn streams() -> Vec<String> {
     let deep = format!("data: {{\"choices\":{}\n\n", "[".repeat(100_000));
     let long = format!("data: {{\"id\":\"{}\",\"choices\":[]}}\n\n", "i".repeat(200_000));
@@ -120,14 +120,14 @@ fn streams() -> Vec<String> {
     streams
 }
 
-/// Complete bodies of JSON, possibly invalid.
+/// Complete JSON bodies, most of them malformed.
 fn wholes() -> Vec<String> {
     let mut wholes = vec!["[".repeat(100_000), "\u{feff}{}".to_owned(), " ".repeat(10_000), answer()];
     wholes.extend(CHUNKS.iter().map(|chunk| chunk.replace("\"delta\"", "\"message\"")));
     wholes
 }
 
-/// Requests of each client API, streamed or not.
+/// Returns a request for each client API.
 fn requests(stream: bool) -> [(&'static str, Value); 3] {
     let chat = weather(json!({"stream": stream}));
     let function = chat["tools"][0]["function"].clone();
@@ -152,7 +152,7 @@ async fn ask(client: &Client, proxy: &Proxy, path: &str, body: &Value) -> (u16, 
     (reply.status().as_u16(), reply.rest().await)
 }
 
-/// Whether a stream ends as the API of `path` requires, with success or an error.
+/// Whether a stream ends, with success or an error, as the API at `path` requires.
 fn has_end(path: &str, stream: &str) -> bool {
     let last = |names: &[&str]| {
         let name = stream.lines().rev().find_map(|line| line.strip_prefix("event: "));
@@ -166,7 +166,7 @@ fn has_end(path: &str, stream: &str) -> bool {
         }
 }
 
-/// A proxy whose upstream answers each request with the content of the mutex: a content type and a body.
+/// A proxy whose upstream answers each request with the content type and the body in the mutex.
 async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, String)>>) {
     let said = Arc::new(Mutex::new(("", String::new())));
     let upstream = Upstream::start_sharing(Arc::clone(&said), |mut exchange, said| async move {
@@ -199,7 +199,7 @@ async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, Str
     (setup.start().await, upstream, said)
 }
 
-/// Plays `answers`, each followed by a request for a valid one.
+/// Tries each of `answers`, and sends a request with a valid answer after each.
 async fn plays(kind: &'static str, answers: Vec<String>, stream: bool) {
     let ((proxy, _upstream, said), client) = (start(Speech::Chat).await, Client::new());
     for hostile in answers {
@@ -242,8 +242,8 @@ async fn every_whole_answer_to_a_stream_ends_it() {
     plays("application/json", wholes(), true).await;
 }
 
-/// Returns bodies in the upstream's dialect, each with whether it is truncated: cut off after and inside each event or
-/// value, with parts of other types, and with more data after the end.
+/// Returns bodies in the upstream's dialect, each with whether it is truncated: cut off after or within each event
+/// or value, with parts of another type, and with more data after the end.
 fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     let frames = frames(speech);
     let end = frames.iter().position(|frame| is_end(frame)).unwrap();
@@ -272,7 +272,7 @@ fn spoken(speech: Speech) -> Vec<(&'static str, String, bool)> {
     bodies
 }
 
-/// Reads the answer as a client of the API of `path`. The answer must have the form of that API.
+/// Reads the answer like a client of the API at `path`, which panics on anything that the API does not allow.
 fn read(path: &str, (status, body): (u16, String), stream: bool) -> Answer {
     let body = body.as_bytes();
     match (path, stream && status == 200) {

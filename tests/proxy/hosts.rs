@@ -1,4 +1,4 @@
-//! Every request names its host exactly once.
+//! Tests that every request must name its host exactly once.
 
 use crate::support::{
     client::STREAM,
@@ -66,7 +66,7 @@ async fn http10_needs_no_host_but_may_not_have_two() {
     }
 }
 
-/// A request in absolute form names the host in its target, and needs the header as well.
+/// A target in absolute form names the host, but the header is required too.
 #[tokio::test]
 async fn absolute_form_is_accepted_and_needs_host_too() {
     let upstream = Upstream::start(at_once).await;

@@ -1,4 +1,4 @@
-//! Requirements of HTTP for gateways that no other test covers; docs/protocols/http1.md lists all of them.
+//! Tests requirements on HTTP gateways that no other test covers. docs/protocols/http1.md lists all of them.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, answer, at_once, text},
 };
 
-/// Names of the fields in a head, which is in lower case.
+/// Returns the names of the fields in a lower-case head.
 fn names(head: &str) -> BTreeSet<&str> {
     head.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect()
 }
@@ -75,7 +75,7 @@ async fn response_headers_are_not_forwarded() {
     }
 }
 
-/// RFC 9110, section 7.6.1: a field listed in `Connection` is only for the next hop.
+/// RFC 9110, section 7.6.1: fields listed in `Connection` must not be forwarded.
 #[tokio::test]
 async fn retry_after_listed_in_connection_is_not_forwarded() {
     for (connection, expected) in [("", Some("7")), ("connection: x, Retry-After\r\n", None)] {
@@ -91,7 +91,7 @@ async fn retry_after_listed_in_connection_is_not_forwarded() {
 }
 
 /// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a header field that only toolwire
-/// itself could set.
+/// could set.
 #[tokio::test]
 async fn refusals_have_the_header_that_their_status_needs() {
     for (theirs, ours, header) in [
@@ -180,7 +180,7 @@ async fn head_response_has_no_body_whatever_its_status() {
         ("/v1/chat/completions", 405),
         ("/nowhere", 404),
     ] {
-        // A body would be read as the beginning of the second response.
+        // A body would be read as the start of the second response.
         let head = format!("HEAD {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         client.send(head + &get("/healthz")).await;
         assert_eq!(client.response_without_body().await.status, status, "{path}");
@@ -216,7 +216,7 @@ async fn empty_lines_before_a_request_are_skipped() {
     }
 }
 
-/// RFC 9112, section 8: the connection is closed at every byte of a response.
+/// RFC 9112, section 8. The connection is closed at every byte of the response.
 #[tokio::test]
 async fn truncated_response_never_looks_complete() {
     let events = answer();
@@ -228,13 +228,13 @@ async fn truncated_response_never_looks_complete() {
     for (body, response, mark) in [
         (STREAM, with_length(&events), "[DONE]"),
         (STREAM, format!("{in_chunks}{}{}0\r\n\r\n", chunk(&first), chunk(END)), "[DONE]"),
-        // If there is no framing, a finish reason before the end of the connection is enough.
+        // Without framing, a finish reason before the end of the connection is enough.
         (STREAM, format!("\r\n{events}"), r#""stop"}]}"#),
         (WHOLE, with_length(json), ""),
         (WHOLE, format!("{in_chunks}{}0\r\nx: y\r\n\r\n", chunk(json)), ""),
     ] {
         let response = format!("HTTP/1.1 200 OK\r\n{response}");
-        // A stream is complete with its end mark, an unstreamed response with its last byte.
+        // A stream is complete with its end marker, and a non-streaming response with its last byte.
         let complete =
             if mark.is_empty() { response.len() } else { response.find(mark).unwrap() + mark.len() };
         let (head, cut) = (response.find("\r\n\r\n").unwrap(), Arc::new(Mutex::new(0)));
@@ -293,7 +293,7 @@ async fn bytes_after_the_response_are_not_part_of_it() {
     }
 }
 
-/// RFC 9110, section 7.6: if an upstream's address leads back to toolwire, the loop ends at `max_concurrent`.
+/// RFC 9110, section 7.6. If an upstream's address leads back to toolwire, `max_concurrent` ends the loop.
 #[tokio::test]
 async fn request_loop_is_bounded() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Attacks on other gateways, tried on toolwire. Each is a numbered incident of 2026.
+//! Tries attacks that other gateways were vulnerable to. Each is a CVE of 2026.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// Clients that may each use one of the models, and an admin API with a key.
+/// Clients that may use one model each, and an admin API with a key.
 const TABLES: &str = r#"
 [admin]
 api_keys = ["key-of-the-admin-1"]
@@ -31,7 +31,7 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, setup.start().await)
 }
 
-/// Sends a request with this target. The connection is closed after its response.
+/// Sends a request with this target on a connection that is closed after the response.
 async fn ask(
     proxy: &Proxy,
     (method, target): (&str, &str),
@@ -50,7 +50,7 @@ fn bearer(key: &str) -> String {
     format!("authorization: Bearer {key}\r\n")
 }
 
-/// CVE-2026-49468: the key check and the router read different paths.
+/// CVE-2026-49468: the key check and the router used different paths.
 #[tokio::test]
 async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
     let (_upstream, proxy) = proxy().await;
@@ -85,7 +85,7 @@ async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
         ("http://evil/healthz", 200),
         ("/healthz", 200),
     ] {
-        // An unknown path of the admin API is reported before the key is checked.
+        // Unknown paths below the admin API are reported before the key is checked.
         let response = ask(&proxy, ("GET", target), (own, ""), "").await;
         assert_eq!(response.status, status, "{target}: {}", response.body);
         assert_eq!(response.body == "ok\n", status == 200, "{target}");
@@ -96,7 +96,7 @@ async fn host_and_target_do_not_lead_past_the_key_of_the_admin_api() {
     }
 }
 
-/// CVE-2026-45339: the permissions of a key depend on the header that carries it.
+/// CVE-2026-45339: a key's permissions depended on the header that carried it.
 #[tokio::test]
 async fn limits_of_a_key_hold_in_every_header() {
     let (upstream, proxy) = proxy().await;
@@ -118,7 +118,7 @@ async fn limits_of_a_key_hold_in_every_header() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Almost correct keys, and keys of others.
+/// Tries keys that are almost correct, and keys of other clients.
 #[tokio::test]
 async fn only_the_whole_key_of_a_client_is_a_key() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
@@ -144,7 +144,8 @@ async fn only_the_whole_key_of_a_client_is_a_key() {
     );
 }
 
-/// CVE-2026-45349, CVE-2026-45671: anyone who knows an id can read its object. CVE-2026-47101: a client becomes an admin.
+/// CVE-2026-45349, CVE-2026-45671: anyone who knew an ID could read its object. CVE-2026-47101: a client could
+/// become an admin.
 #[tokio::test]
 async fn a_client_has_its_own_responses_and_models_only() {
     let (_upstream, proxy) = proxy().await;
@@ -176,7 +177,7 @@ async fn a_client_has_its_own_responses_and_models_only() {
     assert_eq!(send(ALICE, "POST", "/v1/providers", "{}").await.status, 404);
 }
 
-/// CVE-2026-34756: one request for many choices crashes a server.
+/// CVE-2026-34756: a single request for many choices crashed a server.
 #[tokio::test]
 async fn number_of_choices_is_checked() {
     let (upstream, proxy) = proxy().await;

@@ -1,5 +1,5 @@
-//! Two instances that share a store, and the behaviour of each kind of state while the store is down. Skipped if no server
-//! for the store is installed.
+//! Tests two instances that share a store, and what happens to each kind of state while the store is down. Skipped
+//! if no server for the store is installed.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ use crate::{
     },
 };
 
-/// A client with limits.
+/// The configuration of a client with these limits.
 fn key(limits: &str) -> String {
     format!("[[keys]]\nname = \"team\"\nkey = \"k\"\n{limits}\n")
 }
 
-/// An instance with this store.
+/// An instance that uses this store.
 async fn instance(upstream: &Upstream, server: &RedisServer, execution: &str) -> Proxy {
     instance_of(Setup { execution: execution.to_owned(), ..Setup::new(upstream.address) }, server).await
 }
@@ -39,7 +39,7 @@ async fn instance_of(setup: Setup, server: &RedisServer) -> Proxy {
     instance_at(setup, &server.url()).await
 }
 
-/// An instance that uses the store at this URL.
+/// An instance that uses the store at `url`.
 async fn instance_at(mut setup: Setup, url: &str) -> Proxy {
     setup.store = StoreKind::Redis(StoreAddress::parse(url).unwrap());
     setup.limits.instances = 2;
@@ -67,7 +67,7 @@ fn chat() -> Value {
     json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// Waits until a request has this status.
+/// Repeats a request until it has this status, and returns the answer.
 async fn until_status(proxy: &Proxy, path: &str, body: &Value, status: u16) -> Value {
     let asked = async {
         loop {
@@ -81,7 +81,7 @@ async fn until_status(proxy: &Proxy, path: &str, body: &Value, status: u16) -> V
     soon("another status", asked).await
 }
 
-/// The value of a metric without labels.
+/// Returns the value of a metric without labels.
 async fn metric(proxy: &Proxy, name: &str) -> String {
     let text = Client::new().get(proxy, "/metrics").await.rest().await;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -117,7 +117,7 @@ fn call(index: usize, name: &str) -> Value {
         "function": {"name": name, "arguments": "{\"city\":\"x\"}"}}]})
 }
 
-/// An upstream that answers with `stream`, and with a text once it gets results. Also returns the upstream's last request.
+/// An upstream that answers with `stream`, and with text once it gets results. Also returns its last request.
 async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     let asked = Arc::new(std::sync::Mutex::new(Value::Null));
     let shared = (Arc::clone(&asked), stream);
@@ -132,7 +132,7 @@ async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     (upstream.await, asked)
 }
 
-/// Returns the request that contains the result of each of the client's calls in `message`.
+/// Returns the next request, with a result for each of the client's calls in `message`.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -143,17 +143,17 @@ fn next(message: &Value) -> Value {
     request
 }
 
-/// A hosted tool, which takes a second.
+/// A hosted tool that takes one second.
 const TOOLS: &str = "[execution]\nmixed_turns = \"defer\"\n[[providers]]\nname = \"search\"\nkind = \"command\"\n\
                      command = [\"sh\", \"-c\", \"sleep 1; printf found\"]\ndescription = \"Searches.\"\n";
 
-/// An upstream's response that calls the hosted tool and one of the client's.
+/// A response that calls both the hosted tool and the client's tool.
 fn mixed_turn() -> String {
     let calls = chunk(&call(0, "search"), None) + &chunk(&call(1, "weather"), None);
     calls + &chunk(&json!({}), Some("tool_calls"))
 }
 
-/// The hosted call is still running at the first instance when the second instance gets the client's result.
+/// The first instance is still running the hosted call when the second one gets the client's result.
 #[tokio::test]
 async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -181,7 +181,7 @@ async fn mixed_turn_is_completed_at_another_instance_which_waits_for_its_results
     until_status(&second, "/v1/chat/completions", &next(message), 200).await;
 }
 
-/// A request that reached no target reveals nothing about the targets.
+/// A request that has not reached any target says nothing about the targets.
 #[tokio::test]
 async fn store_that_is_away_ejects_no_target() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -223,7 +223,7 @@ async fn state_of_a_turn_is_put_back_at_another_instance() {
     let (_, response) = post(&first, "/v1/chat/completions", &weather(json!({}))).await;
     let calls = &response["choices"][0]["message"]["tool_calls"];
     let replayed = json!({"role": "assistant", "content": null, "tool_calls": calls});
-    // The response is written to the store after it has ended.
+    // The response is only written to the store after it has ended.
     let known = async {
         loop {
             post(&second, "/v1/chat/completions", &next(&replayed)).await;
@@ -271,7 +271,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     let strict = instance_of(strict, &server).await;
     let (_, one) = post(&proxy, "/v1/responses", &json!({"model": "m", "input": "one"})).await;
     let next = json!({"model": "m", "input": "two", "previous_response_id": one["id"]});
-    // Before the response is written, the instance that created it has it even without the store.
+    // Waits until another instance has the response. Until it is in the store, only the first one has it.
     let path = format!("/v1/responses/{}", one["id"].as_str().unwrap());
     let written = async { while send(&strict, Method::GET, &path, &Value::Null).await.status() != 200 {} };
     soon("the response at another instance", written).await;
@@ -282,7 +282,7 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     assert_eq!(away["error"]["code"], "store_unavailable", "{away}");
     assert_eq!(metric(&proxy, "toolwire_store_away").await, "1");
     assert_eq!(send(&proxy, Method::GET, "/readyz", &Value::Null).await.status(), 200);
-    // Each instance admits half of the limit, since there are two instances.
+    // With two instances, each admits half of the limit.
     let mut statuses = Vec::new();
     for _ in 0..4 {
         statuses.push(post(&proxy, "/v1/chat/completions", &chat()).await.0);
@@ -297,7 +297,6 @@ async fn store_that_is_away_degrades_limits_and_refuses_what_depends_on_it() {
     assert_eq!(metric(&proxy, "toolwire_store_away").await, "0");
 }
 
-/// The server is killed and restarted in the middle of load.
 #[tokio::test]
 async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let Some(mut server) = RedisServer::start().unwrap() else { return };
@@ -320,7 +319,7 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
                 }
                 let (status, answer) = post(proxy, "/v1/responses", &body).await;
                 statuses.push(status);
-                // A response that was stored during an outage is known to the other instance once the outage has ended.
+                // A response stored during an outage reaches the other instance only after the outage.
                 last = if status == 200 && round % 4 != 3 { answer["id"].clone() } else { Value::Null };
             }
             statuses
@@ -336,12 +335,12 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
     let unexpected = statuses.iter().filter(|status| !matches!(status, 200 | 404 | 503)).count();
     assert_eq!((statuses.len(), unexpected), (320, 0), "{statuses:?}");
     assert!(statuses.iter().filter(|status| **status == 200).count() >= 80, "{statuses:?}");
-    // All requests that began have been settled, so no slot is still in use.
+    // Every request that began has been settled, so no slot is left occupied.
     let one = json!({"model": "m", "input": "x"});
     until_status(&instances[0], "/v1/responses", &one, 200).await;
 }
 
-/// Whether a call of the tool `careful` is allowed.
+/// Whether a call to the tool `careful` is allowed.
 async fn is_allowed(proxy: &Proxy) -> bool {
     let (status, result) = post(proxy, "/admin/tools/careful/run", &json!({})).await;
     assert_eq!(status, 200, "{result}");
@@ -364,7 +363,7 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(status, 200, "{answer}");
     assert!(is_allowed(&first).await && is_allowed(&second).await);
 
-    // It is unknown which answers are remembered.
+    // Without the store, it is unknown which permissions have been granted.
     server.kill().unwrap();
     assert!(!is_allowed(&first).await && !is_allowed(&second).await);
     let (status, refused) = post(&second, "/admin/permissions/allow_all", &json!({})).await;
@@ -379,7 +378,7 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(send(&first, Method::DELETE, &rule, &Value::Null).await.status(), 404);
 }
 
-/// Each of three servers holds some of the clients.
+/// Each of the three servers stores some of the clients.
 #[tokio::test]
 async fn server_of_a_cluster_that_is_away_concerns_only_its_clients() {
     let Some(mut cluster) = RedisCluster::start(3).unwrap() else { return };

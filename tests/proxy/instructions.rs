@@ -1,4 +1,4 @@
-//! The limit on the size of instructions, with tools that do not fit into it.
+//! Tests the size limit of instructions with tools that do not fit.
 
 use serde_json::{Value, json};
 use toolwire::{dialect::chat::Server, rules::Enforce};
@@ -8,7 +8,7 @@ use crate::support::{
     taught::{ModelAnswer, model, response, setup},
 };
 
-/// A request with two tools that do not fit into one set of instructions.
+/// A request with two tools whose descriptions do not fit together.
 fn request(stream: bool) -> Value {
     let tool = |name: &str| {
         let described = "a detail of the weather that matters much ".repeat(40);

@@ -1,4 +1,4 @@
-//! Named clients: the models that they see, and the effect of limits on their requests.
+//! Tests named clients: the models that they see, and how limits affect their requests.
 
 use std::{fs, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::support::{
 
 const MESSAGES: &str = r#"{"model":"m","max_tokens":50,"messages":[{"role":"user","content":"hi"}]}"#;
 
-/// A proxy whose client `team` has the key `k` with these limits.
+/// A proxy whose client `team` has the key `k` and these limits.
 fn with_key(upstream: &Upstream, limits: &str) -> Setup {
     let execution = format!("[[keys]]\nname = \"team\"\nkey = \"k\"\n{limits}\n");
     Setup { execution, ..Setup::new(upstream.address) }
@@ -55,13 +55,13 @@ async fn counted(input: u64, output: u64) -> Upstream {
     .await
 }
 
-/// Returns the counts of the client `team` from the admin API.
+/// Returns the usage of the client `team` from the admin API.
 async fn team(proxy: &Proxy) -> Value {
     let listed = Client::new().get(proxy, "/admin/keys").await.json().await;
     listed["keys"][0].clone()
 }
 
-/// Waits until the client `team` has no response in progress.
+/// Waits until the client `team` has no open response, and returns its usage.
 async fn until_idle(proxy: &Proxy) -> Value {
     soon("the end of all responses", async {
         loop {
@@ -172,7 +172,7 @@ async fn client_without_limits_gets_no_rate_headers() {
     assert_eq!((reply.status().as_u16(), reply.header("x-ratelimit-limit-requests")), (200, None));
 }
 
-/// However a response ends, its slot and its unused tokens are returned.
+/// The slot and the unused tokens are returned no matter how a response ends.
 #[tokio::test]
 async fn places_and_tokens_come_back_however_the_response_ends() {
     let ends = Arc::new(Semaphore::new(0));
@@ -233,7 +233,7 @@ async fn places_and_tokens_come_back_however_the_response_ends() {
         assert_eq!(used["requests"], 1, "{case}");
         let is_counted = used["output_tokens"].as_u64() > Some(0);
         assert_eq!(is_counted, ["cut", "left"].contains(&case), "{case}: {used}");
-        // This is more than would be left if the reservation had stayed.
+        // If the reservation were still held, less would be left.
         let open = Client::new().send(post(&proxy, "/v1/messages/count_tokens", MESSAGES)).await.unwrap();
         let left: u64 = open.header("anthropic-ratelimit-tokens-remaining").unwrap().parse().unwrap();
         assert!(left > 950, "{case}: {left}");
@@ -272,7 +272,7 @@ async fn counts_of_the_upstream_are_used_and_a_budget_ends() {
     }
 }
 
-/// Counts that only a lenient reader understands must not be free.
+/// Unusual ways to report token counts must not make a response free.
 #[tokio::test]
 async fn counts_of_every_form_are_taken_from_the_budget() {
     for usage in [
@@ -305,7 +305,6 @@ async fn counts_of_every_form_are_taken_from_the_budget() {
     }
 }
 
-/// A key has the same limits for all APIs and headers.
 #[tokio::test]
 async fn limits_of_a_key_hold_for_all_apis_and_headers_together() {
     let upstream = Upstream::start(at_once).await;
@@ -353,7 +352,7 @@ async fn one_stream_is_one_stream_however_many_begin_at_once() {
 
 #[tokio::test]
 async fn questions_to_other_models_count_for_the_client() {
-    // Both the description and the response are counted.
+    // Both the description and the response count.
     let upstream = counted(100, 20).await;
     let mut setup = Setup { vision: Some("org/other"), ..with_key(&upstream, "tokens_per_month = 1000") };
     setup.execution += "[admin]
@@ -400,7 +399,7 @@ async fn running_server_notices_keys_that_are_made_and_revoked() {
     let mut setup = with_key(&upstream, "");
     setup.state_dir = Some(state.path().to_owned());
     let proxy = setup.start().await;
-    // The digest of the key `new`.
+    // The hash of the key `new`.
     let entry = "[[keys]]\nid = \"abcdefgh\"\nname = \"later\"\n\
         hash = \"sha256:11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437\"\n";
     let revoked = format!("{entry}revoked = 2026-11-01T00:00:00Z\n");

@@ -1,4 +1,4 @@
-//! Slots, queues and sizes.
+//! Tests slots, queues and size limits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Upstream, text},
 };
 
-/// An upstream whose responses begin immediately and end one by one, as permits are added.
+/// An upstream whose responses begin immediately. Each added permit lets one of them end.
 async fn held(ends: Arc<Semaphore>) -> Upstream {
     Upstream::start(move |mut exchange| {
         let ends = ends.clone();
@@ -39,7 +39,7 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     first.until("first").await;
     let second = client.chat(&proxy, WHOLE);
     let mut second = std::pin::pin!(second);
-    // Only the metrics show with certainty that the second request is queued.
+    // Only the metrics show reliably that the second request is queued.
     let line = async {
         while !client
             .get(&proxy, "/metrics")
@@ -64,7 +64,6 @@ async fn slot_is_held_until_the_last_byte_and_the_queue_is_bounded() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// A client that waits in the queue for long gets keep-alives.
 #[tokio::test]
 async fn queued_stream_gets_keep_alives() {
     let ends = Arc::new(Semaphore::new(0));
@@ -100,7 +99,7 @@ async fn oversized_body_is_rejected_and_the_response_arrives() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// Without a content length, the limit is reached while the body is read.
+/// Without a content length, the limit is only reached while the body is being read.
 #[tokio::test]
 async fn oversized_chunked_body_is_rejected() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

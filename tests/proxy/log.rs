@@ -1,4 +1,4 @@
-//! One line per request, however it ends, without bodies and secrets.
+//! Tests that every request is logged on one line, no matter how it ends, without bodies or secrets.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::{END, Upstream, at_once, text},
 };
 
-/// The token counts of a response, and its end.
+/// The token counts and the end of a response.
 const USAGE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\"choices\":[],\
     \"usage\":{\"prompt_tokens\":11,\"completion_tokens\":7,\"total_tokens\":18}}\n\ndata: [DONE]\n\n";
 
@@ -25,7 +25,7 @@ const USAGE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Waits until `count` requests have ended, and returns their lines.
+    /// Waits until `count` requests have ended, and returns their log lines.
     async fn of_requests(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {
@@ -67,10 +67,10 @@ impl io::Write for Writer<'_> {
 async fn every_request_is_logged_once() {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(lines.clone()).finish();
-    // As long as a process has had a single dispatcher, tracing only asks the thread that first reaches a log statement,
-    // and that may be the thread of another test.
+    // With a single dispatcher, tracing caches whether a log statement is enabled for the first thread that reaches
+    // it, which may run another test. A second dispatcher disables that.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    // The test's runtime has one thread, so that the complete proxy logs here.
+    // The test's runtime has one thread, so everything that the proxy logs arrives here.
     let _log = tracing::subscriber::set_default(subscriber);
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;

@@ -1,4 +1,4 @@
-//! The proxy from end to end over real sockets, between a scripted upstream and a client.
+//! End-to-end tests of the proxy over real sockets, between a scripted upstream and a client.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
-/// Upstreams of every dialect, and clients that are independent of the rest of the code.
+/// Upstreams of every dialect, and clients that share no code with the library.
 #[path = "../support/mod.rs"]
 mod independent;
 mod support;

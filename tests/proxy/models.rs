@@ -1,4 +1,4 @@
-//! `/v1/models`: the configured names, and those of an upstream that serves all other names.
+//! Tests `/v1/models`, which lists the configured names and those of an upstream that serves all other names.
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,7 +22,6 @@ const LIST: &str = r#"{"object":"list","data":[
     {"id":"theirs","created":18},
     {"id":"m","created":19,"owned_by":"acme","context_length":2048}]}"#;
 
-/// An upstream that lists its models.
 async fn listing(mut exchange: Exchange) -> Exchange {
     exchange.whole("200 OK", "content-type: application/json\r\n", LIST).await;
     exchange
@@ -165,7 +164,7 @@ async fn client_disconnect_cancels_the_listing_and_the_next_client_restarts_it()
     for _ in 0..2 {
         let mut raw = Raw::connect(&proxy).await;
         raw.send(get("/v1/models")).await;
-        // The upstream's request has arrived. It is cancelled together with the client's request.
+        // The upstream has its request. It must be cancelled together with the client's request.
         left.recv().await.unwrap();
         drop(raw);
     }

@@ -1,5 +1,5 @@
-//! Requests for features that other servers have at these paths, but that toolwire lacks or has in
-//! another form.
+//! Tests requests for features that other servers have at these paths, but that toolwire lacks or implements
+//! differently.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ async fn websocket_is_answered_with_426_and_the_connection_goes_on() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// The body is not read, so the connection is closed, and the response announces it.
+/// The body is not read, so the connection must be closed, which the response announces.
 #[tokio::test]
 async fn websocket_with_a_body_ends_the_connection() {
     let upstream = Upstream::start(at_once).await;

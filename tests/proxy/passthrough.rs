@@ -1,4 +1,4 @@
-//! Paths whose requests are passed to the upstream unread.
+//! Tests paths whose requests are passed to the upstream without being interpreted.
 
 use std::{
     sync::{Arc, Mutex},
@@ -59,7 +59,7 @@ async fn noting(
     (upstream, seen)
 }
 
-/// Returns the proxy's answer to these bytes. The proxy closes the connection after the answer.
+/// Sends these bytes, and returns the proxy's answer. The proxy closes the connection after it.
 async fn answer(proxy: &Proxy, bytes: &str) -> String {
     let mut stream = TcpStream::connect(proxy.addresses[0]).await.unwrap();
     stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -149,7 +149,7 @@ async fn model_chooses_the_upstream_and_gets_its_name_there() {
     raw.headers_mut().insert("content-type", "audio/wav".parse().unwrap());
     raw.headers_mut().insert("x-toolwire-model", "org/other".parse().unwrap());
     assert_eq!(client.send(raw).await.unwrap().status(), 200);
-    // With one upstream, a request need not name a model.
+    // If there is only one upstream, a request need not name a model.
     assert_eq!(client.send(post(&proxy, "{}")).await.unwrap().status(), 200);
     let bodies: Vec<_> = seen.lock().unwrap().iter().map(|(_, body)| body.clone()).collect();
     let expected = [renamed.replace("org/other", "theirs"), form("theirs"), "model=no".into(), "{}".into()];
@@ -312,7 +312,7 @@ async fn only_listed_paths_are_passed_through_however_they_are_written() {
     assert!(answer(&proxy, &line("//v1/embeddings")).await.starts_with("HTTP/1.1 200"));
 }
 
-/// A browser must not treat another server's response as a page of this server.
+/// A browser must not treat an upstream's response as a page of this server.
 #[tokio::test]
 async fn no_response_becomes_a_page() {
     for status in ["200 OK", "201 Created", "400 Bad Request", "404 Not Found", "500 Oops"] {
@@ -458,7 +458,7 @@ async fn response_arrives_piece_by_piece() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// A truncated response does not look complete, neither with chunks nor with a length.
+/// This holds with chunks and with a content length.
 #[tokio::test]
 async fn truncated_response_breaks_off_for_the_client() {
     for head in ["content-length: 100\r\n", "transfer-encoding: chunked\r\n"] {
@@ -535,7 +535,7 @@ async fn client_that_goes_away_takes_the_upstream_request_with_it() {
     }
 }
 
-/// A client that does not read is disconnected, and the upstream's response is cancelled.
+/// The upstream's response is cancelled too.
 #[tokio::test]
 async fn client_that_reads_nothing_is_dropped() {
     let gone = Arc::new(Notify::new());
@@ -577,7 +577,7 @@ async fn requests_that_are_passed_through_share_the_upstreams_queue() {
     drop(open);
 }
 
-/// Open responses continue when the server stops, until they are aborted.
+/// Open responses continue after the signal until the drain timeout aborts them.
 #[tokio::test]
 async fn open_response_outlives_the_signal_to_stop() {
     let go_on = Arc::new(Notify::new());

@@ -1,4 +1,5 @@
-//! Request boundaries: bytes after a request whose end is in doubt are never executed as a request.
+//! Tests request boundaries: if it is unclear where a request ends, the bytes after it are never executed as
+//! another request.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// `body` as one chunk, followed by the last chunk.
+/// Encodes `body` as one chunk, followed by the final chunk.
 fn chunked(body: &str) -> String {
     format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
 }
@@ -50,7 +51,7 @@ async fn content_length_beside_transfer_encoding_closes_the_connection_after_the
     }
 }
 
-/// The decision depends only on the request itself, not on earlier requests on the connection.
+/// Whether a request is ambiguous depends only on the request itself, not on earlier ones.
 #[tokio::test]
 async fn kept_connection_is_closed_after_the_first_doubtful_request() {
     let upstream = Upstream::start(at_once).await;
@@ -105,7 +106,7 @@ async fn unread_body_does_not_become_a_request() {
     }
 }
 
-/// A refused upgrade does not affect the connection.
+/// An upgrade that is refused does not affect the connection.
 #[tokio::test]
 async fn upgrade_is_ignored() {
     let upstream = Upstream::start(at_once).await;
@@ -160,7 +161,7 @@ async fn request_body_shorter_than_announced_is_not_a_request() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// A socket that is closed with unread bytes in it is reset, and a reset destroys data that the client has not read.
+/// Closing a socket with unread bytes resets the connection, which discards data that the client has not read yet.
 #[tokio::test]
 async fn last_response_arrives_although_the_client_goes_on_sending() {
     let upstream = Upstream::start(at_once).await;
@@ -173,7 +174,7 @@ async fn last_response_arrives_although_the_client_goes_on_sending() {
     }
 }
 
-/// The last response closes the connection while most of the earlier responses still wait for room in the socket.
+/// The last response closes the connection while most earlier ones are waiting for space in the socket buffer.
 #[tokio::test]
 async fn responses_before_the_last_arrive_through_a_full_socket() {
     const ANSWERS: usize = 1000;

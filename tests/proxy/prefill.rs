@@ -1,4 +1,4 @@
-//! Responses that continue a text in the request, over sockets.
+//! Tests responses that continue a prefill, over sockets.
 
 use serde_json::{Value, json};
 use toolwire::{
@@ -16,7 +16,7 @@ const REST: &str = "{\"city\":\"Paris\"}}\n</tool_call>";
 const CALL: (Option<&str>, Option<(&str, &str)>, &str) =
     (None, Some(("weather", "{\"city\":\"Paris\"}")), "tool_calls");
 
-/// The last message, if it is the assistant's.
+/// Returns the last message if it is the assistant's.
 fn begun(request: &Value) -> Option<&Value> {
     request["messages"].as_array().unwrap().last().filter(|turn| turn["role"] == "assistant")
 }
@@ -46,7 +46,7 @@ async fn required_call_is_begun_for_the_model() {
     }
 }
 
-/// The model makes no call: its own text arrives, with a warning.
+/// The model makes no call, so the client gets the model's own text and a warning.
 #[tokio::test]
 async fn prefill_is_not_text_for_the_client() {
     for text in ["I cannot.", " \"weather\" is fine", "<tool_call>\n"] {
@@ -60,7 +60,7 @@ async fn prefill_is_not_text_for_the_client() {
 
 #[tokio::test]
 async fn response_is_read_as_its_own_request_asked_for_it() {
-    // The server refuses a prefill, and then a schema.
+    // The server rejects first a prefill and then a schema.
     for (refuses_prefill, enforce, kinds) in
         [(true, Enforce::Prefill, [true, false]), (false, Enforce::Auto, [false, true])]
     {
@@ -98,7 +98,7 @@ async fn every_hop_is_prefilled() {
     assert_eq!(asked.iter().map(|request| begun(request).is_some()).collect::<Vec<_>>(), [true, true]);
 }
 
-/// Servers refuse two assistant turns at the end, and the client would not want them.
+/// Servers reject two consecutive assistant turns at the end, and the client wants its own turn continued.
 #[tokio::test]
 async fn turn_that_the_client_has_begun_is_not_begun_again() {
     let (upstream, asked) = model(|_| ModelAnswer::text("fine")).await;
@@ -109,7 +109,7 @@ async fn turn_that_the_client_has_begun_is_not_begun_again() {
     assert_eq!(begun(&asked.lock().unwrap()[0]).unwrap()["content"], "It is");
 }
 
-/// A prefilled model cannot reason first; only an explicit setting begins its call.
+/// A prefilled model cannot reason first, so only an explicit setting causes a prefill.
 #[tokio::test]
 async fn auto_does_not_prefill_a_model_that_reasons_first() {
     for (enforce, expected) in [(Enforce::Auto, false), (Enforce::Prefill, true)] {

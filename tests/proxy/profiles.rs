@@ -1,4 +1,4 @@
-//! Upstreams whose requests must differ from OpenAI's: names, ids, fields.
+//! Tests upstreams that need requests different from OpenAI's: names, IDs and fields.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,10 +17,10 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once},
 };
 
-/// The requests that an upstream received: path, key header, and body.
+/// The path, the key header and the body of each request that an upstream has received.
 type Asked = Arc<Mutex<Vec<(String, Option<String>, Value)>>>;
 
-/// An upstream that calls the tool with this name.
+/// An upstream that calls the tool `name`.
 async fn upstream(name: &'static str) -> (Upstream, Asked) {
     let asked = Asked::default();
     let upstream = Upstream::start_sharing(Arc::clone(&asked), move |exchange: Exchange, asked| async move {
@@ -49,7 +49,7 @@ async fn upstream(name: &'static str) -> (Upstream, Asked) {
     (upstream, asked)
 }
 
-/// Returns the response to `request`, and the request that the upstream received for it.
+/// Returns the response to `request`, and the request that the upstream gets for it.
 async fn asked_by(
     name: &'static str,
     options: Options,
@@ -84,7 +84,7 @@ fn function(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}, "strict": true}})
 }
 
-/// A request whose history contains a call, from a client that streams.
+/// A streaming request whose history contains a call.
 fn dialogue(fields: Value) -> Value {
     let call =
         json!({"id": "call_0123456789", "type": "function", "function": {"name": "f", "arguments": "{}"}});
@@ -129,7 +129,7 @@ async fn names_that_the_upstream_rejects_are_mapped_and_mapped_back() {
     assert!(response.contains(r#""name":"tab.open""#), "{response}");
 }
 
-/// A model may use both names of a tool if the client's instructions mention it.
+/// If the client's instructions mention the tool, the model may use either name.
 #[tokio::test]
 async fn the_clients_own_name_is_understood_too() {
     let request = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "hi"}],
@@ -225,7 +225,7 @@ async fn azure_gets_its_key_and_its_deployment() {
     assert_eq!(path, "/base/openai/deployments/m/chat/completions?api-version=2024-10-21");
 }
 
-/// Some servers read an escaped segment of dots as dots.
+/// Some servers treat `%2E` and `%2E%2E` as the path segments `.` and `..`.
 #[tokio::test]
 async fn deployment_whose_name_would_be_another_place_is_refused() {
     let upstream = Upstream::start(at_once).await;

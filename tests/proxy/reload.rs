@@ -1,4 +1,4 @@
-//! The configuration is reloaded while requests are in progress.
+//! Tests reloads of the configuration while requests are in progress.
 
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::support::{
     upstream::{Upstream, answer, at_once, held},
 };
 
-/// A proxy that was started from a file, and the folder that contains the file and the proxy's state.
+/// A proxy started from a configuration file, and the folder with that file and the proxy's state.
 struct Desk {
     folder: TempDir,
     proxy: Proxy,
 }
 
-/// The beginning of every file.
+/// The first lines of every configuration file.
 fn top(state: &str) -> String {
     format!("listen = \"127.0.0.1:0\"\nthreads = 2\nstate_dir = \"{state}\"\n")
 }
 
-/// An upstream and a model, both with this name.
+/// An upstream and a model, both called `name`.
 fn served(name: &str, upstream: SocketAddr) -> String {
     format!(
         "[[upstreams]]\nname = \"{name}\"\ndialect = \"chat\"\nbase_url = \"http://{upstream}/v1\"\n\
@@ -38,7 +38,7 @@ fn served(name: &str, upstream: SocketAddr) -> String {
 const ADMIN: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\n";
 
 impl Desk {
-    /// Creates a desk whose file has the keys `above` at the top level.
+    /// Starts a proxy. `above` are keys at the top level of the file.
     fn new(above: &str, tables: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("toolwire.toml");
@@ -104,7 +104,7 @@ async fn open_stream_ends_as_it_began_and_new_requests_get_the_new_configuration
     let mut open = ask("\"slow\"", "old-key").await;
     open.until("first").await;
 
-    // The model, upstream and key of the open request have been removed.
+    // The model, the upstream and the key of the open request no longer exist.
     desk.write("api_keys = [\"new-key\"]\n", &served("quick", quick.address));
     let reloaded = desk.reload().await.unwrap();
     assert_eq!(reloaded.generation, 2);
@@ -249,7 +249,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!(said["settings"][0].get("restart_required"), None);
     assert_eq!(desk.proxy.reloads.reload(ReloadReason::Signal).await.unwrap().generation, 3);
 
-    // The settings are still saved if the configuration file has become unreadable.
+    // Settings are still saved if the configuration file is unreadable.
     fs::write(desk.file(), "[").unwrap();
     let (status, said) = desk.ask("PATCH", "/admin/settings", &json!({"execution.max_calls": 4})).await;
     assert_eq!((status, &said["restart_required"]), (200, &json!(true)), "{said}");
@@ -293,7 +293,7 @@ async fn admin_key_that_is_gone_opens_nothing_and_ends_its_feeds() {
     assert_eq!(desk.ask("GET", "/admin/reload", &json!({})).await.1["generation"], 5);
 }
 
-/// Hosted tools: `search` waits for the file `go` in the folder.
+/// A hosted tool `search` that waits until the file `go` exists in the folder.
 fn tools(folder: &TempDir) -> String {
     let go = folder.path().join("go").display().to_string();
     format!(
@@ -303,7 +303,7 @@ fn tools(folder: &TempDir) -> String {
     )
 }
 
-/// A stream with calls of these tools.
+/// A stream with calls to these tools.
 fn calls(names: &[&str]) -> String {
     let calls = names.iter().enumerate().map(|(index, name)| {
         let call = json!({"index": index, "id": format!("call_{index}_0123456789abcdef"), "type": "function",
@@ -424,12 +424,12 @@ async fn programs_stay_registered_unless_their_provider_changes() {
     let lease = tables.replace("kind = \"http\"", "kind = \"http\"\nlease = \"50s\"");
     desk.change(&format!("{lease}8\n")).await;
     assert_eq!(tools().await, Some(0));
-    // The program notices the end of its stream, and registers again.
+    // The program's stream ends, which tells it to register again.
     calls.rest().await;
     assert_eq!(program("POST", "/v1/providers/tabs/heartbeat", json!({})).await.status(), 404);
 }
 
-/// An MCP server on stdio whose tool returns its process id.
+/// An MCP server on stdio whose tool returns its process ID.
 const SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -445,7 +445,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// An upstream that calls the tool named by the user, and repeats the result.
+/// An upstream that calls the tool that the user names, and repeats the result.
 async fn obedient() -> Upstream {
     Upstream::start(|exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -510,7 +510,6 @@ async fn providers_and_results_that_do_not_change_go_on() {
     soon("the end of the first one", gone()).await;
 }
 
-/// Stored responses survive, too.
 #[tokio::test]
 async fn stored_response_is_continued_after_a_reload() {
     let upstream = Upstream::start(at_once).await;
@@ -553,7 +552,7 @@ async fn named_keys_come_go_and_keep_what_is_left_of_their_limits() {
     let reloaded = desk.change(&(second + &served)).await;
     assert!(!reloaded.changed.is_empty() && !format!("{reloaded:?}").contains("-key"), "{reloaded:?}");
     assert_eq!((ask("first-key").await, ask("other-key").await), (401, 200));
-    // The client has used one of its three requests with its previous key.
+    // The client has already used one of its three requests, with its previous key.
     let used = [ask("second-key").await, ask("second-key").await, ask("second-key").await];
     assert_eq!(used, [200, 200, 429]);
     // Without any key, only requests from this machine are served.

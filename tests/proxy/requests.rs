@@ -1,4 +1,5 @@
-//! Paths, methods, keys, ids, models: responses without an upstream, and the requests that an upstream gets.
+//! Tests paths, methods, keys, IDs and models: responses that need no upstream, and the requests that upstreams
+//! get.
 
 use std::sync::{Arc, Mutex};
 
@@ -57,7 +58,7 @@ async fn keys_are_asked_for_where_models_are() {
     }
 }
 
-/// Errors are JSON objects, never pages.
+/// Errors are JSON objects and never web pages.
 #[tokio::test]
 async fn unknown_paths_and_methods_are_errors_in_the_clients_form() {
     let upstream = answering().await;
@@ -121,7 +122,7 @@ async fn clients_of_messages_get_their_own_form() {
     }
 }
 
-/// Anthropic's SDKs read the details, and then send the complete conversation.
+/// Anthropic's SDKs react to these error details by sending the complete conversation.
 #[tokio::test]
 async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     let upstream = answering().await;
@@ -146,7 +147,7 @@ async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     let reply = post("/v1/responses", json!({"model": "m", "input": item})).await.unwrap();
     assert_eq!(reply.status(), 400);
     assert_eq!(reply.json().await["error"]["param"], "input[1]");
-    // Codex shows the message when it asks the server to compact a session.
+    // Codex shows this message when it asks the server to compact a session.
     for stream in [false, true] {
         let input = json!([{"role": "user", "content": "hi"}, {"type": "compaction_trigger"}]);
         let body = json!({"model": "m", "stream": stream, "store": false, "input": input});
@@ -158,7 +159,7 @@ async fn what_the_upstreams_api_does_not_have_is_refused_before_it_is_asked() {
     assert_eq!(upstream.requests(), 0);
 }
 
-/// The header applies to one request; the model's setting to all others.
+/// The header applies to one request, and the model's setting to all others.
 #[tokio::test]
 async fn request_chooses_how_reasoning_is_passed_on() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -275,7 +276,7 @@ async fn request_ids_are_kept_if_they_are_sane() {
         let given = reply.header("x-request-id").unwrap();
         assert_eq!(given == id, kept, "{id}");
         assert!(kept || given.starts_with("req_"));
-        // Anthropic's SDKs read the other header.
+        // Anthropic's SDKs read this header instead.
         assert_eq!(reply.header("request-id"), Some(given));
     }
     let reply = client.chat(&proxy, STREAM).await;
@@ -283,7 +284,7 @@ async fn request_ids_are_kept_if_they_are_sane() {
     assert_eq!(reply.header("request-id"), reply.header("x-request-id"));
 }
 
-/// The client's own headers are not forwarded, least of all its key.
+/// The client's own headers, above all its key, are not forwarded.
 #[tokio::test]
 async fn the_upstream_is_asked_as_configured() {
     let asked = Arc::new(Mutex::new(None));
@@ -343,7 +344,7 @@ async fn requests_are_counted() {
     }
 }
 
-/// The events that a tap received, as text.
+/// The events that a tap has received, as text.
 #[derive(Debug, Default, Clone)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -388,7 +389,7 @@ async fn a_tap_sees_the_exchange() {
     setup.tap = Some(Arc::new(seen.clone()));
     let proxy = setup.start().await;
     Client::new().chat(&proxy, STREAM).await.rest().await;
-    // The end is recorded when the response is dropped, before the next request.
+    // The end of a response is recorded when the response is dropped.
     drop(proxy);
     let seen = seen.0.lock().unwrap().clone();
     assert_eq!(seen[..2], ["begin m /base/chat/completions", "answered 200"]);

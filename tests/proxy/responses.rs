@@ -1,4 +1,4 @@
-//! Responses over sockets: conversations that continue a stored response, and stored responses themselves.
+//! Tests stored responses over sockets, and conversations that continue them.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, at_once},
 };
 
-/// The bodies of the requests that an upstream received.
+/// The bodies of the requests that an upstream has received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
 async fn upstream() -> (Upstream, Asked) {
@@ -27,7 +27,7 @@ async fn upstream() -> (Upstream, Asked) {
     (upstream.await, asked)
 }
 
-/// Returns the messages of the last request to the upstream: role and content.
+/// Returns the role and the content of each message in the last upstream request.
 fn messages(asked: &Asked) -> Vec<(String, String)> {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();
@@ -45,7 +45,7 @@ async fn send(proxy: &Proxy, method: Method, path: &str, key: &str, body: &Value
     Client::new().send(request.body(Full::new(body)).unwrap()).await.unwrap()
 }
 
-/// Returns the response to a request with these fields.
+/// Sends a request with these fields. Returns the status and the response.
 async fn create(proxy: &Proxy, key: &str, fields: Value) -> (StatusCode, Value) {
     let mut body = json!({"model": "m"});
     for (key, value) in fields.as_object().unwrap() {
@@ -75,7 +75,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
-/// The text of [`answer`].
+/// Returns the text of a response.
 fn said(response: &Value) -> String {
     assert!(!answer().is_empty());
     response["output"][0]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()
@@ -94,7 +94,7 @@ async fn request_continues_a_stored_response() {
             create(&proxy, "", json!({"input": "two", "previous_response_id": id(&first), "stream": stream}))
                 .await;
         assert_eq!(second["previous_response_id"], id(&first));
-        // The instructions of the first request do not apply to the second.
+        // The instructions of the first request do not carry over to the second.
         assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &text), ("user", "two")]));
         let (status, _) = create(
             &proxy,
@@ -106,7 +106,7 @@ async fn request_continues_a_stored_response() {
         let all =
             [("user", "one"), ("assistant", &text), ("user", "two"), ("assistant", &text), ("user", "three")];
         assert_eq!(messages(&asked), pairs(&all));
-        // Another client can continue the same response.
+        // Another request can continue the first response again.
         create(&proxy, "", json!({"input": "other", "previous_response_id": id(&first)})).await;
         assert_eq!(messages(&asked), pairs(&[("user", "one"), ("assistant", &text), ("user", "other")]));
     }
@@ -304,7 +304,7 @@ async fn left_out_tools_are_named_in_metadata() {
     assert_eq!(asked[0]["tools"][0]["function"]["name"], "n__f");
 }
 
-/// The last events repeat a long text. They are written in pieces, but they are complete, and so is the stored
+/// The closing events repeat the long text. They are written in pieces but must be complete, and so must the stored
 /// response.
 #[tokio::test]
 async fn last_events_of_a_long_stream_are_whole() {

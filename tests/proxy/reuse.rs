@@ -1,4 +1,4 @@
-//! An upstream's unsolicited bytes are never read as a response.
+//! Tests that unsolicited bytes from an upstream are never read as a response.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::support::{
     upstream::{Upstream, answer, at_once, text},
 };
 
-/// A response that no request asked for.
+/// A response that no request has asked for.
 fn poison() -> String {
     answer().replace("hello", "poison")
 }
@@ -19,7 +19,7 @@ fn whole(body: &str) -> String {
 
 #[tokio::test]
 async fn upstream_that_sends_unsolicited_bytes_loses_keep_alive() {
-    // On an idle connection, and immediately after an answer.
+    // On an idle connection, and directly after a response.
     for pause in [Some(Duration::from_millis(50)), None] {
         let upstream = Upstream::start(move |exchange| async move {
             let mut exchange = at_once(exchange).await;
@@ -47,7 +47,7 @@ async fn upstream_that_sends_unsolicited_bytes_loses_keep_alive() {
     }
 }
 
-/// An answer to a request that has not been read belongs to no request.
+/// A response sent before its request was read belongs to no request.
 #[tokio::test]
 async fn early_response_on_a_reused_connection_is_discarded() {
     const LARGE: usize = 9 << 20;
@@ -61,7 +61,7 @@ async fn early_response_on_a_reused_connection_is_discarded() {
         let (mut first, _) = listener.accept().await.unwrap();
         let _ = first.read(&mut buffer).await.unwrap();
         first.write_all(whole(&answer()).as_bytes()).await.unwrap();
-        // The second request begins, and is answered before it has been read.
+        // The second request is answered as soon as its first bytes arrive.
         let _ = first.read(&mut buffer).await.unwrap();
         first.write_all(whole(&poison()).as_bytes()).await.unwrap();
         let (mut second, _) = listener.accept().await.unwrap();

@@ -1,4 +1,4 @@
-//! Upstreams whose software is detected in the background.
+//! Tests upstreams whose software is detected in the background.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\
 
 type Paths = Arc<Mutex<Vec<String>>>;
 
-/// Records the paths of `GET` requests, and answers them with `answer`.
+/// Records the paths of `GET` requests and answers them with `answer`.
 fn noting(
     paths: &Paths,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
@@ -27,7 +27,7 @@ fn noting(
     }
 }
 
-/// Sends requests until one is constrained.
+/// Sends requests until one of them is constrained, and returns it.
 async fn until_constrained(proxy: &Proxy, asked: &Mutex<Vec<Value>>) -> Value {
     soon("a constrained request", async {
         loop {
@@ -71,7 +71,7 @@ async fn server_is_recognised_and_its_means_are_used() {
     }
 }
 
-/// The upstream never answers the probe, but requests continue.
+/// The upstream never answers the probe.
 #[tokio::test]
 async fn requests_do_not_wait_for_probes() {
     let paths = Paths::default();
@@ -108,7 +108,7 @@ async fn nothing_is_probed_without_need() {
     assert_eq!(*paths.lock().unwrap(), [""; 0]);
 }
 
-/// Meaningless or malicious answers: each probe is sent once, and requests continue without constraints.
+/// No matter how hostile the answers, each probe is sent once, and requests continue without constraints.
 #[tokio::test]
 async fn hostile_answers_to_probes_do_no_harm() {
     let large = "{\"data\":[{\"owned_by\":\"vllm\",\"x\":\"".to_owned() + &"x".repeat(2 << 20) + "\"}]}";
@@ -144,7 +144,7 @@ async fn hostile_answers_to_probes_do_no_harm() {
     }
 }
 
-/// The means of a detected server are checked like means that are configured.
+/// A detected server may reject the constraint that its software should support.
 #[tokio::test]
 async fn means_of_a_recognised_server_may_be_refused() {
     let listed = json!({"data": [{"id": "m", "owned_by": "llamacpp"}]}).to_string();

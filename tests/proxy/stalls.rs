@@ -1,4 +1,4 @@
-//! Clients that do not read their responses.
+//! Tests clients that do not read their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,8 @@ use crate::support::{
 /// Far shorter than the timeout of [`soon`].
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An upstream that never ends the first response on a connection, and reports when the connection is closed.
+/// An upstream that never ends the first response on a connection. Also returns a notification of the connection's
+/// end.
 async fn flooding() -> (Upstream, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let tell = gone.clone();
@@ -37,7 +38,7 @@ async fn metrics(proxy: &Proxy) -> String {
     Client::new().get(proxy, "/metrics").await.rest().await
 }
 
-/// Waits until `stalls` stalls are counted and no response is open.
+/// Waits until `stalls` stalls have been counted and no response is open.
 async fn counted(proxy: &Proxy, stalls: usize) {
     let line = format!("toolwire_client_stalls_total {stalls}\n");
     let counted = async {
@@ -88,7 +89,7 @@ async fn client_that_stops_reading_an_unstreamed_response_is_disconnected() {
     counted(&proxy, 1).await;
 }
 
-/// Responses that need no upstream and are written by hyper.
+/// These responses need no upstream, and hyper writes them.
 #[tokio::test]
 async fn client_that_never_reads_is_disconnected() {
     let upstream = Upstream::start(at_once).await;
@@ -118,7 +119,7 @@ async fn http2_stream_with_a_closed_window_is_reset_alone() {
     }
 }
 
-/// Time that requests wait for a slot: twice as long as a client that does not read can block it.
+/// How long requests wait for a slot: twice as long as a client that does not read can occupy it.
 const WAIT: Duration = Duration::from_secs(6);
 
 /// An upstream with two slots, and a proxy whose timeouts do not disconnect clients.
@@ -172,7 +173,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     client.request(1, "POST", "/v1/chat/completions", &JSON_POST, 4).await;
     client.data(1, STREAM.as_bytes(), 1).await;
     soon("the upstream to be left alone", gone.notified()).await;
-    // The client does not read, since reading would count as progress.
+    // The client only sends pings. If it read anything, that would count as progress.
     let closed = async {
         while client.ping().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -190,7 +191,7 @@ async fn http2_connection_that_stops_reading_is_closed() {
     assert!(metrics.contains("toolwire_client_disconnects_total 0\n"), "{metrics}");
 }
 
-/// A slow client takes longer than the limit in total, but never pauses that long.
+/// The client takes longer than the limit in total, but never pauses that long.
 #[tokio::test]
 async fn slow_client_is_not_disconnected() {
     const PIECES: usize = 200;
@@ -212,8 +213,8 @@ async fn slow_client_is_not_disconnected() {
     assert!(response.is_stream() && response.body.matches('x').count() >= PIECES * 30_000);
 }
 
-/// A silent upstream is not mistaken for a client that does not read. The clock is paused and only advances
-/// while tasks wait for it.
+/// The upstream's silence is not the client's fault. The clock is paused and only advances while all tasks are
+/// waiting.
 #[tokio::test]
 async fn silent_upstream_does_not_count_as_a_stalled_client() {
     let silent = Upstream::start(|mut exchange: Exchange| async move {

@@ -1,4 +1,4 @@
-//! Successful responses, and how they flow.
+//! Tests successful responses and how they are streamed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Every piece reaches the client before the upstream sends the next one.
+/// The upstream sends its next piece only after the client has received the previous one.
 #[tokio::test]
 async fn pieces_are_forwarded_as_they_arrive() {
     let (next, turns) = mpsc::channel::<()>(1);
@@ -46,7 +46,7 @@ async fn pieces_are_forwarded_as_they_arrive() {
     assert!(reply.rest().await.ends_with("data: [DONE]\n\n"));
 }
 
-/// A stream that is faster than any model is polled less often, and loses nothing.
+/// A stream faster than any real model is polled less often, but nothing is lost.
 #[tokio::test]
 async fn flooding_upstream_is_forwarded_completely_and_in_order() {
     const PIECES: usize = 5000;
@@ -90,7 +90,7 @@ async fn unstreamed_response_is_json_with_content_length() {
     serde_json::from_str::<serde_json::Value>(&body).unwrap();
 }
 
-/// If an upstream ends its body shortly after the end mark, its connection is kept, streamed or not.
+/// If an upstream ends its body soon after the end marker, its connection is reused, with and without streaming.
 #[tokio::test]
 async fn upstream_connections_are_reused() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -110,12 +110,12 @@ async fn upstream_connections_are_reused() {
             client.chat(&proxy, body).await.rest().await;
         }
         assert_eq!(upstream.requests() - requests, 8);
-        // One connection, unless this machine was too busy to see the end in time.
+        // One connection should suffice, but a busy machine may miss the end of the body.
         assert!(upstream.connections() - connections < 8);
     }
 }
 
-/// If the upstream closes a kept connection just when it is reused, the client does not notice.
+/// If the upstream closes an idle connection just as it is being reused, the client does not notice.
 #[tokio::test]
 async fn stale_upstream_connection_is_replaced() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -138,7 +138,7 @@ async fn stale_upstream_connection_is_replaced() {
     assert!(upstream.requests() > 4, "no connection was used again");
 }
 
-/// The end mark ends the answer, even if the upstream leaves its connection open.
+/// The response ends with the end marker, even if the upstream leaves its connection open.
 #[tokio::test]
 async fn upstream_that_never_closes_does_not_delay_the_end() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -155,8 +155,8 @@ async fn upstream_that_never_closes_does_not_delay_the_end() {
     assert_eq!(client.chat(&proxy, WHOLE).await.status(), 200);
 }
 
-/// Without the end mark, the finish reason ends the response, even if the upstream leaves its connection open or sends
-/// meaningless bytes. Content after the finish reason shows that it was not the end.
+/// Without an end marker, the response ends with the finish reason, even if the upstream leaves its connection open
+/// or sends garbage. More content shows that the finish reason was not the end.
 #[tokio::test]
 async fn finished_response_whose_body_stays_open_is_complete() {
     let stream = |speech: Speech, events: Value| speech.stream(events.as_array().unwrap());
@@ -197,7 +197,7 @@ async fn finished_response_whose_body_stays_open_is_complete() {
     }
 }
 
-/// Older models of Gemini send the reason `STOP` in every frame.
+/// Older Gemini models send the reason `STOP` with every frame.
 #[tokio::test]
 async fn content_after_a_finish_reason_is_awaited_again() {
     let frame = |text: &str| {
@@ -222,7 +222,8 @@ async fn content_after_a_finish_reason_is_awaited_again() {
     assert!(body.contains("one") && body.contains("two") && body.ends_with("data: [DONE]\n\n"), "{body}");
 }
 
-/// A client that does not read stops the upstream long before memory is full; when it continues to read, nothing is missing.
+/// If a client does not read, the upstream is stopped long before memory is exhausted. When the client resumes,
+/// nothing is missing.
 #[tokio::test]
 async fn slow_client_applies_backpressure_to_the_upstream() {
     const PIECES: usize = 2048;

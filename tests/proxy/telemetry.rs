@@ -1,5 +1,5 @@
-//! Traces and metrics as a collector gets them. The collector is scripted, and decodes them with the OpenTelemetry
-//! project's own definitions.
+//! Tests traces and metrics as a collector receives them. The scripted collector decodes them with OpenTelemetry's
+//! own protocol definitions.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,17 +20,17 @@ use crate::support::{
     upstream::{END, Upstream, answer, text},
 };
 
-/// The requests to a server: heads in lower case, and bodies.
+/// The requests to a server, as heads in lower case and bodies.
 type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A collector, and the requests that it received.
+/// A collector and the requests that it has received.
 pub(crate) struct Collector {
     server: Upstream,
     requests: Requests,
 }
 
 impl Collector {
-    /// A collector that answers with this status.
+    /// Starts a collector that responds with this status.
     pub(crate) async fn start(status: &'static str) -> Self {
         let requests = Requests::default();
         let server =
@@ -42,12 +42,12 @@ impl Collector {
         Self { server: server.await, requests }
     }
 
-    /// The table of the configuration, with additional keys.
+    /// Returns the table `[telemetry]` with additional keys.
     pub(crate) fn table(&self, more: &str) -> String {
         format!("[telemetry]\nendpoint = \"http://{}/base/\"\n{more}\n", self.server.address)
     }
 
-    /// Stops the proxy, which exports the rest, and returns everything exported.
+    /// Stops the proxy, which exports what is left, and returns everything exported.
     pub(crate) async fn after(&self, mut proxy: Proxy) -> Exported {
         proxy.stop();
         proxy.ended().await;
@@ -75,7 +75,7 @@ impl Collector {
     }
 }
 
-/// Everything exported to a collector: all spans, and the last metrics.
+/// Everything exported to a collector: all spans, and the latest metrics.
 pub(crate) struct Exported {
     pub(crate) spans: Vec<Span>,
     metrics: Vec<Metric>,
@@ -85,7 +85,7 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// The only span with this name.
+    /// Returns the only span with this name.
     pub(crate) fn span(&self, name: &str) -> &Span {
         let mut named = self.spans.iter().filter(|span| span.name == name);
         let (Some(span), None) = (named.next(), named.next()) else { panic!("{name}: {:?}", self.spans) };
@@ -102,7 +102,7 @@ impl Exported {
     }
 }
 
-/// An attribute as text.
+/// Returns an attribute's value as text.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     let value = &attributes.iter().find(|attribute| attribute.key == name)?.value;
     Some(match value.as_ref()?.value.as_ref()? {
@@ -122,7 +122,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An upstream that records the heads of requests and answers each with `status`, or with a stream.
+/// An upstream that records the heads of requests, and answers each with `status` or, if that is `None`, with a
+/// stream.
 async fn noting(status: Option<&'static str>) -> (Upstream, Requests) {
     let requests = Requests::default();
     let upstream = Upstream::start_sharing(Arc::clone(&requests), move |mut exchange, requests| async move {
@@ -143,7 +144,7 @@ async fn noting(status: Option<&'static str>) -> (Upstream, Requests) {
     (upstream.await, requests)
 }
 
-/// A header of the only request.
+/// Returns a header of the only request.
 fn header(requests: &Requests, name: &str) -> Option<String> {
     let requests = requests.lock().unwrap();
     let [(head, _)] = requests.as_slice() else { panic!("{requests:?}") };
@@ -355,7 +356,7 @@ async fn collector_that_fails_or_is_silent_costs_no_request_anything() {
             let failed = "toolwire_telemetry_failed_exports_total{signal=\"metrics\"}";
             Client::new().metrics_with(&proxy, failed).await;
         }
-        // The proxy waits for the collector only briefly.
+        // The proxy waits only briefly for the collector.
         proxy.stop();
         proxy.ended().await;
     }

@@ -1,4 +1,4 @@
-//! Several threads: all serve, all stop, and together they look like one server.
+//! Tests several threads: all of them serve and stop, and clients see a single server.
 
 use std::{io::ErrorKind, net::TcpListener, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
-/// Starts `count` clients, one after the other, each of which has a response and an open connection.
+/// Connects `count` clients one after the other. Each gets a response and keeps its connection open.
 async fn answered(proxy: &Proxy, count: usize) -> Vec<Raw> {
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -30,7 +30,7 @@ async fn all_threads_serve_and_all_stop() {
     let mut setup = Setup::new(upstream.address);
     setup.threads = 3;
     let mut proxy = setup.start().await;
-    // Each thread has its own connection to the upstream, and reuses it.
+    // Each thread has its own connection to the upstream and reuses it.
     let clients = answered(&proxy, 64).await;
     assert_eq!(upstream.connections(), 3);
     proxy.stop();
@@ -82,7 +82,7 @@ async fn dropped_server_stops_on_all_threads() {
     }
 }
 
-/// Threads share a port, but servers do not, no matter which of them has several threads.
+/// Threads share a port, but servers do not, whichever of them has several threads.
 #[tokio::test]
 async fn second_server_on_a_port_is_an_error() {
     let upstream = Upstream::start(at_once).await;

@@ -1,4 +1,4 @@
-//! Listeners that speak TLS.
+//! Tests listeners with TLS.
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,7 +22,7 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, held_once, text},
 };
 
-/// A proxy that uses TLS, with `more` settings, and everything that its certificate needs.
+/// A proxy with TLS and additional settings, its certificate authority, and the files with its certificate.
 async fn proxy(upstream: &Upstream, more: impl FnOnce(&Files) -> String) -> (Proxy, Authority, Files) {
     let authority = Authority::new();
     let files = Files::new(&authority.sign());
@@ -59,7 +59,7 @@ async fn both_versions_of_http_are_served_by_alpn() {
             }
         }
     }
-    // hyper's client offers both versions of HTTP.
+    // The client offers both HTTP versions.
     let client = Client::tls(authority.client());
     for _ in 0..3 {
         let reply = client.chat(&proxy, STREAM).await;
@@ -76,7 +76,7 @@ async fn connection_serves_one_request_after_another() {
     let upstream = Upstream::start(at_once).await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = Raw::on(connect(&proxy, authority.client(), |socket| socket).await.unwrap());
-    // Pipelined requests: the connection alternates between hyper and toolwire's own code.
+    // The responses alternate between hyper and toolwire's own code.
     client.send([post(STREAM, ""), get("/healthz"), post(WHOLE, ""), post(STREAM, "")].concat()).await;
     assert!(client.response().await.is_stream());
     assert_eq!(client.response().await.body, "ok\n");
@@ -84,7 +84,7 @@ async fn connection_serves_one_request_after_another() {
     assert!(client.response().await.is_stream());
     client.send(post(STREAM, "connection: close\r\n")).await;
     assert!(client.response().await.is_stream());
-    // The end must be announced: an abrupt end of the connection is an error.
+    // TLS must announce the end: without that, the read fails.
     let mut rest = Vec::new();
     assert_eq!(soon("the end", client.stream().read_to_end(&mut rest)).await.unwrap(), 0);
 }
@@ -131,7 +131,8 @@ async fn records_are_read_in_any_pieces() {
     }
 }
 
-/// Part of a record that was read stays in the TLS session while a response is sent, and the socket is empty.
+/// A record that has been read in part remains in the TLS session during a response, with nothing left in the
+/// socket.
 #[tokio::test]
 async fn requests_pipelined_during_a_stream_are_not_lost() {
     let (upstream, go_on) = held_once().await;
@@ -180,7 +181,7 @@ async fn client_certificate_is_checked() {
         let is_served = async |config| {
             let Ok(stream) = connect(&proxy, config, |socket| socket).await else { return false };
             let mut client = Raw::on(stream);
-            // In TLS 1.3, the client learns that its certificate was refused only when it reads.
+            // In TLS 1.3, the client only notices that its certificate was rejected when it reads.
             client.send_lossy(get("/healthz")).await && client.rest_lossy().await.contains("200 OK")
         };
         assert_eq!(is_served(authority.client()).await, without_one, "{mode}");
@@ -218,7 +219,7 @@ async fn plain_http_on_a_tls_port_is_told_so() {
     }
 }
 
-/// Records with which no TLS client begins, each after the first byte of a valid one.
+/// Records that look like the start of a handshake but are not valid.
 #[tokio::test]
 async fn bad_handshakes_are_closed_and_others_are_served() {
     let upstream = Upstream::start(at_once).await;
@@ -263,7 +264,7 @@ async fn tls_on_a_plain_port_is_closed() {
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// A stream that ends only when the client disconnects, which is then reported.
+/// Streams until the client disconnects, and then notifies `gone`.
 async fn endless(mut exchange: Exchange, gone: Arc<Notify>) -> Exchange {
     exchange.begin().await;
     exchange.piece(text("first")).await;
@@ -282,7 +283,7 @@ async fn upstream_is_left_when_the_client_goes() {
         client.send(post(STREAM, "")).await;
         client.until("first").await;
         if is_announced {
-            // TLS's own close message, while the socket stays open.
+            // Only the TLS session is closed; the socket stays open.
             client.stream().get_mut().1.send_close_notify();
             client.stream().flush().await.unwrap();
             soon("the upstream to be left alone", gone.notified()).await;
@@ -314,8 +315,9 @@ async fn client_that_stops_reading_is_disconnected() {
     Client::tls(authority.client()).metrics_with(&proxy, "toolwire_client_stalls_total 1\n").await;
 }
 
-/// Data that TLS has accepted while the socket was full is sent without further events. The sizes are around the capacity of
-/// a Linux socket, in steps smaller than TLS's additional buffer, so that some piece ends inside that buffer.
+/// TLS buffers data while the socket is full, and must send it even if nothing else happens. The sizes are close to
+/// the capacity of a Linux socket. They increase in steps smaller than TLS's own buffer, so that one of the pieces
+/// ends inside that buffer.
 #[tokio::test]
 async fn slow_client_gets_all_that_the_upstream_has_sent() {
     let next = Arc::new(Semaphore::new(0));
@@ -346,7 +348,7 @@ async fn slow_client_gets_all_that_the_upstream_has_sent() {
     }
 }
 
-/// A connection with a small receive buffer.
+/// Connects with a small receive buffer.
 async fn narrow(proxy: &Proxy) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -358,7 +360,7 @@ async fn slow_handshake_is_ended() {
     let upstream = Upstream::start(at_once).await;
     let (proxy, authority, _files) = proxy(&upstream, nothing).await;
     let mut client = TcpStream::connect(proxy.addresses[0]).await.unwrap();
-    // The beginning of a ClientHello of 16 KiB, byte by byte.
+    // The start of a 16 KiB ClientHello, one byte at a time.
     let sent = async {
         let hello = [22, 3, 1, 64, 0, 1, 0, 63, 252].into_iter().chain(std::iter::repeat(0));
         for byte in hello {
@@ -398,7 +400,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     };
     let upstream = Upstream::start_sharing(next.clone(), script).await;
     let (proxy, authority, files) = proxy(&upstream, nothing).await;
-    // A shared configuration, so that tickets are kept.
+    // Session tickets are stored in the configuration, so all connections share it.
     let config = Arc::new(authority.client());
     let open = async || {
         let socket = TcpStream::connect(proxy.addresses[0]).await.unwrap();
@@ -419,7 +421,7 @@ async fn certificate_is_exchanged_while_a_stream_runs() {
     };
     soon("the new certificate", exchanged).await;
     connect(&proxy, authority.client(), |socket| socket).await.expect_err("the old certificate is gone");
-    // Tickets survive a reload of the certificate, and so do connections.
+    // Session tickets and connections survive a reload of the certificate.
     second.send(get("/healthz")).await;
     assert_eq!(second.response().await.body, "ok\n");
     let mut third = open().await;

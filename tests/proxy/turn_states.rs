@@ -1,4 +1,4 @@
-//! Turn state that upstreams need back, when a client replays a turn's calls without it.
+//! Tests state of turns that upstreams need back, for clients that replay a turn's calls without it.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The bodies of the requests that an upstream received.
+/// The bodies of the requests that an upstream has received.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
 fn frame(delta: &Value, finish: Option<&str>) -> String {
@@ -58,8 +58,8 @@ fn request(text: &str) -> Value {
         "tools": [{"type": "function", "function": {"name": "f"}}]})
 }
 
-/// Returns the request that follows `first`, whose response contained the call `id`. The client replays
-/// nothing else from that response.
+/// Returns the request that follows `first`, whose response contained the call `id`. The client replays nothing
+/// else from that response.
 fn replay(first: &Value, id: &str) -> Value {
     let mut request = first.clone();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -77,7 +77,7 @@ async fn ask(proxy: &Proxy, key: &str, request: &Value) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Returns the assistant's message in the last request that the upstream got.
+/// Returns the assistant's message in the last upstream request.
 fn replayed(asked: &Asked) -> Value {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap();
@@ -106,7 +106,7 @@ async fn reasoning_returns_with_the_replayed_call() {
     let message = replayed(&asked);
     assert_eq!(message["reasoning_content"], "hm\n");
     assert_eq!(message["tool_calls"][0]["id"], "functions.f:0");
-    // There is no state for an id that no client received.
+    // No client has received this ID, so there is no state for it.
     ask(&proxy, "", &replay(&first, "functions.f:1")).await;
     assert_eq!(replayed(&asked).get("reasoning_content"), None);
 }
@@ -174,7 +174,7 @@ async fn signature_of_a_call_is_offered_and_returns() {
         }
         call
     };
-    // Gemini's compatible API sends calls in one piece and without an index.
+    // Gemini's compatible API sends complete calls without an index.
     let calls = json!({"tool_calls": [signed("a", Some("c2ln")), signed("b", None)]});
     let (upstream, asked) = upstream(vec![calls]).await;
     let change = |options: &mut Options| {
@@ -197,21 +197,21 @@ async fn signature_of_a_call_is_offered_and_returns() {
     assert_eq!(replayed(&asked)["tool_calls"][0], signed("a", Some("c2ln")));
     ask(&proxy, "", &replay(&first, "b")).await;
     assert_eq!(replayed(&asked)["tool_calls"][0], signed("b", None));
-    // This client carries the state, whatever it contains.
+    // This client returns the state, which is forwarded whatever it contains.
     for extra in [json!({"google": {"thought_signature": "own\r\n"}}), json!({"x": [1, {}]})] {
         let mut carried = replay(&first, "a");
         carried["messages"][1]["tool_calls"][0]["extra_content"] = extra.clone();
         ask(&proxy, "", &carried).await;
         assert_eq!(replayed(&asked)["tool_calls"][0]["extra_content"], extra);
     }
-    // A value that is not state does not displace it.
+    // A value that is not state does not replace the stored state.
     for extra in [json!("s"), json!(null), json!({})] {
         let mut carried = replay(&first, "a");
         carried["messages"][1]["tool_calls"][0]["extra_content"] = extra;
         ask(&proxy, "", &carried).await;
         assert_eq!(replayed(&asked)["tool_calls"][0], signed("a", Some("c2ln")));
     }
-    // State from another dialect, which the client carried, is not for this upstream.
+    // State from another dialect is not sent to this upstream.
     let mut foreign = replay(&first, "a");
     foreign["messages"][1]["tool_calls"][0]["extra_content"] =
         json!({"google": {"thought_signature": "lumo:x"}});
@@ -242,7 +242,7 @@ async fn reasoning_details_return_as_they_were() {
     let message = replayed(&asked);
     let details = json!([detail("hm", json!("sig")), hidden]);
     assert_eq!((&message["reasoning_details"], &message["reasoning"]), (&details, &json!("hm")));
-    // The client's own parts are not repeated.
+    // Details that the client returns are not added a second time.
     let mut carried = replay(&first, "c1");
     carried["messages"][1]["reasoning_details"] = details.clone();
     let text = carried.to_string();

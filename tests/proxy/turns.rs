@@ -1,5 +1,5 @@
-//! A stream that takes much work yields the thread to other streams in between. Client, proxy and upstream share one
-//! thread here, so the order of events is that of their turns on this thread.
+//! Tests that a stream which takes a lot of work yields to other streams. Client, proxy and upstream share one
+//! thread, so the order of events is the order of their turns on it.
 
 use std::cell::RefCell;
 
@@ -14,22 +14,22 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once, text},
 };
 
-/// Reasoning without content: work for the detector, but no output for the client, so the client's socket never
-/// delays the answer.
+/// Reasoning without content keeps the detector busy without any output, so the client's socket never delays the
+/// response.
 const HOSTILE: &str = "<think></think>";
 
-/// Length of the answer in bytes: processing it takes the proxy 24 turns on the thread.
+/// The length of the response in bytes. Processing it takes the proxy 24 turns.
 const LENGTH: usize = 768 << 10;
 
-/// How an upstream writes the text.
+/// How the upstream splits the text into frames.
 #[derive(Clone, Copy, Debug)]
 enum Frames {
     One,
     Many,
 }
 
-/// Sends the hostile answer if the request asks for it, and reports when the proxy has read it; otherwise a short
-/// answer.
+/// Sends the long response if the request asks for it, and reports when the proxy has read it. Otherwise sends a
+/// short response.
 async fn answer(mut exchange: Exchange, frames: Frames, taken: mpsc::UnboundedSender<()>) -> Exchange {
     if !exchange.body.windows(7).any(|part| part == b"hostile") {
         return at_once(exchange).await;
@@ -58,7 +58,7 @@ async fn other_requests_are_answered_during_a_hostile_answer() {
         setup.settings.detect = Detect::Formats(vec!["think"]);
         let proxy = setup.start().await;
         let (mut hostile, mut other) = (Raw::connect(&proxy).await, Raw::connect(&proxy).await);
-        // A connection of the client, and one to the upstream, are ready for reuse.
+        // Opens a client connection and an upstream connection that can be reused.
         other.send(post(STREAM, "")).await;
         assert!(other.response().await.is_stream());
         let order = RefCell::new(Vec::new());

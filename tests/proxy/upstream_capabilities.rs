@@ -1,4 +1,4 @@
-//! Responses that reveal which means of enforcement an upstream supports.
+//! Tests responses that reveal which constraints an upstream supports.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::support::{
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
 
-/// Returns the means by which a request is constrained.
+/// Returns the kind of constraint in a request.
 fn means(request: &Value) -> &'static str {
     match request {
         _ if request.get("response_format").is_some() => "schema",
@@ -25,8 +25,8 @@ fn means(request: &Value) -> &'static str {
     }
 }
 
-/// Plays these responses of a llama.cpp server, one for each request. Returns the constraint in each request, and the
-/// metrics at the end.
+/// Sends requests to a llama.cpp server that answers with `said`, one answer for each. Returns the constraint in
+/// each request, and the metrics at the end.
 async fn asked(enforce: Enforce, said: Vec<ModelAnswer>, models: &[&str]) -> (Vec<&'static str>, String) {
     let (number, count) = (Arc::new(AtomicUsize::new(0)), said.len());
     let said = Arc::new(said);
@@ -95,7 +95,7 @@ async fn configured_means_is_used_although_it_is_ignored() {
     assert_eq!(ignored(&metrics, "schema").as_deref(), Some("4"), "{metrics}");
 }
 
-/// The models of a wildcard entry count as separate models.
+/// Models that share a wildcard entry are still tracked separately.
 #[tokio::test]
 async fn means_is_learned_by_model() {
     let no = || ModelAnswer::text("I cannot.");
@@ -104,8 +104,8 @@ async fn means_is_learned_by_model() {
     assert_eq!(asked, ["schema", "schema", "schema", "schema", "schema", "schema", "grammar", "grammar"]);
 }
 
-/// A response with a call does not show that a strict tool's constraint is ignored, and a response without a call proves
-/// nothing.
+/// A strict tool is only constrained if the model calls it, so a response without a call does not show that the
+/// constraint was ignored.
 #[tokio::test]
 async fn response_that_needs_no_call_shows_nothing() {
     let (upstream, asked) = model(|_| ModelAnswer::text("Hello.")).await;
@@ -119,8 +119,7 @@ async fn response_that_needs_no_call_shows_nothing() {
     assert!(asked.iter().all(|request| request["response_format"]["type"] == "structural_tag"));
 }
 
-/// One client's requests do not affect others: neither schemas that the server refuses, nor responses that the client
-/// limits.
+/// One client must not affect others, neither with schemas that the server rejects nor with limits on the response.
 #[tokio::test]
 async fn one_client_does_not_switch_a_means_off_for_others() {
     let (upstream, asked) = model(|request| match request.to_string() {
@@ -152,7 +151,7 @@ async fn one_client_does_not_switch_a_means_off_for_others() {
         ask("silent-key", "silent").await;
     }
     assert_eq!(ask("good-key", "a").await, "schema");
-    // A refused schema is not sent again, either.
+    // A rejected schema is not sent again.
     let before = asked.lock().unwrap().len();
     ask("evil-key", "uncompilable0").await;
     assert_eq!(asked.lock().unwrap().len(), before + 1);

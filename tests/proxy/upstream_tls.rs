@@ -1,4 +1,4 @@
-//! Upstreams over TLS with private certificates, and upstreams behind proxies.
+//! Tests upstreams with private TLS certificates, and upstreams behind HTTP proxies.
 
 use std::{
     net::SocketAddr,
@@ -44,8 +44,8 @@ impl Listening {
         Self { address, _tasks: tasks }
     }
 
-    /// A TLS listener in front of `upstream`. With `clients`, it requires a client certificate from that
-    /// authority.
+    /// Starts a TLS listener in front of `upstream`. If `clients` is given, it requires client certificates from
+    /// that authority.
     async fn tls(upstream: &Upstream, authority: &Authority, clients: Option<&Authority>) -> Self {
         let (config, to) = (Arc::new(authority.server(clients)), upstream.address);
         Self::start(move |stream| {
@@ -60,18 +60,18 @@ impl Listening {
     }
 }
 
-/// A proxy's answer to a request for a tunnel.
+/// An HTTP proxy's answer to a CONNECT request.
 #[derive(Debug, Clone)]
 enum Answer {
-    /// A tunnel to this address, after this head.
+    /// Opens a tunnel to this address after sending this head.
     Tunnel(SocketAddr, &'static str),
-    /// This head, then silence.
+    /// Sends this head and then nothing.
     Head(String),
-    /// Silence.
+    /// Sends nothing.
     Silence,
 }
 
-/// A proxy for tunnels, and the heads of the requests that it received.
+/// A stand-in for an HTTP proxy, and the heads of the requests that it has received.
 struct ProxyDouble {
     listening: Listening,
     heads: Arc<Mutex<Vec<String>>>,
@@ -121,7 +121,7 @@ async fn proxy_to(keys: &str) -> Proxy {
     Setup { upstream: upstream_with(keys), ..Setup::new(nowhere) }.start().await
 }
 
-/// The status and body of the response to a streaming request.
+/// Sends a streaming request. Returns the status and the body of the response.
 async fn ask(proxy: &Proxy) -> (u16, String) {
     let reply = Client::new().chat(proxy, STREAM).await;
     (reply.status().as_u16(), reply.rest().await)
@@ -169,7 +169,7 @@ async fn upstream_gets_the_configured_certificate() {
     }
 }
 
-/// A proxy between toolwire and an upstream whose name only the proxy can resolve, over TLS.
+/// An HTTP proxy between toolwire and a TLS upstream whose name only the HTTP proxy can resolve.
 async fn tunnelled(
     answer: impl FnOnce(SocketAddr) -> Answer,
     more: &str,

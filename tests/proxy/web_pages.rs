@@ -1,4 +1,4 @@
-//! If clients need no key, pages of other sites have no access.
+//! Tests that web pages of other sites have no access even if clients need no key.
 
 use serde_json::Value;
 use toolwire::config::{Origins, Passthrough};
@@ -30,16 +30,16 @@ const REQUESTS: [(&str, &str); 15] = [
     ("GET /", ""),
 ];
 
-/// Headers that a browser sends for a page of another site.
+/// The headers that browsers send for pages of other sites.
 const FOREIGN: [&[&str]; 12] = [
-    // The page's name resolves to this machine (DNS rebinding).
+    // The page's host name resolves to this machine (DNS rebinding).
     &["host: evil.example:8787"],
     &["host: evil.example:8787", "origin: http://evil.example:8787", "sec-fetch-site: same-origin"],
     &["host: localhost.evil.example", "sec-fetch-site: none"],
     &["host: 127.0.0.1.evil.example", "origin: http://127.0.0.1.evil.example"],
     &["host: 192.168.0.5:8787"],
     &["host: 0.0.0.0:8787", "origin: http://0.0.0.0:8787", "sec-fetch-site: same-origin"],
-    // The page sends a simple request, or submits a form.
+    // The page sends a simple request or submits a form.
     &[
         "host: localhost:8787",
         "origin: https://evil.example",
@@ -49,7 +49,7 @@ const FOREIGN: [&[&str]; 12] = [
     &["host: 127.0.0.1:8787", "origin: null", "sec-fetch-site: cross-site", "sec-fetch-mode: navigate"],
     &["host: localhost:8787", "origin: http://localhost:3000", "sec-fetch-site: same-site"],
     &["host: 127.0.0.1:8787", "origin: http://127.0.0.1:3000"],
-    // The page loads a script, or redirects to this server.
+    // The page loads a script or redirects to this server.
     &[
         "host: localhost:8787",
         "sec-fetch-site: cross-site",
@@ -59,7 +59,7 @@ const FOREIGN: [&[&str]; 12] = [
     &["host: localhost:8787", "origin: http://localhost:8787", "sec-fetch-site: cross-site"],
 ];
 
-/// Headers that programs and the pages of allowed origins send.
+/// The headers that programs and pages of allowed origins send.
 const OWN: [&[&str]; 10] = [
     &["host: localhost:8787"],
     &["host: LOCALHOST.:8787"],
@@ -218,7 +218,7 @@ async fn http2_is_checked_by_its_authority() {
     }
 }
 
-/// A model's answer links to generated images, which pages of any origin may show.
+/// Answers link to generated images, which pages of any origin may show.
 #[tokio::test]
 async fn any_page_that_knows_its_name_may_show_an_image() {
     let upstream = Upstream::start(at_once).await;

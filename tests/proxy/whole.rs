@@ -1,4 +1,4 @@
-//! Unstreamed responses, and streams whose end is marked only by the end of the body.
+//! Tests non-streaming responses, and streams that only end with their body.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 const DONE: &str = "data: [DONE]\n\n";
 
-/// An unstreamed response with fields that toolwire does not know.
+/// A non-streaming response with fields that toolwire does not interpret.
 fn completion() -> Value {
     json!({
         "id": "c1", "object": "chat.completion", "created": 1, "model": "up", "system_fingerprint": "fp",
@@ -34,7 +34,7 @@ fn completion() -> Value {
     })
 }
 
-/// Records the request, and answers with `body`.
+/// Records the request and answers with `body`.
 async fn noted(asked: &Mutex<Vec<Value>>, mut exchange: Exchange, status: &str, body: &str) -> Exchange {
     asked.lock().await.push(serde_json::from_slice(&exchange.body).unwrap());
     exchange.whole(status, "content-type: application/json\r\n", body).await;
@@ -42,7 +42,7 @@ async fn noted(asked: &Mutex<Vec<Value>>, mut exchange: Exchange, status: &str, 
 }
 
 /// A proxy in front of an upstream that answers with `status` and `body`. Also returns the requests that the
-/// upstream receives.
+/// upstream gets.
 async fn before(
     status: &'static str,
     body: String,
@@ -132,7 +132,7 @@ async fn oversized_unstreamed_response_reaches_the_limit() {
     assert_eq!(reply.json().await["error"]["code"], "limit_exceeded");
 }
 
-/// The head arrives when the response is complete, so `header_timeout` does not apply.
+/// The head is only sent with the complete response, so the timeout does not apply.
 #[tokio::test]
 async fn header_timeout_does_not_apply_to_unstreamed_responses() {
     let upstream = Upstream::start(|mut exchange| async move {
@@ -171,7 +171,7 @@ async fn client_disconnect_cancels_an_unstreamed_response() {
     soon("the upstream's connection to close", gone.notified()).await;
 }
 
-/// Returns the client's response to a stream with content and an end mark, but without a finish reason.
+/// Returns the client's response to a stream with content and an end marker, but without a finish reason.
 async fn unfinished<F>(script: fn(Exchange) -> F) -> String
 where
     F: Future<Output = Exchange> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Access to the admin API.
+//! Tests who may use the admin API.
 
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ async fn pages_of_other_origins_get_no_cors_headers() {
     }
 }
 
-/// Signs in. Returns the session's cookie, and the response.
+/// Signs in. Returns the session cookie, the body of the response, and its `Set-Cookie` headers.
 async fn signed_in(proxy: &Proxy, body: &Value) -> (String, Value, Vec<String>) {
     let reply = Ask::new(proxy, "POST", "/admin/session").json(body).send().await;
     assert_eq!(reply.status(), 200);
@@ -358,7 +358,7 @@ async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
     ] {
         for path in ["/admin/tools", "/admin/session", "/admin/events", "/console/"] {
             let ask = |proxy: &Proxy| Ask::new(proxy, "GET", path).header(header, "192.0.2.1");
-            // nginx sends this host by default.
+            // Without a `Host` directive, nginx passes on its own address for the upstream.
             let own = ask(&open).send().await;
             assert_eq!(own.status(), 403, "{header} {path}");
             assert_eq!(own.json().await["error"]["code"], "not_local");
@@ -369,7 +369,7 @@ async fn request_that_a_proxy_passes_on_needs_a_key_or_a_name() {
     }
 }
 
-/// By default, nginx uses HTTP/1.0 and its own name for toolwire.
+/// nginx defaults to HTTP/1.0, with the upstream's address as the host.
 #[tokio::test]
 async fn http10_needs_a_key_or_a_name() {
     let (_upstream, open) = proxy(&format!("{TOOLS}[admin]\nhosts = [\"tools.example\"]\n")).await;
@@ -394,8 +394,7 @@ async fn http10_needs_a_key_or_a_name() {
     assert!(client.until("\r\n").await.contains(" 200 "));
 }
 
-/// Attempts with different keys count as guesses. Other clients at the same address are not
-/// affected.
+/// Attempts with different keys count as guesses. Other clients at the same address are not slowed down.
 #[tokio::test]
 async fn guesses_of_keys_are_slowed_down() {
     let (_upstream, proxy) = proxy(WITH_KEY).await;
@@ -434,7 +433,7 @@ async fn pages_of_other_origins_read_nothing() {
         ("origin", "http://127.0.0.1:1", 403),
         ("origin", "null", 403),
         ("sec-fetch-site", "same-origin", 200),
-        // A URL typed into the address bar.
+        // The URL was typed into the address bar.
         ("sec-fetch-site", "none", 200),
     ] {
         for path in ["/admin/tools", "/admin/session", "/admin/events", "/admin/streams"] {

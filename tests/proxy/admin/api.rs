@@ -1,4 +1,4 @@
-//! Contents of the admin API, and changes over it.
+//! Tests what the admin API returns and changes.
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -116,8 +116,7 @@ async fn without_the_stage_lists_are_empty_and_changes_say_why() {
     assert_eq!((status, &error["error"]["code"]), (404, &json!("no_hosted_tools")));
 }
 
-/// Starts a call of `careful`, which waits for its question; also returns the question. The feed has a reader, so
-/// questions are asked.
+/// Calls `careful`, which asks a question before it runs. Returns the pending call and the question.
 async fn question(proxy: &Proxy) -> (JoinSet<(u16, Value)>, Value) {
     let run = Ask::new(proxy, "POST", "/admin/tools/careful/run").key(KEY).json(&json!({"input": {"n": 1}}));
     let mut call = JoinSet::new();
@@ -219,7 +218,7 @@ async fn settings_show_no_secret() {
     assert_eq!(setting("admin.api_keys")["source"], "file");
 }
 
-/// An MCP server over stdio with the tool `pid`, which returns its process id.
+/// An MCP server on stdio whose tool `pid` returns the ID of its process.
 const MCP_SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -246,7 +245,8 @@ async fn restart_replaces_the_process_of_an_mcp_server() {
         script.display().to_string()
     );
     let (_upstream, proxy) = proxy(&stage).await;
-    // Returns the id of the process that answers now. The tool is missing while there is no process.
+    // Returns the ID of the process that answers. While no process is running, the tool does not exist, so this
+    // retries.
     let pid = async || loop {
         let (status, ran) = act(&proxy, "POST", "/admin/tools/s__pid/run", json!({})).await;
         if status == 200 && ran["ok"] == true {

@@ -1,4 +1,4 @@
-//! The console's chats: `/console/api/chat`.
+//! Tests the console's chats, `/console/api/chat`.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn hello(client: &str) -> Value {
     json!({"model": "m", "client": client, "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// The events of a stream: names and data.
+/// Returns the name and the data of each event in a stream.
 fn events(stream: &str) -> Vec<(String, Value)> {
     let frames =
         stream.split("\n\n").filter_map(|frame| frame.strip_prefix("event: ")?.split_once("\ndata: "));
@@ -30,7 +30,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// The complete text.
+/// Returns the complete text.
 fn said(events: &[(String, Value)]) -> String {
     events.iter().filter_map(|(_, data)| data["content"].as_str()).collect()
 }
@@ -39,12 +39,12 @@ async fn begin(proxy: &Proxy, body: &Value) -> Reply {
     Ask::new(proxy, "POST", PATH).key(KEY).json(body).send().await
 }
 
-/// Returns the exchange that is named at the beginning of a stream.
+/// Returns the ID of the exchange that the first event names.
 fn exchange(begun: &str) -> String {
     events(begun).first().and_then(|(_, data)| data["exchange"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Returns the first row of the list of exchanges that matches `query`, once there is one.
+/// Waits for an exchange that matches `query`, and returns its row in the list.
 async fn row(proxy: &Proxy, query: &str) -> Value {
     let path = format!("/admin/exchanges?q={query}");
     let listed = async {
@@ -61,7 +61,7 @@ async fn row(proxy: &Proxy, query: &str) -> Value {
 
 #[tokio::test]
 async fn chat_in_each_dialect_is_an_ordinary_request_of_the_console() {
-    // Its clients need a key, but the console does not.
+    // Clients need a key, but the console does not.
     let upstream = Upstream::start(crate::support::upstream::at_once).await;
     let setup =
         Setup { keys: vec!["client-key"], execution: WITH_KEY.to_owned(), ..Setup::new(upstream.address) };
@@ -123,7 +123,7 @@ async fn chat_goes_on_without_its_page_and_is_read_again_from_the_beginning() {
     go_on.notify_one();
     let rest = again.rest().await;
     assert_eq!(names(&events(&rest)), ["message_complete"], "{rest}");
-    // The exchange can still be read after it has ended.
+    // The events can still be read after the exchange has ended.
     let whole = events(&Ask::new(&proxy, "GET", &path).key(KEY).send().await.rest().await);
     assert_eq!(names(&whole), ["message_start", "message_update", "message_complete"]);
     assert_eq!(said(&whole), "first");
@@ -345,7 +345,7 @@ async fn feed_tells_of_chats() {
 async fn configured_secrets_are_covered_whatever_the_upstream_repeats() {
     let upstream = Upstream::start(|mut exchange| async move {
         exchange.begin().await;
-        // Token by token, as a model writes it.
+        // The key is spread over several tokens.
         for piece in ["Your key is admin-", "key-of", "-tests, is it n", "ot?"] {
             exchange.piece(text(piece)).await;
         }

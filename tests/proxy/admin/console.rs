@@ -1,4 +1,4 @@
-//! The console's page.
+//! Tests the console's page.
 
 use http::header;
 use toolwire::config::Origins;
@@ -7,7 +7,7 @@ use super::{Ask, WITH_KEY, proxy};
 use crate::support::proxy::{Proxy, Setup};
 use crate::support::upstream::{Upstream, at_once};
 
-/// The script of the page that the document names.
+/// Returns the script that the document loads.
 async fn script(proxy: &Proxy) -> String {
     let document = Ask::new(proxy, "GET", "/console/").send().await.rest().await;
     let (_, rest) = document.split_once("<script type=\"module\" src=\"").unwrap_or_default();

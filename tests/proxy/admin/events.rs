@@ -1,4 +1,4 @@
-//! The event feed.
+//! Tests the event feed.
 
 use serde_json::json;
 
@@ -22,7 +22,6 @@ async fn run(proxy: &Proxy, tool: &str) {
     assert_eq!(reply.status(), 200);
 }
 
-/// The ids of these events.
 fn ids(events: &str) -> Vec<String> {
     events.lines().filter_map(|line| line.strip_prefix("id: ")).map(str::to_owned).collect()
 }

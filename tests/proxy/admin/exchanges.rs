@@ -1,4 +1,4 @@
-//! The most recent exchanges: their list, the list's filter, and a single exchange.
+//! Tests the log of recent exchanges: the list, its filter, and single exchanges.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ async fn get(proxy: &Proxy, path: &str) -> Value {
     body
 }
 
-/// Returns the rows of the list at `path`, once there are `count`.
+/// Waits until the list at `path` has `count` rows, and returns them.
 async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
     let listed = async {
         loop {
@@ -38,7 +38,6 @@ async fn rows(proxy: &Proxy, path: &str, count: usize) -> Vec<Value> {
     soon("the rows", listed).await
 }
 
-/// An upstream that refuses every request.
 async fn refusing(mut exchange: Exchange) -> Exchange {
     exchange.whole("429 Too Many Requests", "content-type: application/json\r\n", "{}").await;
     exchange
@@ -152,18 +151,18 @@ async fn exchanges_are_shown_to_nobody_without_a_key() {
     }
 }
 
-/// The configuration of a proxy that captures contents.
+/// The configuration of a proxy that captures message contents.
 fn capturing() -> String {
     format!("{WITH_KEY}capture = \"redacted\"\n")
 }
 
-/// Returns the events of the only exchange, once it has ended.
+/// Waits until the only exchange has ended, and returns it.
 async fn traced(proxy: &Proxy) -> Value {
     let rows = rows(proxy, "/admin/exchanges?q=-state:running", 1).await;
     get(proxy, &format!("/admin/exchanges/{}/events", rows[0]["id"].as_str().unwrap())).await
 }
 
-/// All frames that the client got, according to the rows.
+/// Joins all frames that the client got, according to the rows.
 fn frames(traced: &Value) -> String {
     let rows = traced["rows"].as_array().into_iter().flatten();
     let out = rows.flat_map(|row| row["out"].as_array().into_iter().flatten());
@@ -176,7 +175,7 @@ async fn rows_have_the_events_of_the_upstream_with_what_the_client_got() {
         exchange.begin().await;
         let call =
             "{\\\"name\\\": \\\"web_search\\\", \\\"arguments\\\": {\\\"query\\\": \\\"é\\\"}}</tool_call>";
-        // Two events in one piece, and one in two.
+        // Two events arrive in one piece, and one event in two pieces.
         exchange.piece(text("Well. <tool") + &text("_call>")).await;
         let event = text(call);
         let (first, second) = event.split_at(event.find("query").unwrap_or_default());
@@ -282,7 +281,7 @@ async fn long_response_is_kept_up_to_a_limit() {
     assert!(!begin.is_empty() && got.starts_with(begin) && shown.len() < 2 << 20, "{}", shown.len());
 }
 
-/// Downloads an exchange as a fixture, and unpacks it into `folder`.
+/// Downloads an exchange as a fixture and unpacks it into `folder`.
 async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     let reply = Ask::new(proxy, "GET", &format!("/admin/exchanges/{id}/fixture")).key(KEY).send().await;
     assert_eq!(reply.status(), 200);
@@ -296,7 +295,7 @@ async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     folder.join(id)
 }
 
-/// Returns the answer that the client got from a fixture, according to `toolwire replay`.
+/// Replays a fixture with `toolwire replay`, and returns the client's answer.
 fn replayed(fixture: &Path) -> Value {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();
@@ -380,7 +379,7 @@ async fn exchange_without_its_contents_is_no_fixture() {
     assert_eq!(fixture_of(&running, &row).await.1, "running");
     go_on.notify_one();
     reply.rest().await;
-    // Requests that exceed the kept size have no fixture; requests of half a MiB have one.
+    // Requests of up to 512 KiB are kept completely, so only these have a fixture.
     for (length, expected) in [(512 << 10, ""), ((512 << 10) + 1, "too_long")] {
         let body =
             |text: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
@@ -400,7 +399,7 @@ async fn contents_beyond_the_limit_make_room_for_newer_ones() {
     let long = text(&"x".repeat(900 << 10)) + END;
     let upstream = Upstream::start_sharing(long, |exchange, long| exchange.stream(long)).await;
     let proxy = Setup { execution: CAPTURED.to_owned(), ..Setup::new(upstream.address) }.start().await;
-    // At most 64 MiB of all exchanges together are kept.
+    // The log keeps at most 64 MiB in total.
     for _ in 0..80 {
         Client::new().chat(&proxy, STREAM).await.rest().await;
     }

@@ -1,4 +1,4 @@
-//! Figures of the last hours, and the responses in progress.
+//! Tests the statistics of the last hours, and the list of open responses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::support::{
     upstream::{Upstream, at_once, text},
 };
 
-/// The admin API, and a client with the name `team`.
+/// Enables the admin API, and adds a client called `team`.
 fn tables() -> String {
     format!("{WITH_KEY}[[keys]]\nname = \"team\"\nkey = \"k\"\n")
 }
@@ -30,8 +30,8 @@ async fn chat(proxy: &Proxy, body: &'static str) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Returns the figures grouped by `by`, once they contain `count` requests: a request ends shortly after its
-/// response.
+/// Waits until the statistics, grouped by `by`, include `count` requests, and returns them. A request is counted
+/// shortly after its response has been sent.
 async fn figures(proxy: &Proxy, by: &str, count: u64) -> Value {
     let counted = async {
         loop {

@@ -1,4 +1,4 @@
-//! The formats: their list, detection in a text, and their instructions.
+//! Tests the API for formats: the list, detection in a text, and instructions.
 
 use serde_json::{Value, json};
 

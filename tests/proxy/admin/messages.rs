@@ -1,4 +1,4 @@
-//! The events of messages and hops, in the feed and in the audit file.
+//! Tests the events about messages and hops in the feed and in the audit file.
 
 use std::{path::Path, pin::pin};
 
@@ -19,7 +19,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// Returns the names and data of events, except the figures, which are sent every second.
+/// Returns the names and the data of events, without the statistics that are sent every second.
 fn events(text: &str) -> Vec<(String, Value)> {
     let mut events = Vec::new();
     let mut name = String::new();
@@ -38,7 +38,7 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// The data of the only event of this name.
+/// Returns the data of the only event with this name.
 fn only<'e>(events: &'e [(String, Value)], name: &str) -> &'e Value {
     let mut found = events.iter().filter(|(own, _)| own == name);
     let (_, data) = found.next().unwrap_or_else(|| panic!("no {name}: {events:?}"));
@@ -46,20 +46,19 @@ fn only<'e>(events: &'e [(String, Value)], name: &str) -> &'e Value {
     data
 }
 
-/// An upstream that refuses every request.
 async fn refusing(mut exchange: Exchange) -> Exchange {
     let body = r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
     exchange.whole("429 Too Many Requests", "content-type: application/json\r\n", body).await;
     exchange
 }
 
-/// A proxy that writes its events to the file `audit.jsonl` in the folder.
+/// A proxy that writes its events to `audit.jsonl` in `folder`.
 fn filed(upstream: &Upstream, folder: &Path) -> Setup {
     let path = folder.join("audit.jsonl");
     Setup { execution: format!("[execution]\naudit = {path:?}\n"), ..Setup::new(upstream.address) }
 }
 
-/// Stops the proxy, and returns the events in its file.
+/// Stops the proxy and returns the events in its audit file.
 async fn in_file(mut proxy: Proxy, folder: &Path) -> Vec<(String, Value)> {
     proxy.stop();
     proxy.ended().await;
@@ -173,7 +172,7 @@ async fn every_begin_has_one_end_in_the_file_however_the_response_ends() {
             client.chat(&proxy, body.replace("hi", asked)).await.rest().await;
         }
     }
-    // The client disconnects in the middle.
+    // The client disconnects before the response has ended.
     let mut reply = client.chat(&proxy, STREAM.replace("hi", "hold")).await;
     reply.until("first").await;
     drop(reply);

@@ -1,4 +1,4 @@
-//! The admin API, and the programs that register at run time.
+//! Tests the admin API and the programs that register tools at run time.
 
 mod access;
 mod api;
@@ -24,13 +24,12 @@ use crate::support::{
     upstream::{Upstream, at_once},
 };
 
-/// An admin key.
 const KEY: &str = "admin-key-of-tests";
 
-/// The admin API with a key.
+/// Enables the admin API with a key.
 const WITH_KEY: &str = "[admin]\napi_keys = [\"admin-key-of-tests\"]\n";
 
-/// Hosted tools: `echo` returns its arguments, and so does `careful` if a person allows it.
+/// Hosted tools: `echo` returns its arguments, and `careful` does the same once a person has allowed it.
 const TOOLS: &str = r#"
 [execution]
 [[providers]]
@@ -48,14 +47,14 @@ name = "careful"
 permission = "ask"
 "#;
 
-/// A proxy with these tables, and its upstream.
+/// A proxy with additional `tables` in its configuration, and its upstream.
 async fn proxy(tables: &str) -> (Upstream, Proxy) {
     let upstream = Upstream::start(at_once).await;
     let setup = Setup { execution: tables.to_owned(), ..Setup::new(upstream.address) };
     (upstream, setup.start().await)
 }
 
-/// Reads a stream up to the end of the next event `name`, and returns what was read.
+/// Reads a stream up to the end of the next event called `name`, and returns what was read.
 async fn event(stream: &mut Reply, name: &str) -> String {
     let begin = format!("event: {name}\n");
     let mut text = stream.until(&begin).await;
@@ -100,7 +99,7 @@ impl Ask {
         Client::new().send(self.request).await.unwrap()
     }
 
-    /// The status, and the body as JSON.
+    /// Sends the request. Returns the status and the JSON body.
     async fn answer(self) -> (u16, Value) {
         let reply = self.send().await;
         let status = reply.status().as_u16();

@@ -1,4 +1,4 @@
-//! Programs that register their tools at run time.
+//! Tests programs that register their tools at run time.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,10 +15,9 @@ use crate::support::{
     upstream::{Exchange, Upstream, at_once},
 };
 
-/// A key with which programs register.
 const REGISTRATION: &str = "registration-key-1";
 
-/// A provider that lets programs register, with additional settings.
+/// A provider that lets programs register, with additional `settings`.
 fn tables(settings: &str) -> String {
     format!(
         "{WITH_KEY}[execution]\n[[providers]]\nname = \"addons\"\nkind = \"http\"\n\
@@ -59,7 +58,7 @@ async fn until_tools(proxy: &Proxy, expected: &[&str]) {
     soon("the tools", reached).await;
 }
 
-/// Returns the headers of a signed request.
+/// Signs a request, and returns the headers to add.
 fn signed(method: &str, path: &str, body: &str) -> [(&'static str, String); 2] {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, REGISTRATION.as_bytes());
@@ -145,7 +144,7 @@ async fn program(answer: &'static str) -> (Upstream, Arc<Mutex<Vec<(String, Stri
     (program.await, calls)
 }
 
-/// An HTTP response.
+/// Writes an HTTP response.
 macro_rules! response {
     ($status:literal, $body:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! The sample exchange of the console: POST `/admin/sample`.
+//! Tests POST `/admin/sample`, which creates the console's sample exchange.
 
 use serde_json::json;
 

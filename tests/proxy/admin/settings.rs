@@ -1,4 +1,4 @@
-//! Settings that are saved over the admin API and take effect immediately.
+//! Tests settings that are saved through the admin API and take effect immediately.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -34,7 +34,7 @@ name = "scrape"
 label = "Reads"
 "#;
 
-/// A freshly started proxy that keeps its state in `folder`, which also contains its configuration.
+/// Starts a proxy whose configuration and state are in `folder`.
 async fn start(folder: &Path) -> (Upstream, Proxy) {
     let upstream = Upstream::start(at_once).await;
     let (file, state, address) =
@@ -55,7 +55,7 @@ async fn delete(proxy: &Proxy, path: &str) -> (u16, Value) {
     Ask::new(proxy, "DELETE", path).key(KEY).answer().await
 }
 
-/// Returns the setting at `path`, and the tag of all settings.
+/// Returns the setting at `path`, and the entity tag of all settings.
 async fn setting(proxy: &Proxy, path: &str) -> (Value, String) {
     let reply = Ask::new(proxy, "GET", "/admin/settings").key(KEY).send().await;
     let tag = reply.header("etag").unwrap().to_owned();
@@ -176,7 +176,7 @@ async fn invalid_settings_are_refused_with_their_paths_and_nothing_is_saved() {
     }
     let (_, error) = patch(&proxy, &json!({"providers.sperer.max_results": 8})).await;
     assert_eq!(error["error"]["problems"][0]["nearest"][0], "providers.serper.max_results");
-    // One invalid value among valid ones.
+    // One invalid value among valid ones: nothing is saved.
     assert_eq!(patch(&proxy, &json!({"execution": {"max_calls": 3, "max_rounds": 99}})).await.0, 422);
     assert_eq!(patch(&proxy, &json!([1])).await.0, 400);
     assert!(!folder.path().join("settings.json").exists());
@@ -192,7 +192,7 @@ async fn saved_settings_are_bounded_together() {
     let (status, error) = patch(&proxy, &description("scrape", 100_000)).await;
     assert_eq!((status, &error["error"]["code"]), (422, &json!("invalid_settings")));
     assert_eq!(saved(folder.path()).as_object().unwrap().len(), 1);
-    // The saved settings can be read at the next start.
+    // A restarted proxy reads the saved settings.
     start(folder.path()).await;
 }
 
@@ -298,7 +298,7 @@ async fn what_cannot_be_written_is_not_said_to_be_saved() {
     assert_eq!((status, &error["error"]["code"]), (500, &json!("not_saved")));
     assert_eq!(setting(&proxy, "execution.max_calls").await.0["value"], 7);
 
-    // A symbolic link at the file's path is replaced, not followed.
+    // A symbolic link at the temporary file's path must be replaced, not followed.
     let (other, target) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let victim = target.path().join("victim");
     fs::write(&victim, "untouched").unwrap();

@@ -1,11 +1,11 @@
-//! The limits of hosted calls in a response: just below, at and just above.
+//! Tests the limits on hosted calls just below, at, and just above each limit.
 
 use serde_json::Value;
 
 use super::script::{added, call, end, setup, text, upstream};
 use crate::support::client::{Client, WHOLE};
 
-/// A hop that calls `search` with these numbers.
+/// A hop that calls `search` once for each of `numbers`.
 fn hop(numbers: &[usize]) -> String {
     let calls = numbers.iter().enumerate().map(|(index, number)| {
         call(index, &format!("call_{index}"), "search", &format!(r#"{{"query":"{number}"}}"#))
@@ -13,8 +13,8 @@ fn hop(numbers: &[usize]) -> String {
     calls.collect::<String>() + &end("tool_calls")
 }
 
-/// Returns the outcome of each call, by hop, and the tools that each request offers. `settings` may contain
-/// rules for tools.
+/// Returns the outcome of each call, grouped by hop, and the tools offered in each request. `rules` is
+/// configuration for individual tools.
 async fn outcomes(hops: &[&[usize]], settings: &str, rules: &str) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
     let streams = hops.iter().map(|numbers| hop(numbers)).chain([text("Done.") + &end("stop")]);
     let (upstream, asked) = upstream(streams).await;
@@ -74,7 +74,7 @@ async fn tool_is_withdrawn_after_max_uses() {
         (&[&[1, 2]], vec![vec!["ok", "ok"]], vec![3, 2]),
         (&[&[1], &[2]], vec![vec!["ok"], vec!["ok"]], vec![3, 3, 2]),
         (&[&[1, 2, 3]], vec![vec!["ok", "ok", "too_large"]], vec![3, 2]),
-        // A model that still calls the tool gets an error.
+        // If the model calls the tool anyway, the call fails.
         (&[&[1, 2], &[3]], vec![vec!["ok", "ok"], vec!["too_large"]], vec![3, 2, 2]),
     ] {
         let (ran, tools) = outcomes(hops, "", rules).await;
@@ -95,7 +95,7 @@ async fn same_call_is_refused_the_third_time() {
     }
 }
 
-/// Equal arguments in another order and with other white space make an equal call.
+/// The order of the arguments and white space do not matter when calls are compared.
 #[tokio::test]
 async fn equal_arguments_are_recognised_however_they_are_written() {
     let written = [

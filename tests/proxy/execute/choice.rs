@@ -1,4 +1,4 @@
-//! The client's choice among hosted tools, its own tools, and server tools.
+//! Tests tool choices that name hosted tools, the client's own tools, or server tools.
 
 use bytes::Bytes;
 use http::Request;
@@ -16,7 +16,7 @@ use crate::support::{
 /// A hosted tool that the client does not declare.
 const HOSTED: &str = "search";
 
-/// A tool that clients declare as a server tool, and that toolwire has as well.
+/// A hosted tool that clients also declare as a server tool.
 const WEB_SEARCH: &str = r#"
 [[providers]]
 name = "web_search"
@@ -26,7 +26,7 @@ description = "Searches."
 parameters = { type = "object", properties = { query = { type = "string" } } }
 "#;
 
-/// A stream that calls `tool`, in this dialect. If `tool` is `None`, the text `Done.`
+/// A stream in this dialect that calls `tool`, or says `Done.` if there is none.
 fn response(dialect: &str, tool: Option<&str>) -> Vec<u8> {
     let data = |events: &[Value]| {
         events
@@ -79,8 +79,7 @@ fn response(dialect: &str, tool: Option<&str>) -> Vec<u8> {
     stream.into_bytes()
 }
 
-/// An upstream of this dialect whose model first calls `tool`, and a proxy in front of it. `settings` are lines of
-/// `[execution]`.
+/// An upstream whose model first calls `tool`, and a proxy in front of it. `settings` are lines of `[execution]`.
 async fn start(dialect: &str, tool: Option<&str>, settings: &str) -> (Proxy, Asked, Upstream) {
     let responses = tool.iter().map(|tool| response(dialect, Some(tool))).chain([response(dialect, None)]);
     let (upstream, asked) = speaking(responses.collect(), 64 << 10).await;
@@ -99,7 +98,7 @@ fn in_dialect(mut setup: Setup, dialect: &str) -> Setup {
     setup
 }
 
-/// Status and body of the response to a request with these tools and this choice.
+/// Sends a request with these tools and this choice. Returns the status and the body of the response.
 async fn ask(proxy: &Proxy, client: &str, tools: &Value, choice: &Value) -> (u16, Value) {
     let messages = json!([{"role": "user", "content": "q"}]);
     let (path, mut request) = match client {
@@ -118,7 +117,7 @@ async fn ask(proxy: &Proxy, client: &str, tools: &Value, choice: &Value) -> (u16
     (response.status().as_u16(), response.json().await)
 }
 
-/// The names or types of the tools in an upstream's request.
+/// Returns the names or types of the tools in an upstream's request.
 fn tools(request: &Value) -> Vec<String> {
     let name = |tool: &Value| {
         let name = tool["function"]["name"].as_str().or(tool["name"].as_str()).or(tool["type"].as_str());
@@ -127,7 +126,7 @@ fn tools(request: &Value) -> Vec<String> {
     request["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default()
 }
 
-/// Returns a choice of the tool `name`, in the client's dialect, and the client's own tool.
+/// Returns the client's own tool `name` and a choice of it, in the client's dialect.
 fn named(client: &str, name: &str) -> (Value, Value) {
     let schema = json!({"type": "object"});
     match client {
@@ -220,7 +219,7 @@ async fn tool_that_nobody_declares_cannot_be_chosen() {
     }
 }
 
-/// Returns the server tool `web_search` as the client declares it, and the choice of it.
+/// Returns the server tool `web_search` and a choice of it, in the client's dialect.
 fn servers(client: &str) -> (Value, Value) {
     match client {
         "messages" => (
@@ -289,7 +288,7 @@ async fn servers_tool_that_the_upstream_has_is_declared_once() {
             let own = sent["tools"].as_array().unwrap().iter().any(|tool| *tool == declared[0]);
             assert_eq!(own, is_own, "{sent}");
             drop(proxy);
-            // The choice of the tool applies to the first hop.
+            // The choice only applies to the first hop.
             let (proxy, asked, _upstream) = start(client, Some(tool), settings).await;
             let (status, body) = ask(&proxy, client, &declared, &choice).await;
             assert_eq!(status, 200, "{body}");

@@ -1,4 +1,4 @@
-//! Hosted calls as clients of each dialect see them, for native and taught calls.
+//! Tests what clients of each dialect see of hosted calls, both native and taught ones.
 
 use bytes::Bytes;
 use http::Request;
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Returns the streamed response of the endpoint `path`.
+/// Sends a streaming request to `path`, and returns the body of the response.
 async fn stream(proxy: &Proxy, path: &str) -> String {
     let messages = json!([{"role": "user", "content": "hi"}]);
     let body = match path {
@@ -31,7 +31,7 @@ async fn stream(proxy: &Proxy, path: &str) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// The data of all events.
+/// Returns the data of all events.
 fn events(body: &str) -> Vec<Value> {
     let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
@@ -133,7 +133,7 @@ async fn hosted_tools_are_counted_as_they_would_be_sent() {
     assert_eq!(counted(true, json!({"tool_choice": {"type": "none"}})).await, alone);
 }
 
-/// An upstream does not accept such blocks for calls that its own servers did not run, but it accepts
+/// A Messages upstream rejects blocks for calls that its own servers did not run, so they are sent as ordinary
 /// calls with results.
 #[tokio::test]
 async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messages() {
@@ -174,7 +174,7 @@ async fn shown_calls_that_a_client_sends_back_do_not_reach_an_upstream_of_messag
         {
             assert!(!history.contains(foreign), "{history}");
         }
-        // The block of a search does not contain this result.
+        // The block of a search cannot carry this result.
         assert_eq!(history.contains("found "), name == "search", "{history}");
         assert!(history.contains("Hm.") && history.contains("It rains."), "{history}");
     }
@@ -197,7 +197,7 @@ async fn calls_written_as_text_are_run() {
         assert!(!body.contains("tool_call") && !body.contains("search"), "{body}");
         assert!(body.contains("Done."), "{body}");
         let asked = asked.lock().unwrap();
-        // The call and its result are repeated in the form that the model was taught.
+        // The call and its result are repeated in the format that the model was taught.
         let messages = asked[1]["messages"].as_array().unwrap();
         let last = messages.iter().map(|message| message["content"].as_str().unwrap()).collect::<Vec<_>>();
         assert!(
@@ -208,7 +208,7 @@ async fn calls_written_as_text_are_run() {
     }
 }
 
-/// Lumo sends the call on the channel of its own tools.
+/// Lumo sends the call on the channel for its own tools.
 #[tokio::test]
 async fn calls_on_lumo_s_channel_are_run() {
     let call = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"search\",\

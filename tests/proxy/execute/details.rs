@@ -1,4 +1,4 @@
-//! `details` in a tool's answer: people see them in every view, a model never does.
+//! Tests `details` in a tool's answer, which people see in every view but models never do.
 
 use bytes::Bytes;
 use http::Request;
@@ -15,10 +15,11 @@ use crate::support::{
 
 const KEY: &str = "admin-key-of-tests";
 
-/// A text that only the details contain.
+/// Text that only occurs in the details.
 const MARK: &str = "\"tabId\":777";
 
-/// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its responses.
+/// A tool whose answer has details, an audit file in `folder`, and a model that calls the tool in each of its
+/// responses.
 async fn start(capture: &str, folder: &tempfile::TempDir) -> (Proxy, Upstream, Asked) {
     let turn = || [call(0, "call_0", "tab", "{}") + &end("tool_calls"), text("done") + &end("stop")];
     let (upstream, asked) = upstream(turn().into_iter().chain(turn())).await;
@@ -47,7 +48,7 @@ async fn feed(proxy: &Proxy) -> Reply {
     feed
 }
 
-/// Makes a run by hand, a chat in the Playground and a client's request, in this order.
+/// Calls the tool by hand, in the Playground's chat, and in a client's request. Returns all three responses.
 async fn calls(proxy: &Proxy) -> [String; 3] {
     let messages = json!([{"role": "user", "content": "Open it."}]);
     let by_hand = post(proxy, "/admin/tools/tab/run", &json!({"input": {}})).await;
@@ -58,7 +59,7 @@ async fn calls(proxy: &Proxy) -> [String; 3] {
     [by_hand, chat, client]
 }
 
-/// The audit file, once it contains the results of `count` calls.
+/// Waits until the audit file has the results of `count` calls, and returns the file's content.
 async fn audited(folder: &tempfile::TempDir, count: usize) -> String {
     soon("the audit file", async {
         loop {

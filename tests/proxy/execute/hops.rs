@@ -1,11 +1,11 @@
-//! Hops that only call hosted tools.
+//! Tests hops that only call hosted tools.
 
 use serde_json::json;
 
 use super::script::{added, call, end, setup, text, upstream};
 use crate::support::client::{Client, WHOLE, weather};
 
-/// The joined text of a chat completion's stream.
+/// Joins the text in a stream of chat chunks.
 fn said(body: &str) -> String {
     let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = events.filter_map(|data| serde_json::from_str::<serde_json::Value>(data).ok());

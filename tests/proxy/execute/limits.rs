@@ -1,4 +1,4 @@
-//! Limits of the stage: rounds, truncated turns, failures, and clients that disconnect.
+//! Tests limits of hosted tools: rounds, truncated turns, failures, and clients that disconnect.
 
 use std::{path::Path, time::Duration};
 
@@ -40,7 +40,7 @@ async fn model_that_calls_without_end_ends_with_a_warning() {
     assert_eq!(asked.lock().unwrap().len(), 2);
 }
 
-/// SDKs repeat a failed request automatically, unless a header tells them not to.
+/// SDKs retry failed requests unless a header tells them not to, and a retry would run the tools again.
 #[tokio::test]
 async fn failure_after_tools_have_run_is_not_to_be_repeated() {
     for (body, is_hosted) in [(WHOLE, true), (STREAM, true), (WHOLE, false)] {
@@ -74,7 +74,7 @@ async fn turn_that_ends_early_runs_nothing() {
     }
 }
 
-/// Some servers refuse a history with arguments that are not an object.
+/// Some servers reject a history in which a call's arguments are not an object.
 #[tokio::test]
 async fn broken_arguments_are_an_error_for_the_model_and_no_harm_to_the_next_request() {
     let objects = ["", " ", "null", " null "];
@@ -198,7 +198,7 @@ async fn failing_second_hop_is_an_error_in_the_stream() {
     assert_eq!(Client::new().chat(&proxy, WHOLE).await.status(), 429);
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {
@@ -208,7 +208,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     soon(what, waiting).await;
 }
 
-/// A tool that writes its process id to `file` and then takes long.
+/// A slow tool that writes its process ID to `file` first.
 fn noting(file: &Path) -> String {
     let file = file.display();
     format!(

@@ -1,4 +1,4 @@
-//! Calls of an MCP server's tools, as clients see them.
+//! Tests what clients see of calls to the tools of an MCP server.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 use super::script::{call, end, text};
 
-/// A server whose tool `fail` reports a failure, and whose tool `die` ends the process.
+/// A server whose tool `fail` reports a failure and whose tool `die` exits the process.
 const SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -33,8 +33,7 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result or {}}), flush=True)
 "#;
 
-/// A model that calls `s__NAME` if it has that tool, where NAME is the user's text. The model then repeats
-/// the result.
+/// A model that calls the tool named in the user's message, if it has that tool, and then repeats the result.
 async fn upstream() -> Upstream {
     Upstream::start(|exchange: Exchange| async move {
         let body: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -64,7 +63,7 @@ async fn proxy(upstream: &Upstream, folder: &Path, visibility: &str) -> Proxy {
     setup.start().await
 }
 
-/// Returns the message that answers a request for a call of the tool `name`, once the server has started.
+/// Waits until the server has started, then returns the message that answers a request for a call to `name`.
 async fn message(proxy: &Proxy, name: &str) -> Value {
     let request = json!({"model": "m", "messages": [{"role": "user", "content": name}]}).to_string();
     let asked = async {

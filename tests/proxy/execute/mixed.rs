@@ -1,4 +1,4 @@
-//! Hops that call both hosted tools and the client's.
+//! Tests hops that call both hosted tools and the client's tools.
 
 use std::path::Path;
 
@@ -12,26 +12,26 @@ use crate::support::{
 
 const DEFER: &str = "mixed_turns = \"defer\"";
 
-/// A call of the tool with this letter: `s` is hosted, the other letters are the client's.
+/// Calls the tool for this letter: `s` is hosted, and all other letters are the client's.
 fn called(index: usize, letter: char) -> String {
     let name = if letter == 's' { "search" } else { "weather" };
     call(index, &format!("call_{index}"), name, &format!(r#"{{"city":"{index}"}}"#))
 }
 
-/// A hop with a text and these calls.
+/// A hop with some text and these calls.
 fn hop(letters: &str) -> String {
     let calls = letters.chars().enumerate().map(|(index, letter)| called(index, letter));
     text("Hm.") + &calls.collect::<String>() + &end("tool_calls")
 }
 
-/// The message of an unstreamed response.
+/// Returns the message and the finish reason of a non-streaming response.
 async fn response(proxy: &Proxy, request: &Value) -> (Value, String) {
     let response = Client::new().chat(proxy, request.to_string()).await.json().await;
     let finish = response["choices"][0]["finish_reason"].as_str().unwrap_or_default().to_owned();
     (response["choices"][0]["message"].clone(), finish)
 }
 
-/// Returns the client's next request: the response, and the results of the client's calls in reverse order.
+/// Returns the client's next request: the message, then the results of its calls in reverse order.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -43,7 +43,7 @@ fn next(message: &Value) -> Value {
     request
 }
 
-/// Returns the turn and the results that the last request contains in addition to the question.
+/// Returns the calls and the results in the last request, which must be in the same order.
 fn completed(asked: &[Value]) -> (Vec<String>, Vec<String>) {
     let added = added(asked.last().unwrap(), 1);
     let calls = added[0]["tool_calls"].as_array().unwrap();
@@ -91,8 +91,7 @@ async fn guessable_ids_are_replaced_where_results_are_kept() {
     assert!(ids.iter().all(|id| id.len() > 20) && ids[0] != ids[1], "{ids:?}");
 }
 
-/// In every mode of mixed turns, the client's history also lacks the hops before the hop with the client's
-/// call.
+/// Whatever `mixed_turns` is set to, the client's history also lacks the hops before the one with its call.
 #[tokio::test]
 async fn earlier_hops_are_completed_with_the_call_of_a_later_one() {
     for (mode, last) in [("defer", "w"), ("server_first", "w"), ("client_only", "w"), ("client_only", "sw")] {
@@ -125,7 +124,7 @@ async fn results_outlive_a_restart_between_the_requests() {
     let (upstream, asked) = upstream([hop("sw"), text("Done.") + &end("stop"), hop("w")]).await;
     let mut first = server(&upstream, state.path()).await;
     let (message, _) = response(&first, &weather(json!({}))).await;
-    // The upstream gets no request before the result is available.
+    // The upstream gets no request until the client sends its result.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     first.stop();
     first.ended().await;
@@ -137,7 +136,7 @@ async fn results_outlive_a_restart_between_the_requests() {
     assert_eq!(results[0], r#"found {"city":"0"}"#);
 }
 
-/// Without its record, the history that the client sent is also valid.
+/// If the record is missing, the client's history is used as it is.
 #[tokio::test]
 async fn history_without_a_record_goes_on_as_it_is() {
     let (upstream, asked) =
@@ -183,8 +182,8 @@ async fn hosted_calls_beside_those_of_the_client_can_be_dropped() {
     }
 }
 
-/// The next hop replaces the hop with a faulty call: none of that hop's calls is run, so the model must be
-/// told about all of them.
+/// A hop with a faulty call is replaced by the next hop. None of the calls in it are run, so the model must be told
+/// about all of them.
 #[tokio::test]
 async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() {
     let first = call(0, "call_0", "search", r#"{"query":"x"}"#)
@@ -201,7 +200,7 @@ async fn message_about_a_wrong_call_names_the_calls_that_were_not_run_with_it() 
     assert!(message.contains("Your calls to `search` were not run either."), "{message}");
 }
 
-/// Clients that use the form from before November 2023 do not send back ids, by which results could be found.
+/// The API from before November 2023 has no call IDs by which deferred results could be found.
 #[tokio::test]
 async fn clients_without_ids_of_calls_get_hosted_calls_first() {
     let (upstream, asked) = upstream([hop("sw"), hop("w")]).await;

@@ -1,4 +1,4 @@
-//! Turns with calls of both kinds: the other modes, and clients that return twice, late or never.
+//! Tests turns with calls of both kinds in the other modes, and clients that return twice, late or never.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{independent::upstream::Speech, support::soon};
 
 const MODES: [&str; 2] = ["server_first", "client_only"];
 
-/// Returns the plan's first hop as it is in the upstream's history, with only those calls that `is_in` selects.
+/// Returns the first hop as the upstream's history must contain it, with only the calls that `is_in` selects.
 fn past(hop: &Hop, is_in: impl Fn(bool) -> bool, result: impl Fn(usize, bool) -> String) -> Past {
     let calls = hop.calls.iter().enumerate().filter(|(_, is_hosted)| is_in(**is_hosted));
     Past {
@@ -35,7 +35,7 @@ fn told(number: usize) -> String {
     format!("told {{\"n\":{number}}}")
 }
 
-/// The model learns that the client's calls were not run, and repeats them.
+/// The model is told that the client's calls were not run, and makes them again.
 #[tokio::test]
 async fn hosted_calls_run_first_for_every_client() {
     for speaker in Speaker::ALL {
@@ -61,8 +61,8 @@ async fn hosted_calls_run_first_for_every_client() {
             let seen = history(plan.speech, &asked.lock().unwrap()[1]);
             let not_executed = "This call was not executed. If it is still needed, call the tool again.";
             assert_eq!(seen, [past(not_executed)], "{plan:?}");
-            // The previous turn is not in the client's history, and has no client call by which the turn could be
-            // found.
+            // The client's history lacks the first turn. That turn had no call for the client by which it could be
+            // found again.
             client.add(&answer, id, true);
             let (answer, _) = plan.ask(&proxy, &client).await;
             assert_eq!((answer.text.as_str(), answer.finish.as_deref()), ("Done.", Some("stop")), "{plan:?}");
@@ -98,7 +98,7 @@ async fn hosted_calls_beside_the_client_s_are_dropped_for_every_client() {
     }
 }
 
-/// Both requests wait for the hosted call, which runs once.
+/// Both requests wait for the hosted call, which runs only once.
 #[tokio::test]
 async fn results_that_come_twice_at_the_same_time_get_the_same_history() {
     for speaker in Speaker::ALL {
@@ -129,7 +129,7 @@ async fn results_that_come_twice_at_the_same_time_get_the_same_history() {
     }
 }
 
-/// A client may answer a call and ask another question, or leave a call out.
+/// A client may leave out the result of one of its calls.
 #[tokio::test]
 async fn client_that_drops_one_of_its_calls_still_gets_the_hosted_results() {
     let hops = [hop("Hm.", "csc"), hop("Done.", "")];
@@ -166,7 +166,7 @@ async fn client_that_never_comes_back_holds_up_nothing() {
     soon("the end of the server", proxy.ended()).await;
 }
 
-/// Records belong to the client that received the response.
+/// A record belongs to the client that got the response.
 #[tokio::test]
 async fn result_under_a_foreign_client_s_key_gets_no_hosted_results() {
     let hops = [hop("Hm.", "sc"), hop("Done.", ""), hop("Done.", "")];

@@ -1,4 +1,4 @@
-//! Hosted tools: toolwire runs them, and the client sees one response.
+//! Tests hosted tools: toolwire runs them, and the client sees a single response.
 
 mod at_limits;
 mod choice;

@@ -1,4 +1,4 @@
-//! Searches that a model answers with its upstream's own search, in each dialect that has one.
+//! Tests searches that another model answers with its upstream's own search, in each dialect that has one.
 
 use serde_json::{Value, json};
 use toolwire::dialect::{Dialect, UpstreamDialect, lumo};
@@ -19,7 +19,7 @@ use crate::{
 const SEARCHING: [Speech; 5] =
     [Speech::Chat, Speech::Gemini, Speech::Responses, Speech::Messages, Speech::LumoV2];
 
-/// The model's call, then its answer; the search happens between them.
+/// The model's call and its final answer. The search runs in between.
 fn hops(speech: Speech) -> [Scripted; 2] {
     let query = json!({"query": "rain Lyon", "recency": "oneWeek"});
     let call = match speech {
@@ -36,7 +36,7 @@ fn hops(speech: Speech) -> [Scripted; 2] {
     [Scripted::stream(first), Scripted::stream(speech.says(&["Take an umbrella."], "stop"))]
 }
 
-/// The answer to the search: one text, and two pages that the upstream's search found.
+/// The searching model's answer: some text, and two pages that the upstream found.
 fn answer(speech: Speech) -> Scripted {
     let body = match speech {
         Speech::Chat => {
@@ -96,7 +96,7 @@ fn answer(speech: Speech) -> Scripted {
     Scripted::whole("200 OK", &body.to_string())
 }
 
-/// A proxy whose search is answered by a model.
+/// A proxy that lets a model answer searches.
 fn setup(speech: Speech, upstream: &Upstream, rules: &str) -> Setup {
     let mut setup = Setup::new(upstream.address);
     let of = |dialect| UpstreamDialect::try_from(dialect).unwrap();
@@ -116,7 +116,7 @@ fn setup(speech: Speech, upstream: &Upstream, rules: &str) -> Setup {
     setup
 }
 
-/// Returns the result that the model got for its search.
+/// Returns the result that the model gets for its search.
 async fn told(speech: Speech, answer: Scripted, rules: &str) -> (Value, Asked) {
     let [first, last] = hops(speech);
     let (upstream, asked) = scripted(vec![first, answer, last]).await;
@@ -171,7 +171,7 @@ async fn upstreams_of_each_dialect_search_for_the_model() {
             json!({"title": "Lyon", "url": "https://lyon.example/"}),
         ];
         if speech == Speech::Responses {
-            // The API has no title for a page that the text does not cite.
+            // The API gives no title for a page that the text does not cite.
             pages[1]["title"] = json!("https://lyon.example/");
         }
         assert_eq!(told["results"], json!(pages), "{speech:?}: {told}");
@@ -188,7 +188,7 @@ async fn answer_without_sources_is_a_summary() {
     }
 }
 
-/// Returns the error that the model gets. The error never contains the upstream's message.
+/// Returns the error that the model gets. Asserts that it does not contain the upstream's message.
 async fn error(speech: Speech, answer: Scripted, rules: &str) -> String {
     let (told, _) = told(speech, answer, rules).await;
     assert_eq!((&told["ok"], &told["tool"]), (&json!(false), &json!("web_search")), "{speech:?}: {told}");

@@ -1,8 +1,8 @@
-//! A plan: the actions of a model, hop by hop, and a client that plays it to its end, for every pair of dialects.
+//! A plan of what a model does, hop by hop, and a client that follows the plan to its end, for every pair of dialects.
 //!
-//! A hop is a text and calls of hosted tools (`hosted`) and of the client's tools (`own`). A call's number is its argument,
-//! so all calls differ. A response ends with the first hop that has a client call or no call. The client then sends the
-//! results of its calls, and the next response continues the plan.
+//! A hop has some text and calls to the hosted tool `hosted` and to the client's tool `own`. Each call has its number as the
+//! argument, so all calls differ. A response ends with the first hop that has a client call or no call at all. The client
+//! then sends the results of its calls, and the next response continues the plan.
 
 use std::{
     fs,
@@ -31,32 +31,32 @@ use crate::{
     },
 };
 
-/// A hop: the model's text, and its calls in order. `true` stands for a call of a hosted tool.
+/// A hop: the model's text, and its calls in order, where `true` stands for a call to the hosted tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Hop {
     pub(super) text: String,
     pub(super) calls: Vec<bool>,
 }
 
-/// Creates a `Hop` whose calls are given as letters: `s` (server) is hosted, `c` is the client's.
+/// Creates a hop. In `calls`, `s` (server) stands for a hosted call and `c` for a client call.
 pub(super) fn hop(text: &str, calls: &str) -> Hop {
     Hop { text: text.to_owned(), calls: calls.chars().map(|letter| letter == 's').collect() }
 }
 
-/// The client's API.
+/// The API that the client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     Chat,
     Messages,
-    /// Responses with the complete history in each request.
+    /// Responses, with the complete history in each request.
     Responses,
-    /// Responses with `previous_response_id`.
+    /// Responses, with `previous_response_id`.
     Continuing,
 }
 
 impl Speaker {
-    /// Returns the path and the body of a request with this history and a tool `own`. `previous` is the response that the
-    /// request continues.
+    /// Returns the path and the body of a request with this history and the tool `own`. `previous` is the ID of the
+    /// response to continue.
     pub(super) fn request(
         self,
         items: &[Value],
@@ -93,30 +93,30 @@ impl Speaker {
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Continuing];
 }
 
-/// A plan, and the way it is played.
+/// A plan, and how it is carried out.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) hops: Vec<Hop>,
     pub(super) speech: Speech,
     pub(super) speaker: Speaker,
     pub(super) stream: bool,
-    /// Number of bytes in a piece of the upstream's response.
+    /// The size of the pieces in which the upstream sends its response, in bytes.
     pub(super) size: usize,
     /// Whether the client sends its results in the order of the calls.
     pub(super) in_order: bool,
     /// Whether toolwire is restarted before each of the client's later requests.
     pub(super) restarts: bool,
-    /// Whether the model's turns have state that the upstream needs back.
+    /// Whether the model's turns carry state that the upstream needs back.
     pub(super) states: bool,
     /// The value of `mixed_turns`.
     pub(super) mode: &'static str,
     /// A shell command that the hosted tool runs before it answers.
     pub(super) work: String,
-    /// The client's key; may be empty.
+    /// The client's key, or empty.
     pub(super) key: &'static str,
 }
 
-/// Upstreams whose turns have state.
+/// The upstreams whose turns may carry state.
 pub(super) const WITH_STATE: [Speech; 4] =
     [Speech::Chat, Speech::Messages, Speech::Gemini, Speech::Responses];
 
@@ -143,7 +143,7 @@ fn name(is_hosted: bool) -> &'static str {
     if is_hosted { "hosted" } else { "own" }
 }
 
-/// A hop in the upstream's history: state, text, calls, results.
+/// A hop in the upstream's history: its state, text, calls and results.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Past {
     pub(super) state: Option<String>,
@@ -173,7 +173,7 @@ impl Plan {
         matches!(self.speech, Speech::LumoV1 | Speech::LumoV2 | Speech::Completions)
     }
 
-    /// The number of the first call in each hop.
+    /// Returns the number of the first call of each hop.
     fn firsts(&self) -> Vec<usize> {
         let counts = self.hops.iter().scan(0, |count, hop| {
             *count += hop.calls.len();
@@ -189,7 +189,7 @@ impl Plan {
 
     fn response(&self, place: usize, hop: &Hop, first: usize) -> Vec<u8> {
         let mut events = self.state_events(place);
-        // The text is sent in two pieces.
+        // Sends the text in two pieces.
         let (half, rest) = hop.text.split_at(hop.text.len() / 2);
         events.extend([half, rest].iter().filter(|text| !text.is_empty()).map(|text| json!(["m", text])));
         for (index, is_hosted) in hop.calls.iter().enumerate() {
@@ -203,7 +203,7 @@ impl Plan {
         self.speech.stream(&events)
     }
 
-    /// State that comes before the text.
+    /// Returns the events for state that precedes the text.
     fn state_events(&self, place: usize) -> Vec<Value> {
         if !self.states {
             return Vec::new();
@@ -244,7 +244,7 @@ impl Plan {
                 let call = json!({"function": {"name": name, "arguments": object}});
                 json!(["d", {"role": "assistant", "content": "", "tool_calls": [call]}])
             }
-            // Servers that number their calls from 0 repeat ids.
+            // The server numbers its calls from 0, so IDs repeat.
             _ => {
                 json!(["d", {"tool_calls": [{"index": index, "id": format!("call_{index}"), "type": "function",
                 "function": {"name": name, "arguments": arguments}}]}])
@@ -252,7 +252,7 @@ impl Plan {
         }
     }
 
-    /// The first `count` hops as the upstream's history must contain them.
+    /// Returns the first `count` hops as the upstream's history must contain them.
     fn past(&self, count: usize) -> Vec<Past> {
         let hops = self.hops.iter().zip(self.firsts()).take(count).enumerate();
         let past = |(place, (hop, first)): (usize, (&Hop, usize))| {
@@ -278,13 +278,12 @@ impl Plan {
         hops.map(past).collect()
     }
 
-    /// Whether the upstream matches results and calls by their ids. Otherwise results must be in the order of the calls.
+    /// Whether the upstream matches results to calls by ID rather than by order.
     fn has_ids(&self) -> bool {
         matches!(self.speech, Speech::Chat | Speech::Messages | Speech::Responses)
     }
 
-    /// Whether the response that contains the hop has hosted calls, so that toolwire completes the turn. Other responses
-    /// concern only the client.
+    /// Whether the response that contains this hop has hosted calls, which toolwire adds to the client's history.
     fn is_completed(&self, place: usize) -> bool {
         let is_own = |hop: &&Hop| hop.calls.contains(&false);
         let before = self.hops.iter().take(place).rev().take_while(|hop| !is_own(hop));
@@ -328,7 +327,8 @@ impl Plan {
         setup
     }
 
-    /// Plays the plan. Checks the client's answers and the upstream's requests, and that each hosted call ran once.
+    /// Carries out the plan. Checks the client's answers and the upstream's requests, and that each hosted call ran
+    /// once.
     pub(super) async fn play(&self) {
         let folder = tempfile::tempdir().unwrap();
         let (upstream, asked) = speaking(self.responses(), self.size).await;
@@ -355,7 +355,7 @@ impl Plan {
             }
             history.add(&answer, id, self.in_order);
             if self.restarts {
-                // Calls that are running when toolwire is stopped have no result.
+                // Calls that are still running when toolwire stops have no result.
                 ran(folder.path(), self.hosted(done)).await;
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 proxy.stop();
@@ -373,12 +373,13 @@ impl Plan {
         assert_eq!(notes, expected, "every hosted call ran once: {self:?}");
     }
 
-    /// Number of hosted calls in the first `count` hops.
+    /// Counts the hosted calls in the first `count` hops.
     fn hosted(&self, count: usize) -> usize {
         self.hops.iter().take(count).flat_map(|hop| &hop.calls).filter(|is_hosted| **is_hosted).count()
     }
 
-    /// The client's answer after `done` hops: the text, the arguments of its calls, and the number of hops in the answer.
+    /// Returns what the client must get after `done` hops: the text, the arguments of its calls, and how many hops
+    /// its answer comprises.
     fn expected(&self, done: usize) -> (String, Vec<String>, usize) {
         let (mut texts, mut count) = (Vec::new(), 0);
         for (hop, first) in self.hops.iter().zip(self.firsts()).skip(done) {
@@ -418,7 +419,7 @@ impl Plan {
         (answer, format!("resp_{id}"))
     }
 
-    /// Checks that all requests to the upstream have the plan so far as their history.
+    /// Checks that the history in every upstream request follows the plan.
     fn check(&self, asked: &Asked, done: usize) {
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), done, "{self:?}");
@@ -430,14 +431,14 @@ impl Plan {
             }
             let mut history = history(self.speech, request);
             if self.restarts {
-                // State of turns without a hosted call is only in memory, so a restart loses it.
+                // The state of turns without hosted calls is only in memory, so a restart loses it.
                 history.iter_mut().for_each(|past| past.state = None);
             }
             assert_eq!(history, expected, "{self:?}: {request}");
         }
     }
 
-    /// Checks that the results in a history of text are in order and complete, without duplicates.
+    /// Checks that the results in a history written as text are in order and complete, without duplicates.
     fn check_text(&self, request: &Value, expected: &[Past]) {
         let text = request.to_string().replace('\\', "").replace(": ", ":");
         let mut at = 0;
@@ -458,7 +459,7 @@ pub(super) fn notes(folder: &Path) -> PathBuf {
     folder.join("notes")
 }
 
-/// Waits until `count` hosted calls have run. Returns their arguments.
+/// Waits until `count` hosted calls have run, and returns their arguments.
 pub(super) async fn ran(folder: &Path, count: usize) -> Vec<String> {
     for _ in 0..2000 {
         let notes = fs::read_to_string(notes(folder)).unwrap_or_default();
@@ -470,7 +471,6 @@ pub(super) async fn ran(folder: &Path, count: usize) -> Vec<String> {
     panic!("{count} hosted calls did not run: {:?}", fs::read_to_string(notes(folder)));
 }
 
-/// The result of a call.
 fn result(number: usize, is_hosted: bool) -> String {
     format!("{} {}", if is_hosted { "found" } else { "told" }, arguments(number))
 }
@@ -491,12 +491,11 @@ impl History {
         self.speaker.request(&self.items, self.previous.as_deref(), stream)
     }
 
-    /// Adds a message of the user.
     pub(super) fn say(&mut self, text: &str) {
         self.items.push(json!({"role": "user", "content": text}));
     }
 
-    /// Replaces the last result in a history of Chat Completions.
+    /// Replaces the last result in a Chat Completions history.
     pub(super) fn replace_last_result(&mut self, content: &str) {
         self.items.last_mut().unwrap()["content"] = content.into();
     }
@@ -562,7 +561,7 @@ impl History {
     }
 }
 
-/// The model's turns in a request, with the results of their calls. The ids of calls and results must match.
+/// Parses the model's turns and the results of their calls from a request. Asserts that their IDs match.
 pub(super) fn history(speech: Speech, request: &Value) -> Vec<Past> {
     let mut reading = Reading::default();
     match speech {
@@ -579,9 +578,9 @@ pub(super) fn history(speech: Speech, request: &Value) -> Vec<Past> {
 #[derive(Default)]
 struct Reading {
     turns: Vec<Past>,
-    /// Ids of the calls that have no result yet, in order.
+    /// The IDs of calls that have no result yet, in order.
     open: Vec<String>,
-    /// State of a turn that has not begun yet.
+    /// State that belongs to the next turn.
     state: Option<String>,
 }
 
@@ -594,7 +593,7 @@ fn string(value: &Value) -> String {
 }
 
 impl Reading {
-    /// Returns the turn that is being read. Begins a new turn if the last one has results.
+    /// Returns the current turn, or starts a new one if the current turn already has results.
     fn turn(&mut self) -> &mut Past {
         if self.turns.last().is_none_or(|turn| !turn.results.is_empty()) {
             let state = self.state.take();
@@ -628,7 +627,7 @@ impl Reading {
                             Value::String(text) => serde_json::from_str(text).unwrap(),
                             object => object.clone(),
                         };
-                        // Ollama's calls have no ids.
+                        // Calls in Ollama have no IDs.
                         let id = call.get("id").cloned().unwrap_or_else(|| json!(format!("{place} {index}")));
                         self.call(&id, &function["name"], arguments);
                     }
@@ -706,7 +705,8 @@ impl Reading {
                 let response = &part["functionResponse"];
                 if response.is_object() {
                     let id = response.get("id").cloned().unwrap_or_else(|| self.open[0].clone().into());
-                    // A text or an error is the only member of an object. A result that is an object stays unchanged.
+                    // Text and errors are wrapped in an object with one member. A result that is an object already
+                    // is not wrapped.
                     let said = &response["response"];
                     let members = said.as_object().unwrap();
                     let said = members.values().next().filter(|_| members.len() == 1).unwrap_or(said);

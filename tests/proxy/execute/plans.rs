@@ -1,5 +1,5 @@
-//! Plans of hops and calls for every pair of dialects: the client gets the planned answer, every hosted call runs once, and
-//! each request to the upstream has the plan so far as its history.
+//! Tests plans of hops and calls for every pair of dialects: the client gets the planned answer, every hosted call
+//! runs once, and the history in every upstream request follows the plan.
 
 use proptest::{prelude::*, test_runner::Config};
 
@@ -31,7 +31,7 @@ async fn mixed_turns_are_completed_between_every_pair_of_dialects() {
     }
 }
 
-/// If calls and results have no ids, results in another order would belong to other calls.
+/// Without IDs, results can only be matched to calls by their order.
 #[tokio::test]
 async fn results_of_the_client_alone_are_in_the_order_of_the_calls_where_there_are_no_ids() {
     let hops = [hop("Both.", "cc"), hop("Hm.", "sccs"), hop("Done.", "")];
@@ -62,7 +62,7 @@ async fn state_returns_with_the_turns_of_hosted_and_mixed_hops() {
     }
 }
 
-/// A plan whose last hop has a text and no call.
+/// Generates a plan whose last hop has text and no calls.
 fn plan() -> impl Strategy<Value = Plan> {
     let hop = ("[a-z]{0,9}", prop::collection::vec(prop::bool::weighted(0.7), 1..4));
     let hops = prop::collection::vec(hop.prop_map(|(text, calls)| Hop { text, calls }), 0..5);

@@ -1,5 +1,6 @@
-//! Requests that need preparation: images are described, or hosted tools of the previous turn are still running. The
-//! client waits as it does for an upstream: with keep-alives, and with a status that stays open until then.
+//! Tests requests that must wait for something before the upstream is called: images must be described, or hosted
+//! tools of the previous turn are still running. As with a slow upstream, the client gets keep-alives, and the
+//! status is not decided until then.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,12 +23,12 @@ use crate::support::{
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgphYmM=";
 
-/// The reason why a request waits.
+/// What a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// A model that describes an image.
+    /// A model describes an image.
     Vision,
-    /// A hosted call of the previous turn.
+    /// A hosted call of the previous turn is still running.
     Deferred,
 }
 
@@ -39,7 +40,7 @@ struct Waiting {
     upstream: Upstream,
     client: Client,
     request: Value,
-    /// Number of requests that the upstream has received before.
+    /// How many requests the upstream had received before.
     before: usize,
     /// Notified when the request to the describing model is cancelled.
     left: Arc<Notify>,
@@ -47,7 +48,7 @@ struct Waiting {
     _folder: tempfile::TempDir,
 }
 
-/// Waits for the test's signal.
+/// Waits until the file `go` exists.
 async fn gone_on(go: &Path) {
     while !go.exists() {
         sleep(Duration::from_millis(5)).await;
@@ -79,7 +80,7 @@ async fn upstream(go: PathBuf, left: Arc<Notify>) -> Upstream {
     Upstream::start_sharing((go, left), script).await
 }
 
-/// A client whose next request waits for `cause` until [`Waiting::go_on`].
+/// A client whose next request waits for `cause` until [`Waiting::go_on`] is called.
 async fn waiting(cause: Cause, client: Client, change: impl FnOnce(&mut Setup)) -> Waiting {
     let folder = tempfile::tempdir().unwrap();
     let (go, left) = (folder.path().join("go"), Arc::<Notify>::default());
@@ -115,7 +116,6 @@ async fn waiting(cause: Cause, client: Client, change: impl FnOnce(&mut Setup)) 
 }
 
 impl Waiting {
-    /// Lets the request continue.
     fn go_on(&self) {
         std::fs::write(&self.go, "").unwrap();
     }
@@ -124,7 +124,7 @@ impl Waiting {
         self.client.chat(&self.proxy, self.request.to_string()).await
     }
 
-    /// Waits until the request has arrived. The client cannot see its arrival.
+    /// Waits until the request has arrived, which only the metrics show.
     async fn arrived(&self) {
         let arrived = async {
             while !self.metrics().await.contains("toolwire_streams_in_flight 1\n") {
@@ -235,7 +235,7 @@ async fn client_that_leaves_ends_the_preparation() {
                 soon("the response to end", left).await;
                 assert!(waiting.metrics().await.contains("toolwire_client_disconnects_total 1\n"));
                 waiting.go_on();
-                // The next request still gets the result, and the model has received no other request.
+                // The next request still gets the result, and the model has not been asked in between.
                 let described = 2 * usize::from(cause == Cause::Vision);
                 let rest = waiting.ask().await.rest().await;
                 assert!(rest.contains("A fox."), "{rest}");
@@ -245,7 +245,7 @@ async fn client_that_leaves_ends_the_preparation() {
     }
 }
 
-/// The choice is checked once the hosted tools are known.
+/// The choice can only be checked once the hosted tools are known.
 #[tokio::test]
 async fn request_that_cannot_be_prepared_is_refused() {
     for cause in CAUSES {

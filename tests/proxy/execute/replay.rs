@@ -1,5 +1,5 @@
-//! Clients send back the items of hosted calls that they were shown. Upstreams get these items as calls with results, or
-//! not at all.
+//! Tests clients that send back the items of hosted calls. Upstreams get these items as calls with results, or not
+//! at all.
 
 use std::path::Path;
 
@@ -21,14 +21,14 @@ use crate::{
     },
 };
 
-/// A proxy whose hosted calls are items.
+/// A proxy that shows hosted calls as items.
 fn setup(plan: &Plan, upstream: &Upstream, folder: &Path) -> Setup {
     let mut setup = plan.setup(upstream, folder);
     setup.execution = setup.execution.replacen("[execution]\n", "[execution]\nvisibility = \"items\"\n", 1);
     setup
 }
 
-/// The conversation as a client keeps it: it sends back everything that it receives.
+/// The conversation of a client that sends back everything it gets.
 struct ClientHistory {
     speaker: Speaker,
     items: Vec<Value>,
@@ -40,7 +40,7 @@ impl ClientHistory {
         Self { speaker, items: vec![json!({"role": "user", "content": "hi"})], previous: None }
     }
 
-    /// Sends a request and keeps the answer. Returns the ids of the client's calls.
+    /// Sends a request and keeps the answer. Returns the IDs of the client's calls.
     async fn ask(&mut self, proxy: &Proxy) -> Vec<Value> {
         let previous = self.previous.as_ref().and_then(Value::as_str);
         let (path, body) = self.speaker.request(&self.items, previous, false);
@@ -102,7 +102,7 @@ fn has_structure(speech: Speech) -> bool {
     !matches!(speech, Speech::LumoV1 | Speech::LumoV2 | Speech::Completions)
 }
 
-/// Checks that the request contains none of these items, which no upstream supports.
+/// Checks that the request contains no items that upstreams do not know.
 fn check_foreign(request: &Value, case: &str) {
     let text = request.to_string();
     for own in
@@ -133,7 +133,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if has_structure(speech) {
                 let call = [("hosted", 0)];
                 let expected = match speaker {
-                    // The position of the call in the text is not known.
+                    // Where the call was in the text is not known.
                     Speaker::Chat => [past("", &call, &[found]), past("Look.\n\nIt rains.", &[], &[])],
                     _ => [past("Look.", &call, &[found]), past("It rains.", &[], &[])],
                 };
@@ -149,7 +149,7 @@ async fn shown_calls_come_back_as_calls_while_their_tool_is_known_and_leave_thei
             if speaker == Speaker::Continuing {
                 continue;
             }
-            // This toolwire does not have the tool.
+            // This proxy no longer has the tool.
             kept.items.truncate(kept.items.len() - 1);
             let (upstream, asked) = speaking(plan.responses().split_off(2), 1 << 20).await;
             let mut setup = setup(&plan, &upstream, folder.path());
@@ -190,7 +190,7 @@ async fn shown_calls_of_a_mixed_response_are_in_the_history_once() {
     }
 }
 
-/// A response of the Messages API: thinking with a signature, then a call or text.
+/// A Messages response: thinking with a signature, then a call or text.
 fn thinking(thought: &str, signature: &str, call: bool) -> Vec<u8> {
     let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "up",
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1}}});

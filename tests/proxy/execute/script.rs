@@ -1,4 +1,4 @@
-//! An upstream that answers its requests with a series of chat completions, and hosted tools that are programs.
+//! An upstream that answers with a series of chat completions, and hosted tools that run as programs.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,22 +9,22 @@ use crate::support::{
     upstream::{Exchange, Upstream},
 };
 
-/// The requests that an upstream received.
+/// The requests that an upstream has received.
 pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// One event of a chat completion's stream.
+/// Writes one event of a chat stream.
 fn chunk(delta: Value, finish: Value) -> String {
     let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
     let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [choice]});
     format!("data: {chunk}\n\n")
 }
 
-/// A piece of text.
+/// Writes a piece of text.
 pub(super) fn text(text: &str) -> String {
     chunk(json!({"content": text}), Value::Null)
 }
 
-/// A call, in three pieces.
+/// Writes a call in three pieces.
 pub(super) fn call(index: usize, id: &str, name: &str, arguments: &str) -> String {
     let (half, rest) = arguments.split_at_checked(arguments.len() / 2).unwrap_or((arguments, ""));
     let piece = |arguments: &str| {
@@ -36,14 +36,14 @@ pub(super) fn call(index: usize, id: &str, name: &str, arguments: &str) -> Strin
     chunk(json!({"tool_calls": [begin]}), Value::Null) + &piece(half) + &piece(rest)
 }
 
-/// The finish reason, token counts, and the end mark.
+/// Writes the finish reason, the token counts and the end marker.
 pub(super) fn end(finish: &str) -> String {
     let usage = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [],
         "usage": {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}});
     chunk(json!({}), finish.into()) + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// An upstream that answers each request with the next of these streams. Also returns its requests.
+/// An upstream that answers each request with the next of these streams. Also returns the requests.
 pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upstream, Asked) {
     let (asked, streams) = (Asked::default(), Arc::new(streams.into_iter().collect::<Vec<_>>()));
     let shared = (Arc::clone(&asked), streams);
@@ -59,20 +59,20 @@ pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upst
     (upstream.await, asked)
 }
 
-/// One response of an upstream.
+/// What an upstream does with a request.
 #[derive(Debug, Clone)]
 pub(super) enum Scripted {
-    /// A complete response: status line, additional headers, body.
+    /// Sends a complete response with this status line, additional headers and body.
     Whole(String, String, Vec<u8>),
-    /// A stream of events.
+    /// Sends a stream of events.
     Stream(Vec<u8>),
-    /// The beginning of a stream, then silence.
+    /// Sends the beginning of a stream and then nothing.
     Stalls(Vec<u8>),
-    /// The bytes of a response, complete or not; the connection stays open.
+    /// Sends these bytes as the response, and keeps the connection open.
     Raw(String),
-    /// Silence.
+    /// Sends nothing.
     Silent,
-    /// The connection is closed without a response.
+    /// Closes the connection without a response.
     Close,
 }
 
@@ -81,12 +81,11 @@ impl Scripted {
         Self::Stream(events)
     }
 
-    /// A complete response with a JSON body, possibly invalid.
+    /// A complete response whose JSON body may be invalid.
     pub(super) fn whole(status: &str, body: &str) -> Self {
         Self::Whole(status.to_owned(), "content-type: application/json\r\n".to_owned(), body.into())
     }
 
-    /// Plays the response.
     pub(super) async fn play(self, mut exchange: Exchange) -> Exchange {
         match self {
             Self::Whole(status, headers, body) => {
@@ -109,7 +108,7 @@ impl Scripted {
     }
 }
 
-/// An upstream that plays these responses, one for each request.
+/// An upstream that handles each request with the next of these responses.
 pub(super) async fn scripted(responses: Vec<Scripted>) -> (Upstream, Asked) {
     let asked = Asked::default();
     let shared = (Arc::clone(&asked), Arc::new(responses));
@@ -125,7 +124,8 @@ pub(super) async fn scripted(responses: Vec<Scripted>) -> (Upstream, Asked) {
     (upstream.await, asked)
 }
 
-/// An upstream of any dialect that answers each request with the next of these responses, in pieces of `size` bytes.
+/// An upstream of any dialect that answers each request with the next of these responses, in pieces of `size`
+/// bytes.
 pub(super) async fn speaking(responses: Vec<Vec<u8>>, size: usize) -> (Upstream, Asked) {
     let (asked, responses) = (Asked::default(), Arc::new(responses));
     let shared = (Arc::clone(&asked), responses);
@@ -146,7 +146,7 @@ pub(super) async fn speaking(responses: Vec<Vec<u8>>, size: usize) -> (Upstream,
     (upstream.await, asked)
 }
 
-/// Hosted tools: `search` repeats its arguments after `found `, `slow` takes some seconds, `broken` fails.
+/// Hosted tools: `search` returns `found ` and its arguments, `slow` takes some seconds, and `broken` fails.
 pub(super) const TOOLS: &str = r#"
 [[providers]]
 name = "search"
@@ -166,14 +166,14 @@ kind = "command"
 command = ["false"]
 "#;
 
-/// A proxy whose models have these tools. `settings` are lines of `[execution]`.
+/// A proxy with these tools. `settings` are lines of `[execution]`.
 pub(super) fn setup(upstream: &Upstream, settings: &str) -> Setup {
     let mut setup = Setup::new(upstream.address);
     setup.execution = format!("[execution]\n{settings}\n{TOOLS}");
     setup
 }
 
-/// The messages of a request after the client's own.
+/// Returns the messages of a request that follow the client's `own` messages.
 pub(super) fn added(request: &Value, own: usize) -> Vec<Value> {
     request["messages"].as_array().unwrap().iter().skip(own).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Searching, reading a page and answering, with a server that behaves like Serper, and with a model's search.
+//! Tests models that search, read a page and answer, with a stand-in for Serper and with another model's search.
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,7 @@ use crate::support::{
 
 const KEY: &str = "serper-secret-key";
 
-/// A stand-in for Serper: a search finds one page, and each page has the same text.
+/// A stand-in for Serper: every search finds the same page, and every page has the same text.
 async fn serper() -> Upstream {
     Upstream::start(|mut exchange| async move {
         let asked: Value = serde_json::from_slice(&exchange.body).unwrap();
@@ -37,7 +37,7 @@ async fn serper() -> Upstream {
     .await
 }
 
-/// A proxy whose models search through `serper`, with additional tables.
+/// A proxy that searches through `serper`, with additional tables.
 fn setup(upstream: &Upstream, serper: &Upstream, more: &str) -> Setup {
     let mut setup = Setup::new(upstream.address);
     let address = serper.address;
@@ -48,7 +48,7 @@ fn setup(upstream: &Upstream, serper: &Upstream, more: &str) -> Setup {
     setup
 }
 
-/// Returns the body of the response of the endpoint `path`.
+/// Sends a request to `path`, and returns the body of the response.
 async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     let body = match path {
         "/v1/responses" => json!({"model": "m", "stream": stream, "input": "Rain in Lyon?"}),
@@ -60,7 +60,7 @@ async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Returns the content of a message that contains a call's result.
+/// Parses the result of a call from a message.
 fn result(message: &Value) -> Value {
     serde_json::from_str(message["content"].as_str().unwrap()).unwrap()
 }
@@ -113,8 +113,8 @@ async fn internal_address_is_refused_and_the_model_is_told() {
     assert_eq!(serper.requests(), 0);
 }
 
-/// The model searches, and Serper refuses the key. The second engine sends the search to the same upstream,
-/// which uses its own search tool.
+/// Serper rejects the key, so the second engine takes over: it sends the search to the same upstream, which uses
+/// its own search tool.
 #[tokio::test]
 async fn a_model_answers_a_search_when_the_first_engine_fails() {
     let answer = json!({"id": "c2", "object": "chat.completion", "created": 1, "model": "up", "choices": [{

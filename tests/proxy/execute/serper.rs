@@ -1,4 +1,4 @@
-//! Serper's failures as a model sees them.
+//! Tests what a model sees of Serper's failures.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ use crate::support::{
 
 const KEY: &str = "serper-secret-key";
 
-/// A stand-in for Serper that plays these responses, and then stays silent.
+/// A stand-in for Serper that sends these responses, and then nothing.
 async fn serper(responses: Vec<Scripted>) -> Upstream {
     let shared = (Arc::<AtomicUsize>::default(), Arc::new(responses));
     Upstream::start_sharing(shared, |exchange: Exchange, (count, responses)| async move {
@@ -30,8 +30,7 @@ fn found() -> Value {
     json!({"organic": [{"title": "Forecast", "link": "https://weather.example/lyon", "snippet": "Rain", "position": 1}], "credits": 1})
 }
 
-/// Returns the result that the model gets for a search that Serper answers in this way, and the number of
-/// requests to Serper.
+/// Returns the result that the model gets if Serper sends these responses, and the number of requests to Serper.
 async fn told(responses: Vec<Scripted>, settings: &str, rules: &str) -> (Value, usize) {
     let search = call(0, "call_0", "web_search", r#"{"query":"rain"}"#) + &end("tool_calls");
     let (upstream, asked) = upstream([search, text("Done.") + &end("stop")]).await;
@@ -100,7 +99,7 @@ async fn failure_that_may_pass_is_tried_again_up_to_the_limit() {
         (vec![failing(), failing(), found()], 1, false, 2),
         (vec![refused("401 Unauthorized", "", "RAW"), found()], 1, false, 1),
         (vec![refused("429 Too Many Requests", "", "RAW"), found()], 1, false, 1),
-        // Serper would accept requests again only after the deadline of the response.
+        // Serper would only accept requests after the deadline of the response.
         (vec![refused("429 Too Many Requests", "retry-after: 600\r\n", "RAW"), found()], 1, false, 1),
     ] {
         let (told, asked) = told(responses, &format!("retries = {retries}"), "").await;

@@ -1,4 +1,4 @@
-//! Hosted calls in traces.
+//! Tests hosted calls in traces.
 
 use super::script::{call, end, setup, text, upstream};
 use crate::{

@@ -1,4 +1,4 @@
-//! Images for models without vision: another model describes them before the first hop.
+//! Tests images for models without vision, which another model describes before the first hop.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,8 +23,8 @@ struct Asked {
     model: Vec<Value>,
 }
 
-/// An upstream for both models. The model without vision answers with `streams`, one after the other. The other model
-/// describes images, unless it `fails`.
+/// An upstream for both models. The one without vision answers with the next of `streams`. The other one describes
+/// images, or fails if `fails` is set.
 async fn upstream(streams: &[String], fails: bool) -> (Upstream, Arc<Mutex<Asked>>) {
     let asked = Arc::<Mutex<Asked>>::default();
     let shared = (Arc::clone(&asked), streams.to_vec());

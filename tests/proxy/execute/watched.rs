@@ -1,5 +1,5 @@
-//! What an operator sees of the requests to models and the calls of tools within one response: spans, log lines,
-//! events, metrics.
+//! Tests what an operator sees of the model requests and tool calls within a response: spans, log lines, events and
+//! metrics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,27 +34,27 @@ use crate::support::{
 
 type Fields = BTreeMap<String, String>;
 
-/// A span, or a line in the log.
+/// A span or a log line.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     name: &'static str,
     fields: Fields,
-    /// The index of the span in which it began.
+    /// The index of the parent span.
     parent: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct All {
     seen: Vec<Seen>,
-    /// The indices of the open spans.
+    /// Maps the ID of each open span to its index.
     open: HashMap<u64, usize>,
 }
 
-/// Records the spans and the access log of the whole process, since tools run on a separate thread.
+/// Records the spans and the access log of the whole process, since tools run on another thread.
 #[derive(Debug, Clone, Default)]
 struct Recorder(Arc<Mutex<All>>);
 
-/// The fields of a span or a line.
+/// Reads the fields of a span or a log line.
 struct Reading<'f>(&'f mut Fields);
 
 impl Visit for Reading<'_> {
@@ -114,7 +114,7 @@ fn recorder() -> &'static Recorder {
 }
 
 impl Recorder {
-    /// The request's span with everything in it, and its log lines.
+    /// Returns the request's span, all spans within it, and its log lines.
     fn of(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let all = self.0.lock().unwrap();
         let is_own = |seen: &&Seen| {
@@ -124,7 +124,7 @@ impl Recorder {
                 .any(|own| own.split(':').next() == Some(id))
         };
         let first = all.seen.iter().position(|seen| is_own(&seen)).unwrap_or_default();
-        // Indices are relative to the request's span.
+        // Makes indices relative to the request's span.
         let mut places = HashMap::new();
         let (mut spans, mut lines) = (Vec::new(), Vec::new());
         for (place, seen) in all.seen.iter().enumerate().skip(first).filter(|(_, seen)| is_own(seen)) {
@@ -139,7 +139,7 @@ impl Recorder {
         (spans, lines)
     }
 
-    /// As [`All::of`], once the request's log line has been written.
+    /// Waits until the request's log line has been written, then does the same as [`All::of`].
     async fn ended(&self, id: &str) -> (Vec<Seen>, Vec<Seen>) {
         let ended = async {
             loop {
@@ -154,7 +154,7 @@ impl Recorder {
     }
 }
 
-/// A request with an image for a model without vision, and hosted tools.
+/// Sends a request with an image for a model without vision, which also calls hosted tools.
 async fn asked(proxy: &Proxy, id: &str) -> Value {
     let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgphYmM="}});
     let content = json!([{"type": "text", "text": "What is it?"}, image]);
@@ -174,7 +174,7 @@ async fn proxy(streams: impl IntoIterator<Item = String>, settings: &str) -> (Pr
     (setup.start().await, upstream, asked)
 }
 
-/// A description, a hop with two calls, and the answer.
+/// The description of the image, a hop with two calls, and the answer.
 fn streams() -> [String; 3] {
     let calls = call(0, "call_0", "search", r#"{"query":"fox"}"#) + &call(1, "call_1", "broken", "{}");
     [text("a red fox") + &end("stop"), calls + &end("tool_calls"), text("A fox.") + &end("stop")]
@@ -277,7 +277,7 @@ async fn events_and_metrics_count_questions_to_models_too() {
     );
 }
 
-/// Metric labels do not contain tool names that a model makes up.
+/// Metric labels must not contain tool names that a model has invented.
 #[tokio::test]
 async fn spellings_of_a_model_are_no_series() {
     let spelled = |name: &str| call(0, "c", name, r#"{"query":1}"#) + &end("tool_calls");

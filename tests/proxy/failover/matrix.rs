@@ -1,6 +1,6 @@
-//! Every fault of an upstream, at every position among the targets of a model, for every upstream's dialect and every
-//! client's API, streamed and not: the upstream breaks off, sends an error or ends silently, before content and after
-//! it; the client disconnects; a character is cut in two.
+//! Tests every fault of an upstream at every position among a model's targets, for every upstream dialect and every
+//! client API, streaming and not: the upstream breaks off, sends an error or ends silently, both before and after
+//! content; the client disconnects; a character is split in two.
 
 use std::{
     collections::HashMap,
@@ -26,9 +26,8 @@ use crate::{
 /// A position among the targets of a model.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Number of targets before this one, all of which are down.
+    /// How many targets come before this one. All of them are down.
     down: usize,
-    /// Whether this is the last target.
     is_last: bool,
 }
 
@@ -39,51 +38,49 @@ const PLACES: [Place; 4] = [
     Place { down: 2, is_last: true },
 ];
 
-/// The text of the last target.
+/// What the last target says.
 const OTHER: &str = "from the other";
 
-/// The first text of a target. It contains characters of every length in bytes.
+/// What a target says first, with characters of every UTF-8 length.
 const FIRST: &str = "first é→🙂";
 
-/// The behaviour of a target. A fault's name is also the name of the upstream's model.
+/// What a target does. The upstream's model has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Breaks off after the head.
     DiesSilent,
-    /// Breaks off after the events that begin a response.
+    /// Breaks off after the events that open a response.
     DiesOpened,
-    /// Immediately sends an error.
+    /// Sends an error at once.
     Error,
-    /// Begins a response, then sends an error and ends it.
+    /// Opens a response, then sends an error and ends it.
     ErrorOpened,
-    /// Begins a response and ends it without content.
+    /// Opens a response and ends it without content.
     Ends,
-    /// Begins a response and then stays silent; the client disconnects.
+    /// Opens a response and then sends nothing until the client disconnects.
     Left,
     /// Breaks off after content.
     DiesLate,
     /// Sends an error after content.
     ErrorLate,
-    /// Ends the body after content, without an end mark.
+    /// Ends the body after content, without an end marker.
     EndsLate,
-    /// Stays silent after content; the client disconnects.
+    /// Sends nothing after some content, until the client disconnects.
     LeftLate,
-    /// No fault: sends characters in parts.
+    /// Not a fault: splits characters between pieces.
     Cut,
 }
 
-/// The expected outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// The next target answers.
     Next,
-    /// The response fails, in the form of the client's API.
+    /// The response fails with an error in the client's API.
     Fails,
-    /// The response fails without any text, and is not retryable.
+    /// The response fails without any text, and must not be retried.
     FailsEmpty,
-    /// The client disconnects, and no other target is asked.
+    /// The client disconnects, and no other target gets a request.
     Left,
-    /// This target answers.
     Answers,
 }
 
@@ -117,7 +114,7 @@ impl Fault {
 const SPEECHES: [Speech; 6] =
     [Speech::LumoV2, Speech::Chat, Speech::Messages, Speech::Responses, Speech::Gemini, Speech::OllamaChat];
 
-/// The dialect's name, with settings that make it always stream.
+/// Returns the dialect's name, and settings with which it always streams.
 fn dialect(speech: Speech) -> (&'static str, &'static str) {
     match speech {
         Speech::LumoV2 => ("lumo", ""),
@@ -130,7 +127,7 @@ fn dialect(speech: Speech) -> (&'static str, &'static str) {
     }
 }
 
-/// The requests in one cell of the matrix, in order of arrival, and the number of requests in progress.
+/// The requests in one cell of the matrix in the order of arrival, and how many are in progress.
 #[derive(Debug, Default)]
 struct Seen {
     asked: Vec<String>,
@@ -140,8 +137,8 @@ struct Seen {
 
 type Shared = Arc<Mutex<Seen>>;
 
-/// Waits until no request is in progress. An upstream may notice that a connection was closed only after the next request
-/// has been sent. A connection that is left open stays open.
+/// Waits until no request is in progress, since an upstream may notice a closed connection only after the next
+/// request has arrived. Gives up after a while, so a connection that is left open is still found.
 async fn settled(seen: &Shared) {
     for _ in 0..1000 {
         if seen.lock().unwrap().open == 0 {
@@ -151,7 +148,7 @@ async fn settled(seen: &Shared) {
     }
 }
 
-/// Sends the content that `speech` stands for, streamed or not as the request asks.
+/// Answers with the fault or the text that the name of the model asks for.
 async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exchange {
     settled(&seen).await;
     let name = asked_model(&exchange);
@@ -162,7 +159,7 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
         seen.open += 1;
         seen.most_open = seen.most_open.max(seen.open);
     }
-    // A complete response frees the proxy before its last write has returned here.
+    // The proxy may send its next request before this function returns, so a complete response is uncounted early.
     let is_complete =
         matches!(fault, None | Some(Fault::Cut | Fault::Error | Fault::ErrorOpened | Fault::Ends));
     if is_complete {
@@ -186,8 +183,7 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
     exchange
 }
 
-/// Returns the upstream's name for the model, which is in the path of Gemini's requests. Lumo has no model names, so a
-/// header names its target.
+/// Returns the upstream's name for the model. Lumo has no model names, so a header contains it.
 fn asked_model(exchange: &Exchange) -> String {
     exchange.header("x-target").map_or_else(
         || {
@@ -218,7 +214,7 @@ async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
     exchange.begin().await;
     match fault {
         Fault::Cut => {
-            // Cuts only before bytes that continue a character.
+            // Splits only in front of continuation bytes, that is, within characters.
             for piece in events.chunk_by(|_, next| next & 0xc0 != 0x80) {
                 exchange.piece(piece).await;
             }
@@ -233,14 +229,13 @@ async fn fail(exchange: &mut Exchange, speech: Speech, fault: Fault) {
     }
 }
 
-/// The event of an error, without the events that begin a response.
+/// The event of an error without the events that open a response.
 fn error_alone(speech: Speech) -> Vec<u8> {
     let error = json!(["err", {"message": "busy", "type": "overloaded_error"}]);
     let (opening, whole) = (speech.stream(&[]), speech.stream(&[error]));
     whole[opening.len()..].to_vec()
 }
 
-/// The API of a client.
 #[derive(Debug, Clone, Copy)]
 enum Api {
     Chat,
@@ -280,7 +275,7 @@ impl Api {
     }
 }
 
-/// The name of the model that has a target with this fault at this position.
+/// Returns the name of the model that has a target with this fault at this position.
 fn model(speech: Speech, fault: Fault, Place { down, is_last }: Place) -> String {
     format!("{speech:?}-{fault:?}-{down}-{is_last}")
 }
@@ -290,7 +285,7 @@ fn down(place: Place) -> impl Iterator<Item = String> {
     (0..place.down).map(|at| format!("down-{at}"))
 }
 
-/// All models of the matrix, with one upstream for each dialect.
+/// Creates all models of the matrix, with one upstream per dialect.
 async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
     let (mut upstreams, mut config) = (Vec::new(), "[failover]\neject_after = 1000000\n".to_owned());
     let mut models = HashMap::new();
@@ -328,8 +323,8 @@ async fn matrix(seen: &Shared) -> (Vec<Upstream>, Proxy) {
     (upstreams, Proxy::of(&config))
 }
 
-/// Sends the request, and disconnects once the target has been asked and, if its fault comes after content, has written the
-/// content.
+/// Sends the request, and disconnects once the target has received it or, if the fault comes after content, once
+/// the content has arrived.
 async fn leave(
     request: Request<Full<bytes::Bytes>>,
     (stream, fault): (bool, Fault),
@@ -355,7 +350,7 @@ async fn leave(
     };
     tokio::select! { () = asked => {}, () = soon("the target is asked", is_asked) => {} }
     drop(client);
-    // The upstream notices that the connection is closed.
+    // Waits until the upstream has noticed the closed connection.
     soon("the upstream's request is cancelled", async {
         while seen.lock().unwrap().open > 0 {
             sleep(Duration::from_millis(2)).await;

@@ -1,5 +1,5 @@
-//! Several models that share one name: which model is asked when another fails, how the client sees this, and that no two
-//! models generate for one request at the same time.
+//! Tests several models that share a name: which one takes over when another fails, what the client sees of it, and
+//! that two models never generate for the same request at the same time.
 
 mod matrix;
 
@@ -26,21 +26,21 @@ use crate::support::{
 enum Fault {
     /// Nothing listens at the address.
     Closed,
-    /// Answers with this status.
+    /// Responds with this status.
     Status(&'static str),
-    /// Answers with this status and this body.
+    /// Responds with this status and body.
     Refusal(&'static str, &'static str),
-    /// Sends these events, and closes the connection inside the body.
+    /// Sends these events and closes the connection before the end of the body.
     Events(&'static str),
     /// Sends these events as a complete response.
     Complete(&'static str),
-    /// Answers with a web page.
+    /// Responds with a web page.
     Page,
-    /// Never answers.
+    /// Never responds.
     Silent,
-    /// Stays silent after the head.
+    /// Sends the head and then nothing.
     SilentBody,
-    /// Begins a response, and then stays silent.
+    /// Opens a response and then sends nothing.
     SilentOpened,
 }
 
@@ -50,7 +50,7 @@ const ROLE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"
 const OVERLOADED: &str =
     "data: {\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\",\"code\":\"overloaded\"}}\n\n";
 
-/// All faults after which another model is asked.
+/// Returns all faults after which another model takes over.
 fn faults() -> Vec<Fault> {
     let mut faults = vec![Fault::Closed, Fault::Page, Fault::Silent, Fault::SilentBody];
     let statuses = [
@@ -76,7 +76,7 @@ fn faults() -> Vec<Fault> {
     faults
 }
 
-/// Responds with `fault`. `open` counts the requests in progress.
+/// Responds with `fault`.
 async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     match fault {
         Fault::Closed => {}
@@ -107,26 +107,25 @@ async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     exchange
 }
 
-/// Several upstreams, each with its script, and a proxy with the model `m`. The model's targets are the upstreams in this
-/// order.
+/// Several upstreams, and a proxy whose model `m` has them as its targets, in this order.
 struct Stand {
     upstreams: Vec<Upstream>,
     proxy: Proxy,
-    /// Number of requests in progress at all upstreams, and its maximum.
+    /// The number of requests in progress at all upstreams, and its maximum.
     open: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
 impl Stand {
-    /// Creates the upstreams and the proxy. An upstream without a fault answers. `more` is the rest of the configuration,
-    /// after the keys of the model `m`.
+    /// Creates the upstreams, of which those without a fault answer, and the proxy. `keys` are settings of the
+    /// model `m`, and `more` is the remaining configuration.
     async fn new(faults: &[Option<Fault>], keys: &str, more: &str) -> Self {
         let open: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
         let (mut upstreams, mut config, mut targets) = (Vec::new(), String::new(), Vec::new());
         for (at, fault) in faults.iter().enumerate() {
             let shared = (*fault, Arc::clone(&open));
             let upstream = Upstream::start_sharing(shared, |exchange, (fault, open)| async move {
-                // The previous upstream may notice that its connection was closed only after this one was opened. A
-                // connection that is left open stays open.
+                // The previous upstream may not have noticed yet that its connection was closed, so this waits. It
+                // gives up after a while, so a connection that is left open is still counted.
                 for _ in 0..1000 {
                     if open.0.load(Ordering::SeqCst) == 0 {
                         break;
@@ -135,7 +134,8 @@ impl Stand {
                 }
                 let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
                 open.1.fetch_max(now, Ordering::SeqCst);
-                // A complete response frees the proxy before its last write has returned here.
+                // The proxy may send its next request before this function returns, so a complete response is
+                // uncounted early.
                 let is_left_open = matches!(
                     fault,
                     Some(Fault::Silent | Fault::SilentBody | Fault::SilentOpened | Fault::Events(_))
@@ -185,13 +185,12 @@ impl Stand {
         self.upstreams.iter().map(Upstream::requests).collect()
     }
 
-    /// Maximum number of requests in progress.
     fn most_open(&self) -> usize {
         self.open.1.load(Ordering::SeqCst)
     }
 }
 
-/// The text of a complete response, streamed or not.
+/// Returns the text of a complete response, streaming or not.
 fn text_of(body: &str) -> String {
     if let Ok(whole) = serde_json::from_str::<Value>(body) {
         return whole["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
@@ -209,7 +208,8 @@ async fn after_every_fault_at_every_place_the_next_target_answers() {
             let mut targets = vec![Some(fault); place + 1];
             targets.push(None);
             for body in [STREAM, WHOLE] {
-                // The head of an unstreamed response may take as long as the complete response.
+                // The head of a non-streaming response may take as long as the complete response, so it has no
+                // timeout.
                 if fault == Fault::Silent && body == WHOLE {
                     continue;
                 }
@@ -267,7 +267,7 @@ async fn after_the_first_content_a_failure_is_the_end() {
         assert!(body.contains("first"), "{body}");
         assert!(stream_error(&body)["message"].is_string());
         assert_eq!(stand.requests(), [1, 0], "{fault:?}");
-        // No part of an unstreamed response has reached the client, but the model has written it.
+        // The client has not received anything, but the model has already generated text.
         let reply = stand.ask(WHOLE).await;
         assert!(reply.status().is_server_error());
         assert_eq!(stand.requests(), [2, 0], "{fault:?}");
@@ -353,7 +353,7 @@ async fn a_target_that_keeps_failing_is_left_out_and_shown() {
         "toolwire_attempts_total{target=\"t1\",outcome=\"ok\"} 5",
         "toolwire_ejected_targets 1",
     ];
-    // A response is counted once its connection has been returned to the pool, which the client does not wait for.
+    // The client does not wait for the proxy to return the connection to the pool and count the response.
     loop {
         let metrics = Client::new().get(&stand.proxy, "/metrics").await.rest().await;
         if lines.iter().all(|line| metrics.contains(line)) {
@@ -463,7 +463,8 @@ async fn a_conversation_stays_with_its_target_and_others_are_divided() {
         assert_eq!(ask(&question, 2).await, target);
         second += usize::from(target == "t1");
     }
-    // Three of four conversations; the questions are always the same.
+    // About three in four conversations go to this target. The questions never change, so the count does not
+    // either.
     assert!((30..60).contains(&second), "{second}");
 }
 
@@ -491,7 +492,7 @@ async fn a_response_without_a_model_has_the_name_that_was_asked_for() {
     assert!(body.contains("\"model\":\"m\"") && !body.contains("\"model\":\"t\""), "{body}");
 }
 
-/// A request that makes its upstream fail does not block the upstream for other clients.
+/// A client must not be able to block an upstream for others with requests that make it fail.
 #[tokio::test]
 async fn errors_that_one_client_gets_eject_no_target_for_others() {
     for status in [

@@ -1,5 +1,3 @@
-//! A client of the proxy.
-
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{proxy::Proxy, soon};
 
-/// Sends requests. Each test has its own client.
+/// An HTTP client. Each test has its own.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -28,7 +26,7 @@ pub(crate) const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role
 /// The same request without streaming.
 pub(crate) const WHOLE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
-/// A request to model `m` that declares the tool `weather`, whose argument `city` is required, with further `fields`.
+/// A request to model `m` with the tool `weather`, whose argument `city` is required, and with additional `fields`.
 pub(crate) fn weather(fields: Value) -> Value {
     let mut request = json!({
         "model": "m",
@@ -48,7 +46,7 @@ impl Client {
         Self::tls(super::tls::trusting(nothing).with_no_client_auth())
     }
 
-    /// Creates a client that uses TLS with `config`, and the version of HTTP that is negotiated.
+    /// Creates a client that uses TLS with `config` and negotiates the HTTP version.
     pub(crate) fn tls(config: ClientConfig) -> Self {
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(config)
@@ -58,12 +56,12 @@ impl Client {
         Self { http: legacy::Client::builder(TokioExecutor::new()).build(https) }
     }
 
-    /// A client that uses HTTP/2 from the first byte.
+    /// Creates a client that uses HTTP/2 without negotiation.
     pub(crate) fn http2() -> Self {
         Self::http2_built(&mut legacy::Client::builder(TokioExecutor::new()))
     }
 
-    /// A client that accepts heads, but no bytes of a body.
+    /// Creates a client whose flow-control windows admit heads but no body.
     pub(crate) fn http2_with_closed_windows() -> Self {
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         Self::http2_built(builder.http2_initial_stream_window_size(0))
@@ -86,8 +84,8 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    /// Returns the metrics, once they contain `text`. A response is counted when it has ended, and its client does not
-    /// wait for that.
+    /// Waits until the metrics contain `text`, and returns them. A response is counted after it has ended, which
+    /// its client does not wait for.
     pub(crate) async fn metrics_with(&self, proxy: &Proxy, text: &str) -> String {
         let shown = async {
             loop {
@@ -106,7 +104,7 @@ impl Client {
     }
 }
 
-/// A POST of `body` to the chat endpoint.
+/// Builds a POST of `body` to the chat endpoint.
 pub(crate) fn chat_request(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     Request::post(proxy.url("/v1/chat/completions"))
         .header("content-type", "application/json")
@@ -114,7 +112,7 @@ pub(crate) fn chat_request(proxy: &Proxy, body: impl Into<Bytes>) -> Request<Ful
         .unwrap()
 }
 
-/// A response whose body is still being received.
+/// A response whose body may still be arriving.
 pub(crate) struct Reply {
     response: Response<Incoming>,
     unread: Vec<u8>,
@@ -133,7 +131,7 @@ impl Reply {
         self.response.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let values = self.response.headers().get_all(name).iter();
         values.map(|value| value.to_str().unwrap()).collect()
@@ -151,7 +149,7 @@ impl Reply {
         text
     }
 
-    /// Reads the rest of the body. Panics if the body breaks off.
+    /// Reads the remaining body. Panics if it breaks off.
     pub(crate) async fn rest(mut self) -> String {
         while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -159,7 +157,7 @@ impl Reply {
         self.unread()
     }
 
-    /// Reads the rest of the body, which need not be text.
+    /// Reads the remaining body, which need not be text.
     pub(crate) async fn bytes(mut self) -> Vec<u8> {
         while let Some(frame) = soon("the end of the body", self.response.body_mut().frame()).await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -167,7 +165,7 @@ impl Reply {
         self.unread
     }
 
-    /// As [`Reply::rest`], without a timeout, for a paused clock.
+    /// Like [`Reply::rest`], but without a timeout, which a paused clock would trigger.
     pub(crate) async fn rest_without_timeout(mut self) -> String {
         while let Some(frame) = self.response.body_mut().frame().await {
             self.unread.extend_from_slice(frame.unwrap().data_ref().unwrap());
@@ -186,7 +184,7 @@ impl Reply {
         }
     }
 
-    /// The complete body as JSON.
+    /// Reads the complete body as JSON.
     pub(crate) async fn json(self) -> Value {
         let text = self.rest().await;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
@@ -201,7 +199,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Returns the error of a stream that failed after it began: the last event before the end mark.
+/// Returns the error of a stream that failed after it began, which is the last event before the end marker.
 pub(crate) fn stream_error(body: &str) -> Value {
     let events = body.strip_suffix("\n\ndata: [DONE]\n\n").unwrap_or_else(|| panic!("no end mark: {body}"));
     let last = events.rsplit("\n\n").next().unwrap();

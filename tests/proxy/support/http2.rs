@@ -1,4 +1,4 @@
-//! A client that writes HTTP/2 frames by hand and barely parses what it receives.
+//! A client that writes HTTP/2 frames by hand and parses only what the tests need.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -7,22 +7,22 @@ use tokio::{
 
 use super::{proxy::Proxy, soon};
 
-/// Types of frames.
+/// Frame types.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
-/// Fields of a request for a model's response.
+/// The header fields of a chat request.
 pub(crate) const JSON_POST: [(&str, &str); 2] =
     [(":authority", "localhost"), ("content-type", "application/json")];
 
-/// A connection that has sent its preface.
+/// A connection on which the preface has been sent.
 pub(crate) struct Http2 {
     stream: TcpStream,
 }
 
 impl Http2 {
-    /// A connection with the largest flow-control window and a small receive buffer.
+    /// Connects with the largest flow-control window and a small receive buffer.
     pub(crate) async fn connect(proxy: &Proxy) -> Self {
         const LARGEST: u32 = i32::MAX as u32;
         let socket = TcpSocket::new_v4().unwrap();
@@ -46,7 +46,7 @@ impl Http2 {
         self.send(&[&head, payload].concat()).await;
     }
 
-    /// Sends the head of a request, with additional fields. In `flags`, 4 ends the head and 1 the request.
+    /// Sends the head of a request with additional `fields`. In `flags`, 4 ends the head and 1 ends the request.
     pub(crate) async fn request(
         &mut self,
         stream: u32,
@@ -58,7 +58,7 @@ impl Http2 {
         let pseudo = [(":method", method), (":path", path), (":scheme", "http")];
         let mut block = Vec::new();
         for (name, value) in pseudo.iter().chain(fields) {
-            // Literals without indexing.
+            // Literal header fields without indexing (RFC 7541, section 6.2.2).
             block.push(0);
             for text in [name, value] {
                 block.push(u8::try_from(text.len()).unwrap());
@@ -68,7 +68,7 @@ impl Http2 {
         self.frame(HEADERS, flags, stream, &block).await;
     }
 
-    /// Sends a piece of a request's body.
+    /// Sends a piece of a request body.
     pub(crate) async fn data(&mut self, stream: u32, data: &[u8], flags: u8) {
         self.frame(0, flags, stream, data).await;
     }
@@ -79,7 +79,7 @@ impl Http2 {
         soon("a ping to be read", self.stream.write_all(&ping)).await.is_ok()
     }
 
-    /// The status of the next response.
+    /// Reads up to the next response and returns its status.
     pub(crate) async fn status(&mut self) -> u16 {
         loop {
             let mut head = [0; 9];
@@ -92,7 +92,7 @@ impl Http2 {
         }
     }
 
-    /// Reads everything until the connection is closed.
+    /// Reads until the connection is closed.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let _ = soon("the end of the connection", self.stream.read_to_end(&mut rest)).await;
@@ -100,7 +100,8 @@ impl Http2 {
     }
 }
 
-/// The status at the beginning of a head (RFC 7541, section 6): an entry of the static table, or a Huffman-coded literal.
+/// Parses the status at the start of a head: an entry of the static table or a Huffman-coded literal (RFC 7541,
+/// section 6).
 fn status(head: &[u8]) -> u16 {
     let table = [200, 204, 206, 304, 400, 404, 500];
     if (0x88..=0x8e).contains(&head[0]) {

@@ -1,4 +1,4 @@
-//! Support for end-to-end tests: a scripted upstream, a proxy in front of it, and a client.
+//! Helpers for end-to-end tests: a scripted upstream, a proxy in front of it, and clients.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// Fails a test that hangs. Tests assert nothing about time: a passing test never comes near the
-/// timeout.
+/// Fails a test that hangs. The timeout is far longer than any passing test needs, so tests do not depend on speed.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     let Ok(output) = timeout(Duration::from_secs(20), future).await else { panic!("{what}: still waiting") };
     output

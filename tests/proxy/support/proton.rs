@@ -1,4 +1,4 @@
-//! An upstream with accounts like Proton's: it issues tokens, rotates them, refuses old tokens, and counts.
+//! An upstream with accounts like Proton's: it issues and rotates tokens, rejects old ones, and counts requests.
 
 use std::{
     net::SocketAddr,
@@ -15,37 +15,37 @@ use super::{
     upstream::{Exchange, Upstream},
 };
 
-/// The state of the upstream. Tokens are named by their number: `access-1`, `refresh-1`.
+/// The state of the upstream. Tokens contain their number, as in `access-1` and `refresh-1`.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// The number of the valid tokens. 0 if the session has ended.
+    /// The number of the valid tokens, or 0 if the session has ended.
     pub(crate) valid: usize,
-    /// Number of refreshes requested. `refused` counts those with an old token.
+    /// How many refreshes were requested. `refused` counts those with an old token.
     pub(crate) refreshes: usize,
     pub(crate) refused: usize,
-    /// Number of responses requested. `unauthorized` counts those with an old token.
+    /// How many responses were requested. `unauthorized` counts those with an old token.
     pub(crate) asked: usize,
     pub(crate) unauthorized: usize,
-    /// The answer to a refresh, instead of new tokens.
+    /// The answer to a refresh in place of new tokens.
     pub(crate) trouble: Option<(&'static str, &'static str)>,
-    /// The answer to a request for a response, instead of a response.
+    /// The answer to a request in place of a model's response.
     pub(crate) error: Option<(&'static str, String)>,
-    /// The event at the end of the next response's stream, instead of the text.
+    /// The event that replaces the text in the next stream.
     pub(crate) event: Option<&'static str>,
-    /// Lifetime of tokens in seconds.
+    /// The lifetime of tokens in seconds.
     pub(crate) lifetime: Value,
-    /// The heads of requests, in lower case.
+    /// The heads of all requests, in lower case.
     pub(crate) heads: Vec<String>,
-    /// The sessions in the client's file at each request for a response with a valid token.
+    /// The client's session file at the time of each authorized request.
     pub(crate) files: Vec<Option<Value>>,
 }
 
-/// The upstream with accounts.
+/// The running upstream.
 #[derive(Clone)]
 pub(crate) struct Proton {
     upstream: Arc<Upstream>,
     accounts: Arc<Mutex<Accounts>>,
-    /// Permits for answering refreshes.
+    /// Each refresh needs one of these permits to be answered.
     pub(crate) refreshable: Arc<Semaphore>,
 }
 
@@ -53,8 +53,7 @@ pub(crate) struct Proton {
 const ALWAYS: usize = 1 << 20;
 
 impl Proton {
-    /// Starts an upstream whose valid tokens have the number `valid`. `file` is the file in which its client
-    /// keeps the session.
+    /// Starts an upstream that accepts the tokens of number `valid`. `file` is where its client keeps the session.
     pub(crate) async fn start(valid: usize, file: &Path) -> Self {
         let accounts = Accounts {
             valid,
@@ -78,23 +77,21 @@ impl Proton {
         Self { upstream: Arc::new(upstream.await), accounts, refreshable }
     }
 
-    /// The upstream's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.upstream.address
     }
 
-    /// Locks the upstream's state.
     pub(crate) fn accounts(&self) -> MutexGuard<'_, Accounts> {
         locked(&self.accounts)
     }
 
-    /// Number of refreshes, of those with an old token, and of responses requested.
+    /// Returns the number of refreshes, of refreshes with an old token, and of requested responses.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let accounts = self.accounts();
         (accounts.refreshes, accounts.refused, accounts.asked)
     }
 
-    /// Returns the settings of a proxy in front of this upstream. `change` changes the upstream's account.
+    /// Returns the setup of a proxy in front of this upstream, after `change` has modified its account.
     pub(crate) fn setup(&self, change: impl FnOnce(&mut lumo::AccountSettings)) -> Setup {
         let mut setup = Setup::new(self.upstream.address);
         let mut options = lumo::Options::default();
@@ -105,7 +102,7 @@ impl Proton {
     }
 }
 
-/// The content of a session file with the tokens of this number and the additional `members`.
+/// The content of a session file with the tokens of this number and additional `members`.
 pub(crate) fn session(number: usize, members: &Value) -> String {
     let mut session = json!({
         "uid": "u1",
@@ -176,7 +173,7 @@ async fn respond(
     exchange
 }
 
-/// New tokens for the valid refresh token.
+/// Answers a refresh with new tokens if its token is valid.
 fn refresh(exchange: &Exchange, accounts: &mut Accounts) -> (&'static str, String, String) {
     accounts.refreshes += 1;
     if let Some((status, body)) = accounts.trouble {

@@ -1,4 +1,4 @@
-//! A proxy in the test's process, in front of a scripted upstream.
+//! A proxy in the test process, in front of a scripted upstream.
 
 use std::{
     io::Write,
@@ -23,16 +23,16 @@ use toolwire::{
     template::ChatTemplate,
 };
 
-/// A configuration with one upstream and the model `m`, which a test can change before [`Setup::start`].
+/// A configuration with one upstream and the model `m`, which a test may change before [`Setup::start`].
 pub(crate) struct Setup {
     pub(crate) upstream: Upstream,
-    /// Whether another model serves all other names.
+    /// Whether a wildcard model serves all other names.
     pub(crate) wildcard: bool,
     pub(crate) keys: Vec<&'static str>,
     pub(crate) settings: Rules,
     pub(crate) tools: ToolStyle,
     pub(crate) instructions: Option<String>,
-    /// The text of a chat template. With a template, the prompt tells whether responses start inside reasoning.
+    /// The text of the chat template. If there is one, the prompt decides whether responses start inside reasoning.
     pub(crate) chat_template: Option<String>,
     pub(crate) limits: Limits,
     pub(crate) cors_origins: Origins,
@@ -48,12 +48,12 @@ pub(crate) struct Setup {
     pub(crate) store: StoreKind,
     /// The model that describes images for the model `m`.
     pub(crate) vision: Option<&'static str>,
-    /// `[execution]` with its tables, `[[keys]]`, `[admin]`, `[tls]` and `[telemetry]`, in the form of a configuration file.
-    /// Tables that are left out are off.
+    /// Tables in configuration file syntax: `[execution]` and its tables, `[[keys]]`, `[admin]`, `[tls]` and
+    /// `[telemetry]`. A missing table disables its feature.
     pub(crate) execution: String,
 }
 
-/// Any free port of this machine.
+/// Any free local port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Longer than any test takes.
@@ -155,19 +155,18 @@ impl Setup {
 }
 
 impl Proxy {
-    /// Serves on a free port with the configuration in `text`.
+    /// Serves the configuration in `text` on a free port.
     pub(crate) fn of(text: &str) -> Self {
         Self::with_store("off", text)
     }
 
-    /// As [`Proxy::of`], with this `store`.
+    /// Like [`Proxy::of`], but uses `store`.
     pub(crate) fn with_store(store: &str, text: &str) -> Self {
         let mut config = configured(&format!("listen = \"{ANY}\"\nthreads = 1\nstore = \"{store}\"\n{text}"));
         config.limits.keep_alive = NEVER;
         Self::start(config, None)
     }
 
-    /// Serves with this configuration.
     pub(crate) fn start(config: Config, tap: Option<Arc<dyn Tap>>) -> Self {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         let (server, admin) = admin::bind(Arc::new(config), tap, Vec::new()).unwrap();
@@ -193,7 +192,7 @@ fn tables(text: &str) -> Config {
 const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n";
 const MODEL: &str = "[[models]]\nname = \"*\"\n";
 
-/// An upstream with these `keys`.
+/// An upstream with these settings.
 pub(crate) fn upstream_with(keys: &str) -> Upstream {
     Upstream::clone(&configured(&format!("{UPSTREAM}{keys}\n{MODEL}")).upstreams[0])
 }
@@ -206,20 +205,19 @@ fn configured(text: &str) -> Config {
     load(&overrides, &|_| None).unwrap().config
 }
 
-/// A running proxy. Dropping it ends it immediately.
+/// A running proxy, which is stopped at once when it is dropped.
 pub(crate) struct Proxy {
     pub(crate) addresses: Vec<SocketAddr>,
     scheme: &'static str,
-    /// Code for signing in to the admin API once, if the API needs keys.
+    /// The one-time code for signing in to the admin API, if the API needs a key.
     pub(crate) code: Option<String>,
-    /// Reloads the configuration.
     pub(crate) reloads: Reloads,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<()>,
 }
 
 impl Proxy {
-    /// Serves with the configuration in this file.
+    /// Serves the configuration in `file`.
     pub(crate) fn of_file(file: &Path) -> Self {
         let overrides = Overrides { file: Some(file.to_owned()), ..Overrides::default() };
         Self::start(load(&overrides, &|name| std::env::var(name).ok()).unwrap().config, None)
@@ -229,12 +227,12 @@ impl Proxy {
         format!("{}://{}{path}", self.scheme, self.addresses[0])
     }
 
-    /// Begins the shutdown, as a signal does.
+    /// Begins a graceful shutdown, like a signal would.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits for the end of the server.
+    /// Waits until the server has stopped.
     pub(crate) async fn ended(&mut self) {
         self.task.join_next().await.unwrap().unwrap();
     }

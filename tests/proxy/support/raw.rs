@@ -9,16 +9,14 @@ use tokio::{
 
 use super::{proxy::Proxy, soon};
 
-/// A connection to the proxy.
 pub(crate) struct Raw<S = TcpStream> {
     stream: S,
     unread: Vec<u8>,
 }
 
-/// One response.
 pub(crate) struct RawResponse {
     pub(crate) status: u16,
-    /// Status line and headers, in lower case.
+    /// The status line and the headers, in lower case.
     head: String,
     pub(crate) body: String,
 }
@@ -28,13 +26,13 @@ impl RawResponse {
         field(&self.head, name)
     }
 
-    /// Whether the response is a complete stream with its end mark.
+    /// Whether this is a complete stream, with its end marker.
     pub(crate) fn is_stream(&self) -> bool {
         self.status == 200 && self.body.ends_with("data: [DONE]\n\n")
     }
 }
 
-/// The bytes of a POST to the chat endpoint, with more header lines.
+/// Writes a POST to the chat endpoint with additional header lines.
 pub(crate) fn post(body: &str, headers: &str) -> String {
     let length = body.len();
     format!(
@@ -42,7 +40,7 @@ pub(crate) fn post(body: &str, headers: &str) -> String {
     )
 }
 
-/// The bytes of a GET.
+/// Writes a GET.
 pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
@@ -54,7 +52,7 @@ impl Raw {
         Self { stream, unread: Vec::new() }
     }
 
-    /// A connection with a small receive buffer.
+    /// Connects with a small receive buffer.
     pub(crate) async fn connect_narrow(proxy: &Proxy) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -68,12 +66,10 @@ impl Raw {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
-    /// A client on `stream`.
     pub(crate) fn on(stream: S) -> Self {
         Self { stream, unread: Vec::new() }
     }
 
-    /// The connection itself.
     pub(crate) fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -89,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
 
-    /// Sends `bytes` in pieces that arrive one by one.
+    /// Sends `bytes` in pieces that arrive separately.
     pub(crate) async fn send_pieces<'b>(&mut self, pieces: impl IntoIterator<Item = &'b [u8]>) {
         for piece in pieces {
             self.send(piece).await;
@@ -102,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Reads more. Returns `false` if the connection is closed.
+    /// Reads more bytes. Returns `false` if the connection is closed.
     async fn more(&mut self) -> bool {
         soon("a response", self.stream.read_buf(&mut self.unread)).await.unwrap_or(0) > 0
     }
@@ -127,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         String::from_utf8(std::mem::replace(&mut self.unread, rest)).unwrap()
     }
 
-    /// Reads `length` bytes, `piece` bytes at a time with pauses in between.
+    /// Reads `length` bytes in steps of `piece` bytes, with a pause after each step.
     pub(crate) async fn read_slowly(&mut self, length: usize, piece: usize, pause: Duration) {
         let mut read = 0;
         while read < length {
@@ -147,13 +143,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         self.take(length)
     }
 
-    /// The next response. Panics if its framing is not exact.
+    /// Reads the next response. Panics if its framing is not exact.
     pub(crate) async fn response(&mut self) -> RawResponse {
         let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
         self.body_of(head).await
     }
 
-    /// The next response, to a HEAD request.
+    /// Reads the next response, which answers a HEAD request.
     pub(crate) async fn response_without_body(&mut self) -> RawResponse {
         let head = self.until("\r\n\r\n").await.to_ascii_lowercase();
         RawResponse { status: status(&head), head, body: String::new() }
@@ -183,13 +179,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         }
     }
 
-    /// Everything until the connection is closed.
+    /// Reads until the connection is closed.
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await {}
         self.take(self.unread.len())
     }
 
-    /// Everything until the connection is closed, even if it is not text or ends with an error.
+    /// Reads up to the end of a line or of the connection, and escapes what is not text.
     pub(crate) async fn rest_lossy(&mut self) -> String {
         while self.more().await && !self.unread.ends_with(b"\n") {}
         self.unread.escape_ascii().to_string()
@@ -200,12 +196,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         assert_eq!(self.rest().await, "");
     }
 
-    /// Reads until the connection is closed, without a timeout, for a paused clock.
+    /// Reads until the connection is closed. Has no timeout, which a paused clock would trigger.
     pub(crate) async fn rest_without_timeout(&mut self) {
         while self.stream.read_buf(&mut self.unread).await.unwrap_or(0) > 0 {}
     }
 
-    /// Asserts that the connection is closed, without a timeout, for a paused clock.
+    /// Like [`Raw::closed`], but without a timeout, which a paused clock would trigger.
     pub(crate) async fn closed_without_timeout(&mut self) {
         assert_eq!(self.stream.read_buf(&mut self.unread).await.unwrap_or(0), 0, "{:?}", self.unread);
     }

@@ -1,4 +1,4 @@
-//! A model that is taught a tool and answers according to the request, and a proxy in front of it.
+//! A model that is taught a tool and answers depending on the request, and a proxy in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,35 +16,34 @@ use super::{
     upstream::Upstream,
 };
 
-/// The model's answer to a request.
 #[derive(Clone)]
 pub(crate) enum ModelAnswer {
-    /// A text in pieces, and the finish reason.
+    /// Text in pieces, and the finish reason.
     Text(Vec<String>, &'static str),
-    /// A refusal in the form of OpenAI's models.
+    /// A refusal in the format of OpenAI's models.
     Refusal(&'static str),
-    /// A status, and the message of an error.
+    /// An error with this status and message.
     Refused(&'static str, &'static str),
 }
 
 impl ModelAnswer {
-    /// A complete text.
+    /// Complete text in one piece.
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(vec![text.to_owned()], "stop")
     }
 }
 
-/// The requests that an upstream received.
+/// The requests that an upstream has received.
 pub(crate) type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// An upstream of the dialect `chat`, and its requests. Requests other than those for a completion are refused.
+/// A Chat Completions upstream, and its requests. Requests other than completions are rejected.
 pub(crate) async fn model(
     answer: impl Fn(&Value) -> ModelAnswer + Send + Sync + 'static,
 ) -> (Upstream, Asked) {
     describing_model(answer, |_| Some(("404 Not Found", String::new()))).await
 }
 
-/// As [`model`], for an upstream that answers `GET` requests by their paths. `None` stands for no answer.
+/// Like [`model`], but answers `GET` requests depending on their path. `None` means no answer.
 pub(crate) async fn describing_model(
     answer: impl Fn(&Value) -> ModelAnswer + Send + Sync + 'static,
     describe: impl Fn(&str) -> Option<(&'static str, String)> + Send + Sync + 'static,
@@ -116,12 +115,12 @@ pub(crate) fn required(fields: Value) -> Value {
     request
 }
 
-/// The response to `request`, which is not for a stream.
+/// Returns the response to `request`, which must not ask for streaming.
 pub(crate) async fn response(proxy: &Proxy, request: &Value) -> Value {
     Client::new().send(chat_request(proxy, request.to_string())).await.unwrap().json().await
 }
 
-/// Returns the text, the name and arguments of the first call, and the finish reason of a response.
+/// Returns the text, the name and the arguments of the first call, and the finish reason of a response.
 pub(crate) fn gist(response: &Value) -> (Option<&str>, Option<(&str, &str)>, &str) {
     let choice = &response["choices"][0];
     let call = &choice["message"]["tool_calls"][0]["function"];

@@ -1,4 +1,4 @@
-//! Certificates generated for a test, and clients that present and trust them.
+//! Certificates generated for a test, and clients that present or trust them.
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ use tokio_rustls::{
 
 use super::{proxy::Proxy, soon};
 
-/// An authority that signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The authority's own certificate, in PEM.
@@ -51,7 +51,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate for `127.0.0.1` and `localhost`.
+    /// Issues a certificate for `127.0.0.1` and `localhost`.
     pub(crate) fn sign(&self) -> Certificate {
         let key = KeyPair::generate().unwrap();
         let names = ["127.0.0.1", "localhost", "up.example"].map(str::to_owned);
@@ -59,8 +59,8 @@ impl Authority {
         Certificate { cert: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    /// Returns a server configuration with a certificate from this authority. With `clients`, the server
-    /// requires a client certificate from that authority.
+    /// A server configuration with a certificate from this authority. If `clients` is given, the server requires
+    /// client certificates from that authority.
     pub(crate) fn server(&self, clients: Option<&Self>) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let own = self.sign();
@@ -83,13 +83,13 @@ impl Authority {
         trusting(self.roots()).with_no_client_auth()
     }
 
-    /// As [`Authority::client`], for a client that presents `certificate`.
+    /// Like [`Authority::client`], but the client presents `certificate`.
     pub(crate) fn client_with(&self, certificate: &Certificate) -> ClientConfig {
         let (chain, key) = certificate.der();
         trusting(self.roots()).with_client_auth_cert(chain, key).unwrap()
     }
 
-    /// As [`Authority::client`], for a client without TLS 1.3.
+    /// Like [`Authority::client`], but without TLS 1.3.
     pub(crate) fn client_of_version_1_2(&self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&[&TLS12]).unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn trusting(roots: RootCertStore) -> ConfigBuilder<ClientConfig, Want
     builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
 }
 
-/// A folder that contains the files of a listener.
+/// A folder with the certificate files of a listener.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -137,14 +137,14 @@ impl Files {
         path.to_str().unwrap().to_owned()
     }
 
-    /// `[tls]` with `more` keys.
+    /// Returns the table `[tls]` with additional keys.
     pub(crate) fn table(&self, more: &str) -> String {
         let folder = self.0.path().to_str().unwrap();
         format!("[tls]\ncert = \"{folder}/cert.pem\"\nkey = \"file:{folder}/key.pem\"\n{more}\n")
     }
 }
 
-/// Connects to the proxy's first address with TLS, on a socket that `wrap` has wrapped.
+/// Connects to the proxy's first address with TLS over the socket that `wrap` returns.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     proxy: &Proxy,
     config: ClientConfig,
@@ -155,7 +155,7 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     handshake(Arc::new(config), wrap(socket)).await
 }
 
-/// The handshake of a client.
+/// Performs a client's TLS handshake.
 pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     config: Arc<ClientConfig>,
     stream: S,
@@ -164,7 +164,7 @@ pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     soon("a handshake", TlsConnector::from(config).connect(name, stream)).await
 }
 
-/// A socket that writes byte by byte, and records what it reads.
+/// A socket that writes one byte at a time and records what it reads.
 pub(crate) struct Bytewise {
     socket: TcpStream,
     read: Arc<Mutex<Vec<u8>>>,
@@ -203,7 +203,7 @@ impl AsyncWrite for Bytewise {
     }
 }
 
-/// The lengths of the TLS records in `bytes` (RFC 8446, section 5.1).
+/// Returns the lengths of the TLS records in `bytes` (RFC 8446, section 5.1).
 pub(crate) fn records(mut bytes: &[u8]) -> Vec<usize> {
     let mut lengths = Vec::new();
     while let [_, _, _, high, low, rest @ ..] = bytes {

@@ -1,4 +1,4 @@
-//! A scripted upstream: real sockets, HTTP/1.1 by hand, so that it can break every rule.
+//! A scripted upstream on real sockets. It writes HTTP/1.1 by hand, so that it can break any rule.
 
 use std::{
     net::SocketAddr,
@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A chunk of a chat completion's stream, as one event.
+/// Writes one chunk of a chat stream as an event.
 pub(crate) fn text(text: &str) -> String {
     format!(
         "data: {{\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
@@ -23,22 +23,22 @@ pub(crate) fn text(text: &str) -> String {
     )
 }
 
-/// The chunk with the finish reason, and the end mark.
+/// The chunk with the finish reason, and the end marker.
 pub(crate) const END: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"up\",\
     \"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A short complete response, as events.
+/// The events of a short, complete response.
 pub(crate) fn answer() -> String {
     text("hello") + END
 }
 
-/// Sends a short response immediately, with its length, and keeps the connection.
+/// Sends a short response with a content length at once, and keeps the connection.
 pub(crate) async fn at_once(mut exchange: Exchange) -> Exchange {
     exchange.whole("200 OK", "content-type: text/event-stream\r\n", &answer()).await;
     exchange
 }
 
-/// An upstream that sends a text, and the rest of its response when it is notified.
+/// An upstream that sends some text, and the remainder of its response once it is notified.
 pub(crate) async fn held(go_on: &Arc<Notify>) -> Upstream {
     Upstream::start_sharing(Arc::clone(go_on), |mut exchange, go_on| async move {
         exchange.begin().await;
@@ -49,7 +49,7 @@ pub(crate) async fn held(go_on: &Arc<Notify>) -> Upstream {
     .await
 }
 
-/// As [`held`], except that only the first response of a connection waits.
+/// Like [`held`], but only the first response on a connection waits.
 pub(crate) async fn held_once() -> (Upstream, Arc<Notify>) {
     let go_on = Arc::new(Notify::new());
     let upstream = Upstream::start_sharing(Arc::clone(&go_on), |mut exchange, go_on| async move {
@@ -65,7 +65,7 @@ pub(crate) async fn held_once() -> (Upstream, Arc<Notify>) {
     (upstream, go_on)
 }
 
-/// Listens, and passes each request to a script.
+/// A server that runs a script for each request.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -74,8 +74,8 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// Runs `script` for every request. After the script, the connection is kept for the next request if the response is
-    /// complete ([`Exchange::end`], [`Exchange::whole`]), and closed otherwise.
+    /// Runs `script` for every request. The connection is kept for another request if the script has completed the
+    /// response (with [`Exchange::end`] or [`Exchange::whole`]), and closed otherwise.
     pub(crate) async fn start<F, S>(script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
@@ -84,7 +84,7 @@ impl Upstream {
         Self::start_at("127.0.0.1:0", script).await
     }
 
-    /// As [`Upstream::start`], with state that the script shares with the test: each run gets a clone of it.
+    /// Like [`Upstream::start`], but each run of the script gets a clone of `shared`.
     pub(crate) async fn start_sharing<T, F, S>(shared: T, script: S) -> Self
     where
         T: Clone + Send + 'static,
@@ -94,7 +94,7 @@ impl Upstream {
         Self::start(move |exchange| script(exchange, shared.clone())).await
     }
 
-    /// As [`Upstream::start`], on a given address.
+    /// Like [`Upstream::start`], but listens on `address`.
     pub(crate) async fn start_at<F, S>(address: &str, script: S) -> Self
     where
         S: Fn(Exchange) -> F + Clone + Send + 'static,
@@ -128,25 +128,24 @@ impl Upstream {
         Self { address, connections, requests, _tasks: tasks }
     }
 
-    /// The number of connections so far.
+    /// Returns how many connections have been accepted.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The number of requests so far.
+    /// Returns how many requests have been received.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
-/// One request, and the connection for its response.
+/// A request, and the connection for its response.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    /// The request line and headers.
+    /// The request line and the headers, in lower case.
     pub(crate) head: String,
-    /// The request's body.
     pub(crate) body: Vec<u8>,
-    /// The number of earlier requests on this connection.
+    /// How many requests preceded this one on the connection.
     pub(crate) earlier: usize,
     ended: bool,
 }
@@ -174,7 +173,7 @@ impl Exchange {
         Some(Self { stream, head, body, earlier, ended: false })
     }
 
-    /// The value of a request header; the head is in lower case.
+    /// Returns the value of a request header. `name` must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
@@ -185,13 +184,13 @@ impl Exchange {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Begins a stream of events.
+    /// Sends the head of an event stream.
     pub(crate) async fn begin(&mut self) {
         self.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             .await;
     }
 
-    /// Writes a piece of the stream as one HTTP chunk.
+    /// Sends a piece of the stream as one HTTP chunk.
     pub(crate) async fn piece(&mut self, piece: impl AsRef<[u8]>) -> bool {
         let piece = piece.as_ref();
         let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
@@ -208,13 +207,13 @@ impl Exchange {
         self
     }
 
-    /// Waits silently until the other side has closed the connection.
+    /// Sends nothing, and waits until the peer closes the connection.
     pub(crate) async fn silent(mut self) -> Self {
         self.gone().await;
         self
     }
 
-    /// Ends the response with the finish reason, the end mark, and the end of the body.
+    /// Sends the finish reason, the end marker and the end of the body.
     pub(crate) async fn finished(mut self) -> Self {
         self.piece(END).await;
         self.end().await;
@@ -233,12 +232,12 @@ impl Exchange {
         self.ended = true;
     }
 
-    /// Marks the connection as reusable: the script has written a complete response itself.
+    /// Allows reuse of the connection after the script has written a complete response by itself.
     pub(crate) fn keep(&mut self) {
         self.ended = true;
     }
 
-    /// Waits until the other side has closed the connection.
+    /// Waits until the peer closes the connection.
     pub(crate) async fn gone(&mut self) {
         let mut rest = [0; 64];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
@@ -249,7 +248,7 @@ impl Exchange {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Closes the connection with a reset.
+    /// Resets the connection.
     pub(crate) fn reset(&mut self) {
         self.stream.set_zero_linger().unwrap();
     }
