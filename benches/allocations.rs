@@ -1,8 +1,8 @@
-//! Counts allocations per token while a stream of plain text is running: there must be none.
+//! Counts allocations per token while plain text is being streamed. There must be none.
 //!
-//! The output is taken in two ways. Clearing the buffer shows the allocations of the stages themselves.
-//! Splitting the output off and dropping it is what the proxy does when it passes the output to hyper: one
-//! shared buffer, reused once hyper has written it.
+//! The output is taken in two ways. Clearing the buffer shows what the stages themselves allocate. Splitting the output off
+//! and dropping it is what the proxy does when it hands output to hyper: the buffer is shared, and reused once hyper has
+//! written it.
 
 #![allow(clippy::print_stdout, reason = "the counts are the result")]
 
@@ -42,21 +42,21 @@ fn main() {
             }
         }
     }
-    // A buffer may still grow if a cut makes it hold more than ever before.
+    // A few allocations are tolerated, since a buffer grows whenever it must hold more than ever before.
     println!("none a token in prose: {}", if sum < 10 { "ok" } else { "MISSED" });
 }
 
-/// Allocations from the middle of the answer to its last token.
+/// Counts the allocations from the middle of the response to its last token.
 fn count(mut pipeline: Pipeline, reads: &[Bytes], take: impl Fn(&mut BytesMut)) -> u64 {
     let mut out = BytesMut::with_capacity(4 * READ);
     let mut push = |read: &Bytes| {
         pipeline.push(read, &mut out);
         take(&mut out);
     };
-    // By the middle of the answer, the shapes of frames are known and buffers have their final size.
+    // By now, the shapes of frames have been learned, and buffers have reached their final size.
     let (warm, rest) = reads.split_at_checked(reads.len() / 2).unwrap_or_default();
     warm.iter().for_each(&mut push);
-    // The end of the answer is not part of the steady state.
+    // The end of the response is not part of the steady state.
     let steady = rest.len().saturating_sub(4);
     let AllocationInfo { count_total, .. } = measure(|| rest.iter().take(steady).for_each(&mut push));
     count_total

@@ -1,7 +1,7 @@
-//! Measures the framing of an event stream, compared with eventsource-stream, and whether the cost of one
-//! long event is proportional to its length.
+//! Measures how fast event streams are split into events, compared with eventsource-stream, and whether the cost of a long
+//! event is proportional to its length.
 //!
-//! The compared sides take turns, and the results are printed as ratios.
+//! The two sides of a comparison take turns, and results are printed as ratios.
 
 extern crate toolwire_pipeline as toolwire;
 
@@ -20,7 +20,7 @@ use toolwire::wire::{
 
 use turns::{Bound, best, each, tell};
 
-/// Bytes per read when the upstream is fast.
+/// The size of a read, in bytes, when the upstream is fast.
 const READ: usize = 16 << 10;
 const EVENTS: usize = 2_000;
 
@@ -40,13 +40,13 @@ fn event(token: usize) -> String {
     )
 }
 
-/// A stream of events as an OpenAI-compatible upstream sends them, in pieces of one read.
+/// Returns a stream of events as an OpenAI-compatible upstream sends them.
 fn tokens() -> Vec<Bytes> {
     let stream: String = (0..EVENTS).map(|token| format!("data: {}\n\n", event(token))).collect();
     pieces(stream.into_bytes(), READ)
 }
 
-/// One event of `size` bytes, in pieces as small as a terminal's lines.
+/// Returns one event of `size` bytes, in very small pieces.
 fn long_event(size: usize) -> Vec<Bytes> {
     pieces(format!("data: {}\n\n", "x".repeat(size)).into_bytes(), 64)
 }
@@ -55,7 +55,7 @@ fn pieces(stream: Vec<u8>, size: usize) -> Vec<Bytes> {
     stream.chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// Number of bytes in all events' data, read by toolwire's own reader.
+/// Reads the stream with toolwire, and returns the total size of the events' data.
 fn ours(pieces: &[Bytes]) -> usize {
     let (mut frames, mut total) = (Frames::new(8 << 20), 0);
     for piece in pieces {
@@ -70,7 +70,7 @@ fn ours(pieces: &[Bytes]) -> usize {
     total
 }
 
-/// Number of bytes in all events' data, read by eventsource-stream.
+/// Reads the stream with eventsource-stream, and returns the total size of the events' data.
 fn theirs(pieces: &[Bytes]) -> usize {
     let pieces = pieces.iter().cloned().map(Ok::<_, Infallible>);
     let total = EventStream::new(stream::iter(pieces))
@@ -129,7 +129,7 @@ fn measure(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The token of an event, read by the slow path.
+/// Returns the token in an event, read by the slow path.
 fn token(frame: &str) -> Option<&str> {
     let choice = Json::parse(frame).ok()?.get("choices")?.elements().next()?;
     choice.get("delta")?.get("content")?.string_body()

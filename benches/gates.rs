@@ -1,9 +1,9 @@
-//! Pushes one answer through the pipeline, for counting instructions: `.ci/gates` runs it under callgrind.
+//! Pushes one response through the pipeline. `.ci/gates` runs it under callgrind to count instructions.
 //!
 //!     gates SCENARIO TOKENS
 //!
 //! Only instructions inside `counted` are counted. Without arguments (`cargo bench`, `cargo test --benches`), every
-//! scenario runs once and its number of bytes is printed.
+//! scenario runs once, and the size of its output is printed.
 
 #![allow(clippy::print_stdout, reason = "the bytes show that the work was done")]
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The scenario's pipeline and its input, one frame per read.
+/// Returns the scenario's pipeline and its input, one frame per read.
 fn prepare(scenario: &str, tokens: usize) -> Option<(Pipeline, Vec<Bytes>)> {
     let text = "a word and another ".repeat(tokens / 4);
     let (upstream, detect, verbatim, frames) = match scenario {
@@ -72,7 +72,7 @@ fn prepare(scenario: &str, tokens: usize) -> Option<(Pipeline, Vec<Bytes>)> {
     Some((pipeline(&conversation(), upstream, detect, verbatim), single(&frames)))
 }
 
-/// callgrind counts inside this function, which it finds by its name.
+/// callgrind counts instructions only inside this function, which it finds by name.
 #[inline(never)]
 fn counted(pipeline: Pipeline, reads: &[Bytes]) -> usize {
     answers::run(black_box(pipeline), reads, &mut BytesMut::with_capacity(4 << 10), || ())

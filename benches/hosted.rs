@@ -1,5 +1,5 @@
-//! Measures the time that the execution stage adds to a response, as ratios: for a response without calls, and for a
-//! hosted call compared with a client that runs the same tool itself. The tool's result is cached, so the tool takes no
+//! Measures, as ratios, how much time the execution stage adds: to a response without calls, and to a hosted call
+//! compared with a client that runs the tool itself. The result of the tool is cached, so running it takes no time.
 //! time.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use serve::Serve;
 use turns::{Bound, Work, best, rounds, tell, wanted};
 
-/// Number of turns in one round.
+/// The number of turns per round.
 const TURNS: usize = 20;
 
-/// One hosted tool. Equal calls reuse the result of the first one.
+/// A hosted tool. Repeated calls reuse the first result.
 const HOSTED: &str = "[execution]\n[[providers]]\nname = \"serper\"\nkind = \"serper\"\napi_key = \"none\"\n\
     tools = [\"web_search\"]\nbase_url = ";
 
@@ -33,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let upstream = Upstream::start()?;
     let plain = start(&upstream, "")?;
     let hosting = start(&upstream, &format!("{HOSTED}\"http://{}\"\n", upstream.address))?;
-    // The requests that toolwire sends for a hosted call equal those of a client that runs the tool itself.
+    // Records the requests that toolwire sends for a hosted call. A client that runs the tool itself sends the same
+    // ones.
     connect(&hosting)?.ask(&question("call"))?;
     let by_client = upstream.asked();
     connect(&hosting)?.ask(&question("text"))?;
@@ -64,8 +65,8 @@ fn question(wanted: &str) -> String {
     json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": wanted}]}).to_string()
 }
 
-/// An upstream that calls the tool if the last message asks for it, and otherwise writes text. It is also the search
-/// engine.
+/// An upstream that calls the tool if the last message asks for it, and otherwise writes text. It also plays the
+/// search engine.
 struct Upstream {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -85,7 +86,7 @@ impl Upstream {
         Ok(Self { address, requests })
     }
 
-    /// Returns the requests since the last call.
+    /// Takes the requests recorded since the last call.
     fn asked(&self) -> Vec<String> {
         self.requests.lock().map(|mut requests| std::mem::take(&mut *requests)).unwrap_or_default()
     }
@@ -104,7 +105,7 @@ fn serve(stream: TcpStream, requests: &Mutex<Vec<String>>) -> Option<()> {
         } else {
             let last = request.pointer("/messages").and_then(Value::as_array)?.last()?;
             let is_call = last.get("content").is_some_and(|content| content == "call");
-            // The first requests show what toolwire sends; later ones would only use up memory.
+            // The first requests show what toolwire sends. Recording more would only use memory.
             let mut requests = requests.lock().ok()?;
             if requests.len() < 2 {
                 requests.push(body);
@@ -140,7 +141,7 @@ fn text() -> String {
     frames(&[(json!({"role": "assistant", "content": "Mild."}), Value::Null), (json!({}), "stop".into())])
 }
 
-/// The first line and the body of a message with a length.
+/// Reads a message with a content length. Returns its first line and its body.
 fn message(reader: &mut impl BufRead) -> Option<(String, String)> {
     let (mut first, mut line, mut length) = (String::new(), String::new(), 0);
     reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
@@ -173,7 +174,7 @@ fn connect(serve: &Serve) -> Result<Client, Box<dyn Error>> {
 struct Client(TcpStream);
 
 impl Client {
-    /// Sends a request and reads the stream to its end. Returns its bytes.
+    /// Sends a request and reads the complete stream. Returns the size of the stream.
     fn ask(&mut self, body: &str) -> Result<usize, Box<dyn Error>> {
         let length = body.len();
         let head = format!(

@@ -1,16 +1,16 @@
-//! Detection in texts and translation of requests that were made to be expensive. `.ci/linear` counts the work: it must
-//! not grow faster than the text.
+//! Detects calls in texts, and translates requests, that were written to be expensive. `.ci/linear` counts the work, which
+//! must not grow faster than the input.
 //!
 //!     hostile                          every sampled case once, one unit long (`cargo bench`, `cargo test --benches`)
 //!     hostile count CASES PART/PARTS   every PARTS-th case, in two lengths; one line of output for each run
 //!
 //! CASES is one of
 //!
-//!     sampled    every marker of every format, some beginnings of every example, and mixtures of them
-//!     all        the same with every beginning of every example, in the full length
-//!     few        one mixture for each format, short: for counters that are slow
-//!     requests   requests of very many small parts, for each upstream
-//!     few-requests   the same with fewer parts, for counters that are slow
+//!     sampled    every marker of every format, some prefixes of every example, and mixtures of both
+//!     all        the same with every prefix of every example, in the full length
+//!     few        one short mixture per format, for slow counters
+//!     requests   requests with very many small parts, for each upstream
+//!     few-requests   the same with fewer parts, for slow counters
 
 #![allow(clippy::print_stdout, reason = "the lines name what is counted")]
 
@@ -31,23 +31,23 @@ use toolwire::{
     tools::DeclaredTools,
 };
 
-/// Bytes of the shorter text for a repeated marker.
+/// The length, in bytes, of the shorter text for a repeated marker.
 const MARKERS: usize = 100_000;
 
-/// Bytes of the shorter text for a sampled beginning of an example. If work is quadratic up to a limit on held text,
-/// this shows as growth in short texts, and as a large number per byte in long texts.
+/// The length, in bytes, of the shorter text for a sampled prefix of an example. Work that is quadratic up to a
+/// limit on held text is visible as growth in short texts and as a high cost per byte in long texts.
 const BEGINNINGS: usize = 10_000;
 
-/// Bytes of the shorter text for slow counters.
+/// The length, in bytes, of the shorter text for slow counters.
 const FEW: usize = 5_000;
 
-/// Ratio of the longer text's length to the shorter one's.
+/// How many times as long the longer text is.
 const LONGER: usize = 4;
 
-/// Number of sampled beginnings of each example.
+/// How many prefixes of each example are sampled.
 const CUTS: usize = 8;
 
-/// Fragments that are in no format's table, but that begin or prolong something.
+/// Fragments that no table of a format contains but that may start or continue a construct.
 const OTHERS: &[&str] = &[
     "{",
     "[",
@@ -67,7 +67,7 @@ const OTHERS: &[&str] = &[
     "<pre>{",
 ];
 
-/// A beginning, and the text that is repeated after it, in one format.
+/// A format, a prefix, and the text that is repeated after the prefix.
 const BEHIND: &[(&str, &str, &str)] = &[
     ("qwen3_coder", "<think>", "<tool_call><function=a/*"),
     ("kimi_k2", "<think>", "<|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>{/*"),
@@ -136,7 +136,7 @@ fn main() {
     }
 }
 
-/// Counts requests of this many repeated parts, and longer ones.
+/// Counts the work for requests with `number` repetitions and for longer ones.
 fn count_requests(number: usize, (part, parts): (usize, usize)) {
     for case in requests::Case::all().iter().skip(part).step_by(parts) {
         for times in [1, LONGER] {
@@ -148,11 +148,11 @@ fn count_requests(number: usize, (part, parts): (usize, usize)) {
     }
 }
 
-/// The way in which a text is read.
+/// How a text is read.
 #[derive(Clone, Copy)]
 struct Mode {
     arguments: ArgumentDelivery,
-    /// Number of bytes in a piece.
+    /// The size of a piece in bytes.
     piece: usize,
 }
 
@@ -161,12 +161,12 @@ const MODES: [Mode; 2] = [
     Mode { arguments: ArgumentDelivery::Whole, piece: 1 },
 ];
 
-/// A text, and the formats that are searched for in it.
+/// A text, and the formats to detect in it.
 struct Case {
     name: String,
     begins: &'static str,
     unit: String,
-    /// Length of the shorter of the two texts, in bytes.
+    /// The length of the shorter text, in bytes.
     size: usize,
     detect: Detect,
 }
@@ -181,7 +181,7 @@ impl Case {
     }
 }
 
-/// The cases that are run.
+/// Which cases run.
 #[derive(Clone, Copy, PartialEq)]
 enum Selection {
     Sampled,
@@ -199,7 +199,7 @@ impl Selection {
         }
     }
 
-    /// Some beginnings of a format's example, or all of them.
+    /// Returns some or all prefixes of a format's example.
     fn beginnings(self, example: &'static str) -> Vec<&'static str> {
         let ends: Vec<usize> = example.char_indices().map(|(at, _)| at).skip(1).collect();
         let step = if self == Self::All { 1 } else { ends.len().div_ceil(CUTS).max(1) };
@@ -249,7 +249,7 @@ impl Selection {
     }
 }
 
-/// A mixture of all markers and beginnings of examples, one after the other.
+/// Joins all markers and prefixes of examples.
 fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> String {
     let mut mixed = String::new();
     let mut turns = markers.iter().copied().cycle();
@@ -260,7 +260,7 @@ fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> Str
     mixed
 }
 
-/// All markers that the format looks for in prose.
+/// Returns all markers that the format looks for in prose.
 fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     let others = format.grammars.iter().flat_map(|grammar| match grammar {
         Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),
@@ -271,7 +271,7 @@ fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     format.openers().into_iter().chain(others).filter(|marker| !marker.is_empty()).collect()
 }
 
-/// Reads a text, and returns the number of counted steps, or 0 if nothing counts them.
+/// Reads a text. Returns the number of counted steps, or 0 if they are not counted.
 fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     let rules = Rules { detect: case.detect.clone(), arguments: mode.arguments, ..Rules::default() };
     let Some(detector) =
@@ -291,13 +291,13 @@ fn run(case: &Case, text: &str, mode: Mode) -> u64 {
     steps() - before
 }
 
-/// Returns the number that `benches/hostile/steps.c` has counted so far, if the program was built with it.
+/// Returns how many steps `benches/hostile/steps.c` has counted so far, if the program was built with it.
 fn steps() -> u64 {
     let Some(file) = env::var_os("TOOLWIRE_STEPS") else { return 0 };
     fs::read(file).ok().and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))).unwrap_or_default()
 }
 
-/// callgrind counts inside this function, which it finds by its name.
+/// callgrind counts instructions only inside this function, which it finds by name.
 #[inline(never)]
 fn counted(mut detector: Detector, pieces: &[&str]) {
     for piece in black_box(pieces) {
@@ -306,7 +306,7 @@ fn counted(mut detector: Detector, pieces: &[&str]) {
     detector.event(Event::Finish(Finish::Stop), &mut Nowhere);
 }
 
-/// callgrind counts inside this function, which it finds by its name.
+/// callgrind counts instructions only inside this function, which it finds by name.
 #[inline(never)]
 fn counted_request(case: &requests::Case, text: &str) {
     case.translate(black_box(text));

@@ -1,6 +1,6 @@
-//! Measures the memory that an open stream adds to `toolwire serve`: 200 streams to a scripted upstream are held
-//! open after a few tokens, and the proportional set size is compared with its value before. The figure includes
-//! both connections of a stream, their buffers and the pipeline. Linux only.
+//! Measures how much memory an open stream adds to `toolwire serve`. The bench holds 200 streams open after a few
+//! tokens, and compares the server's proportional set size with its size before. The result includes the pipeline,
+//! and both connections of a stream with their buffers. Linux only.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn measure(dialect: &str, upstream: Upstream, tools: bool) -> Result<(), Box<dyn Error>> {
     let serve = start(dialect, scripted(upstream)?)?;
     let open = || Stream::open(serve.address, tools);
-    // One-time costs of the first streams (threads, arenas, tables) do not count.
+    // The first streams cause one-time costs (threads, arenas, tables), so they are opened before measuring.
     let first = (0..8).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
     let before = pss(&serve)?;
     let held = (0..STREAMS).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
@@ -61,14 +61,14 @@ fn start(dialect: &str, upstream: SocketAddr) -> Result<Serve, Box<dyn Error>> {
     ))
 }
 
-/// The server's proportional set size, in KiB.
+/// Returns the server's proportional set size in KiB.
 fn pss(serve: &Serve) -> Result<u64, Box<dyn Error>> {
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", serve.child.id()))?;
     let pss = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
     Ok(pss.ok_or("no Pss")?.trim().trim_end_matches(" kB").parse()?)
 }
 
-/// Starts an upstream that begins every answer and ends none of them.
+/// Starts an upstream that begins every response but never ends one.
 fn scripted(upstream: Upstream) -> Result<SocketAddr, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -101,12 +101,12 @@ fn answer(mut stream: TcpStream, begun: &[String]) -> std::io::Result<()> {
     for frame in begun {
         stream.write_all(frame.as_bytes())?;
     }
-    // Held until the other side closes the connection.
+    // Holds the response open until the peer closes the connection.
     std::io::copy(&mut reader, &mut std::io::sink())?;
     Ok(())
 }
 
-/// A client in the middle of an answer.
+/// A client that has received part of a response.
 struct Stream(#[expect(dead_code, reason = "it is held, not read")] TcpStream);
 
 impl Stream {
@@ -129,7 +129,7 @@ impl Stream {
              content-length: {}\r\n\r\n{body}",
             body.len()
         )?;
-        // All but the last tokens, whose end detection may hold back.
+        // The detector may hold back the last few tokens.
         let mut lines = BufReader::new(&stream).lines();
         let mut tokens = 0;
         while tokens < TOKENS - 3 {

@@ -1,8 +1,8 @@
-//! Measures the cost of a text event for every pair of an upstream's and a client's dialect, as a ratio to Chat Completions
-//! on both sides with rewritten frames, in the same run.
+//! Measures the cost of a text event for every pair of upstream and client dialects. Costs are ratios to Chat Completions
+//! on both sides, with rewritten frames, in the same run.
 //!
-//! `--bench pairs` measures. With the name of an upstream's dialect, a client's dialect and a number of tokens (and
-//! `verbatim`, for frames that are forwarded), it runs one response once, for counting (`valgrind --tool=callgrind
+//! `--bench pairs` measures. Given an upstream dialect, a client dialect and a number of tokens (and `verbatim` to forward
+//! frames unchanged), the program runs one response once so that its instructions can be counted (`valgrind --tool=callgrind
 //! --toggle-collect='*counted*'`).
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
@@ -72,16 +72,17 @@ fn main() {
     }
 }
 
-/// A measured pair.
+/// A pair of dialects to measure.
 #[derive(Debug, Clone)]
 struct Pair {
     upstream: UpstreamDialect,
     client: ClientDialect,
-    /// Whether frames of the client's own dialect are forwarded unchanged.
+    /// Whether frames in the client's own dialect are forwarded unchanged.
     verbatim: bool,
 }
 
-/// All pairs of dialects. A pair with the same dialect on both sides occurs twice: with forwarded and with rewritten frames.
+/// Returns all pairs of dialects. Those with the same dialect on both sides occur twice, with forwarded and with
+/// rewritten frames.
 fn pairs() -> Vec<Pair> {
     let mut pairs = Vec::new();
     for upstream in UpstreamDialect::all() {
@@ -101,7 +102,7 @@ impl Pair {
         format!("{} → {}{how}", self.upstream.dialect().name(), self.client.dialect().name())
     }
 
-    /// A response of prose, with one frame per read.
+    /// Returns a response of prose with one frame per read.
     fn reads(&self, tokens: usize) -> Vec<Bytes> {
         single(&frames(self.upstream.dialect(), &prose(tokens)))
     }
@@ -109,7 +110,7 @@ impl Pair {
     fn pipeline(&self) -> Pipeline {
         let conversation = conversation();
         let answering = Answering::new(&conversation, Stamp { seed: 7, created: 1_718_000_000 });
-        // No client uses Lumo's dialect, so no frame is in the client's own dialect.
+        // Clients never use Lumo's dialect, so this prevents the forwarding of frames.
         let client = if self.verbatim { self.client.dialect() } else { Dialect::Lumo };
         let rules = ReaderRules { max_frame: 8 << 20, tolerate_truncation: false, client };
         let reader = self.upstream.side().reader(&rules);
@@ -117,7 +118,7 @@ impl Pair {
         Pipeline::new(&conversation, &settings(true), KnownFormats::built_in(), reader, writer, &answering)
     }
 
-    /// Number of allocations in the second half of a response, except its end.
+    /// Counts the allocations in the second half of a response, except at its end.
     fn allocations(&self, reads: &[Bytes]) -> u64 {
         let mut pipeline = self.pipeline();
         let mut out = BytesMut::with_capacity(64 << 10);
@@ -132,7 +133,7 @@ impl Pair {
     }
 }
 
-/// Pushes a response through the pipeline and returns the number of bytes for the client.
+/// Pushes a response through the pipeline and returns the size of the output.
 #[inline(never)]
 fn counted(mut pipeline: Pipeline, reads: &[Bytes]) -> usize {
     let mut out = BytesMut::with_capacity(4 << 10);
@@ -147,7 +148,7 @@ fn counted(mut pipeline: Pipeline, reads: &[Bytes]) -> usize {
     total + out.len()
 }
 
-/// A response as the upstream's servers write it, with one frame per token.
+/// Returns a response as the upstream's servers write it, with one frame per token.
 fn frames(dialect: Dialect, tokens: &[&str]) -> Vec<String> {
     let body = |token: &&str| serde_json::Value::from(*token).to_string();
     let each = |frame: &dyn Fn(usize, String) -> String| {

@@ -1,8 +1,8 @@
-//! Measures the complete pipeline for an answer, as a multiple of a minimum: the work that any proxy that reads the
-//! stream must do for each event, done in the simplest way. That work finds the event with memchr, parses it with
-//! serde_json into its type, borrowing where possible, and writes one chunk with a prepared prefix.
+//! Measures the complete pipeline as a multiple of a minimum, which is the work that any proxy must do for each event, done
+//! in the simplest way: find the event with memchr, parse it with serde_json into a type that borrows where possible, and
+//! write one chunk with a prepared prefix.
 //!
-//! Then measures the cost per byte of a call's arguments: whether it is the same in a long call as in a short one.
+//! Also measures whether a byte of a call's arguments costs the same in a long call as in a short one.
 
 #![allow(clippy::print_stdout, reason = "the ratios are the result")]
 
@@ -43,15 +43,15 @@ fn main() {
     criterion.final_summary();
 }
 
-/// An answer, and how it is read.
+/// A response, and how it is read.
 struct Case {
     name: &'static str,
     upstream: Upstream,
     detect: bool,
     verbatim: bool,
-    /// Whether the tokens are a native call's arguments instead of text.
+    /// Whether the tokens are the arguments of a native call rather than text.
     native: bool,
-    /// The case's maximum cost, as a multiple of the minimum.
+    /// The maximum cost, as a multiple of the minimum.
     most: f64,
 }
 
@@ -120,7 +120,7 @@ fn compare_with_floor() {
 /// Does the minimum work on a stream.
 #[derive(Default)]
 struct Floor {
-    /// The beginning of an incomplete line.
+    /// The start of an incomplete line.
     partial: Vec<u8>,
 }
 
@@ -233,7 +233,7 @@ struct Function<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// The text of the chunk, or the piece of a call's arguments.
+    /// Returns the text of the chunk, or the piece of a call's arguments in it.
     fn content(self) -> Option<Cow<'a, str>> {
         black_box((&self.id, &self.object, self.created, &self.model));
         let choice = self.choices.into_iter().next().filter(|choice| choice.index == 0)?;
@@ -248,7 +248,7 @@ impl<'a> Chunk<'a> {
 const SHORT: usize = 2 << 10;
 const CALLS: usize = 100;
 
-/// Arguments for a call, `size` bytes long, made of characters that occur in source code.
+/// Returns `size` bytes of arguments with the characters that are typical of source code.
 fn arguments(size: usize) -> String {
     let line = "    let total = items.iter().map(|item| item.price * item.count).sum();\\n    log(\\\"total\\\");\\n";
     let mut arguments = String::from(r#"{"path":"src/main.rs","content":""#);
@@ -273,8 +273,8 @@ fn written(open: &str, close: &str, size: usize) -> String {
     format!("{open}{{\"name\":\"write_file\",\"arguments\":{}}}{close}", arguments(size))
 }
 
-/// Compares one long answer with many short answers of the same total size, with one lap per read. The cost of
-/// beginning an answer or a call is left out.
+/// Compares one long response with many short ones of the same total size, with one lap per read. The cost of
+/// starting a response or a call is not included.
 fn compare_lengths() {
     let tools = DeclaredTools::new(&answers::conversation(), "");
     for (format, open, close) in FORMATS {
@@ -300,7 +300,7 @@ fn compare_lengths() {
 
 fn compare_answers(name: &str, upstream: Upstream, long: &[String], short: &[String]) {
     let long = answers::reads(long, READ);
-    // Each short answer has its own memory, as the parts of the long one do.
+    // Each short response is stored separately, like the parts of the long one.
     let short: Vec<_> = (0..CALLS).map(|_| answers::reads(short, READ)).collect();
     let mut shorts = short.iter().cycle();
     let (mut out, mut short_out) = (BytesMut::with_capacity(4 * READ), BytesMut::with_capacity(4 * READ));
@@ -335,7 +335,7 @@ fn compare(name: &str, mut long: impl FnMut(&mut Laps), mut short: impl FnMut(&m
     tell(name, &format!("{long:.1} ns, {short:.1} ns"), long / short, Bound::One(0.2));
 }
 
-/// Takes events and counts what they carry.
+/// Sums up the sizes of what events carry.
 #[derive(Default)]
 struct Count(usize);
 
@@ -350,7 +350,7 @@ impl Sink for Count {
     }
 }
 
-/// Pushes a text into a new detector, with a lap every 2 KB.
+/// Pushes a text into a new detector, with one lap per 2 KB.
 fn detect(tools: &DeclaredTools, pieces: &[&str], laps: &mut Laps) {
     let Some(mut detector) = Detector::new(tools.clone(), &answers::settings(true), KnownFormats::built_in())
     else {

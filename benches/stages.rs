@@ -23,7 +23,7 @@ const TOKENS: usize = 2_000;
 criterion_group!(benches, framing, readers, detection, calls, writing);
 criterion_main!(benches);
 
-/// Consumes events, looking at each.
+/// Consumes events, looking at each of them.
 #[derive(Default)]
 struct Seen(usize);
 
@@ -60,7 +60,7 @@ fn framed(reads: &[Bytes]) -> usize {
     total
 }
 
-/// Measures reading a frame: one of a known shape, one that is parsed, and a piece of a native call.
+/// Measures the readers with a frame of a known shape, a frame that must be parsed, and a piece of a native call.
 fn readers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("reader, an event");
     group.throughput(Throughput::Elements(TOKENS as u64));
@@ -124,8 +124,7 @@ fn detection(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Measures calls of 8 KB: with arguments that are forwarded, and with arguments that are repaired on the
-/// way.
+/// Measures calls of 8 KB, with arguments that are forwarded unchanged and with arguments that must be repaired.
 fn calls(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("detector, a call");
     let detector = detector();

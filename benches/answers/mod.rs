@@ -1,4 +1,4 @@
-//! The measured responses: model output as upstreams send it, and the pipelines that read it.
+//! The responses that the benches measure, written as upstreams send them, and pipelines that read them.
 
 #![allow(dead_code, unreachable_pub, reason = "each bench takes what it needs")]
 
@@ -12,7 +12,7 @@ use toolwire::{
     rules::{Detect, Rules},
 };
 
-/// Bytes per read when the upstream is fast.
+/// The size of a read, in bytes, when the upstream is fast.
 pub const READ: usize = 16 << 10;
 
 const PROSE: &str = "The weather in Paris stays mild through the week, with light winds from the west and a few \
@@ -25,25 +25,26 @@ const MARKDOWN: &str = "## Steps\n\n1. Read the **config** with `load(path)`.\n2
     println!(\"{}\", items.iter().sum::<u32>());\n}\n```\n\n- The result is {\"ok\": true} in most cases.\n- Otherwise \
     see <details> below.\n\n";
 
-/// Returns `tokens` pieces of prose, each a word with its leading space, as tokenizers split it: five to six bytes.
+/// Returns `tokens` pieces of prose. Each is a word with its leading space, as tokenizers split text, and has five
+/// to six bytes.
 pub fn prose(tokens: usize) -> Vec<&'static str> {
     PROSE.split_inclusive(' ').cycle().take(tokens).map(blank_first).collect()
 }
 
-/// Moves a token's space from its end to its beginning. `PROSE` ends with white space, so every piece starts one byte
-/// before its word.
+/// Moves the space of a token from its end to its start. `PROSE` ends with white space, so the byte before each
+/// word is a space.
 fn blank_first(word: &'static str) -> &'static str {
     let start = word.as_ptr().addr() - PROSE.as_ptr().addr();
     let first = start.saturating_sub(1);
     PROSE.get(first..start + word.trim_end_matches(' ').len()).unwrap_or(word)
 }
 
-/// Returns text that contains everything that detection has to check more closely, in pieces of four bytes.
+/// Returns text with everything that the detector must examine more closely, in pieces of four bytes.
 pub fn markdown(tokens: usize) -> Vec<&'static str> {
     pieces(MARKDOWN, 4).into_iter().cycle().take(tokens).collect()
 }
 
-/// ASCII text in pieces of `size` bytes.
+/// Splits ASCII text into pieces of `size` bytes.
 pub fn pieces(text: &str, size: usize) -> Vec<&str> {
     let mut rest = text;
     let mut pieces = Vec::new();
@@ -55,14 +56,14 @@ pub fn pieces(text: &str, size: usize) -> Vec<&str> {
     pieces
 }
 
-/// How an upstream writes a token.
+/// The format in which an upstream writes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upstream {
     LumoV1,
     LumoV2,
     Chat,
-    /// As OpenAI's own servers write it: a member with random letters in each frame hides the token's length, so no
-    /// two frames are alike.
+    /// The format of OpenAI's own servers, which hide the lengths of tokens: each frame contains a member with
+    /// random letters, so no two frames are alike.
     Padded,
 }
 
@@ -70,7 +71,7 @@ const HEAD: &str =
     r#""id":"chatcmpl-BxYz0123456789abcdef","object":"chat.completion.chunk","created":1718000000"#;
 
 impl Upstream {
-    /// Returns one frame per token, and the end. Each frame has between 70 (v1) and 190 bytes.
+    /// Returns one frame per token, and the end of the stream. A frame has between 70 (v1) and 190 bytes.
     pub fn frames(self, tokens: &[&str]) -> Vec<String> {
         let body = |token: &str| serde_json::Value::from(token).to_string();
         let frame = |(count, token): (usize, &&str)| match self {
@@ -107,7 +108,7 @@ impl Upstream {
         frames
     }
 
-    /// Creates a reader for the upstream's answers. With `verbatim`, frames may be forwarded unchanged.
+    /// Creates a reader for this format. If `verbatim` is set, frames may be forwarded unchanged.
     pub fn reader(self, verbatim: bool) -> Reader {
         match self {
             Self::LumoV1 | Self::LumoV2 => Reader::Lumo(lumo::Reader::new(lumo::ReaderSettings::default())),
@@ -125,7 +126,7 @@ fn chat_frame(delta: &str, finish: &str) -> String {
     )
 }
 
-/// The frames of a native call whose arguments arrive in these pieces.
+/// Returns the frames of a native call whose arguments arrive in these pieces.
 pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     let head = r#"{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"write_file","arguments":""}}]}"#;
     let piece = |piece: &&str| {
@@ -142,12 +143,12 @@ pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     frames.into_iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-/// Returns the frames as read from a socket, `size` bytes at a time.
+/// Returns the frames in reads of `size` bytes.
 pub fn reads(frames: &[String], size: usize) -> Vec<Bytes> {
     frames.concat().as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
 }
 
-/// Returns the frames one at a time, as they are read if the upstream writes each token once it is generated.
+/// Returns one read per frame, as if the upstream wrote each token as soon as it is generated.
 pub fn single(frames: &[String]) -> Vec<Bytes> {
     frames.iter().map(|frame| Bytes::copy_from_slice(frame.as_bytes())).collect()
 }
@@ -176,12 +177,12 @@ pub fn conversation() -> Conversation {
     }
 }
 
-/// The default rules with detection on or off.
+/// The default rules, with detection on or off.
 pub fn settings(detect: bool) -> Rules {
     Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }
 
-/// The complete pipeline for an answer to `conversation`, for a client of Chat Completions.
+/// A complete pipeline that answers `conversation` for a Chat Completions client.
 pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, verbatim: bool) -> Pipeline {
     let answering = Answering::new(conversation, Stamp { seed: 7, created: 1_718_000_000 });
     let writer = Writer::Chat(chat::Writer::new(&answering));
@@ -195,8 +196,8 @@ pub fn pipeline(conversation: &Conversation, upstream: Upstream, detect: bool, v
     )
 }
 
-/// Pushes an answer through the pipeline and returns the number of bytes for the client. After each read, the output
-/// is removed and `left` is called.
+/// Pushes a response through the pipeline and returns the size of the output. After each read, clears the output
+/// and calls `left`.
 pub fn run(mut pipeline: Pipeline, reads: &[Bytes], out: &mut BytesMut, mut left: impl FnMut()) -> usize {
     let mut total = 0;
     for read in reads {

@@ -1,5 +1,5 @@
-//! Requests with very many small parts: read in the client's dialect and written for an upstream of each other dialect, with
-//! tools in the upstream's own form and taught as text.
+//! Requests with very many small parts. They are decoded in the client's dialect and encoded for an upstream of
+//! each other dialect, with native tools and with tools taught as text.
 
 use std::{hint::black_box, process};
 
@@ -11,13 +11,13 @@ use toolwire::{
     rules::Enforce,
 };
 
-/// Number of repetitions of the parts in the shorter request.
+/// How often the shorter request repeats its parts.
 pub(super) const MANY: usize = 3_000;
 
-/// As [`MANY`], for slow counters.
+/// Like [`MANY`], for slow counters.
 pub(super) const FEW: usize = 600;
 
-/// Upstreams of different forms.
+/// Upstreams with different request formats.
 const UPSTREAMS: [Dialect; 5] =
     [Dialect::Chat, Dialect::Responses, Dialect::Messages, Dialect::Gemini, Dialect::Ollama];
 
@@ -27,8 +27,8 @@ const MEANS: [(Enforce, Means); 3] = {
     [(Enforce::Schema, means), (Enforce::StructuralTag, means), (Enforce::Grammar, means)]
 };
 
-/// A request: the text between `«` and `»` is repeated, separated by commas; `№` in it stands for the number of the
-/// repetition.
+/// A client dialect, and a request whose text between `«` and `»` is repeated with commas in between. `№` stands
+/// for the number of the repetition.
 const SHAPES: &[(ClientDialect, &str)] = &[
     (ClientDialect::Chat, r##"{"messages":[«{"role":"user","content":"x"}»]}"##),
     (
@@ -178,10 +178,10 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// All cases.
+    /// Returns all cases.
     pub(super) fn all() -> Vec<Self> {
         let ways = UPSTREAMS.into_iter().flat_map(|upstream| [(upstream, false), (upstream, true)]);
-        // How tools are taught depends little on the upstream.
+        // Taught tools look nearly the same for all upstreams, so one upstream is enough.
         let ways: Vec<_> = ways.filter(|(upstream, taught)| !taught || *upstream == Dialect::Chat).collect();
         let case = |(client, shape): &(ClientDialect, &'static str)| {
             let (client, shape) = (*client, *shape);
@@ -197,7 +197,7 @@ impl Case {
         format!("{} to {}{taught}", self.client.dialect().name(), self.upstream.name())
     }
 
-    /// The request with its parts repeated `number` times.
+    /// Returns the request with its parts repeated `number` times.
     pub(super) fn text(&self, number: usize) -> String {
         let mut text = String::new();
         for (place, piece) in self.shape.split(['«', '»']).enumerate() {
@@ -211,7 +211,7 @@ impl Case {
         text
     }
 
-    /// Translates the request.
+    /// Decodes the request and encodes it for the upstream.
     pub(super) fn translate(&self, text: &str) {
         let (Ok(conversation), Ok(upstream)) =
             (self.client.side().decode(text.as_bytes()), UpstreamDialect::try_from(self.upstream))
@@ -220,7 +220,7 @@ impl Case {
             process::exit(2);
         };
         let side = upstream.side();
-        // A request that cannot be sent is refused, which must be linear as well.
+        // Refusing a request must take linear time too.
         let fitted = match fitted(&conversation, self.client.dialect(), side) {
             Ok(fitted) => fitted,
             Err(unfit) => {

@@ -1,4 +1,4 @@
-//! A `toolwire serve` that the bench starts, and that ends with the bench.
+//! A `toolwire serve` that a bench starts, and that stops with the bench.
 
 #![allow(unreachable_pub, reason = "each bench has it as a module of its own")]
 
@@ -11,14 +11,13 @@ use std::{
     thread,
 };
 
-/// The server.
 pub struct Serve {
     pub child: Child,
     pub address: SocketAddr,
 }
 
 impl Serve {
-    /// Starts the server with a configuration that listens on any port.
+    /// Starts the server on a free port. `config` is the text of its configuration.
     pub fn start(config: &str) -> Result<Self, Box<dyn Error>> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("toolwire.toml");
@@ -38,7 +37,7 @@ impl Serve {
                 break address.trim().parse()?;
             }
         };
-        // The server's log must be read, or the server would block.
+        // The log must be read, or the server would block.
         thread::spawn(move || said.lines().for_each(drop));
         Ok(Self { child, address })
     }

@@ -1,5 +1,5 @@
-//! Measures in rounds: each side of a comparison runs once per round, and its best time counts. On a shared
-//! machine, both sides of a ratio must run under the same conditions.
+//! Measures in rounds. Each side of a comparison runs once per round, so that both run under the same conditions
+//! even on a shared machine. The best time of each side counts.
 
 #![allow(
     dead_code,
@@ -13,22 +13,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The measured work. It returns a value that cannot be computed without doing the work.
+/// The measured work. Its result depends on the work, so that the compiler cannot remove it.
 pub type Work<'w> = Box<dyn FnMut() -> usize + 'w>;
 
-/// Whether ratios are measured: not when `cargo test --benches` only checks that the benches run, nor while one
-/// bench is profiled.
+/// Whether ratios are measured. They are not if `cargo test --benches` only checks that the benches run, or if one
+/// bench is being profiled.
 pub fn wanted() -> bool {
     let asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     asked("--bench") && !asked("--profile-time")
 }
 
-/// Number of rounds of a comparison; fewer with `--quick`.
+/// The number of rounds in a comparison, which is lower with `--quick`.
 pub fn rounds() -> usize {
     if std::env::args().any(|argument| argument == "--quick") { 40 } else { 200 }
 }
 
-/// The best time of each work over `rounds` rounds.
+/// Returns the best time of each work over `rounds` rounds.
 pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..rounds {
@@ -41,7 +41,7 @@ pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duratio
     best
 }
 
-/// The best time over all rounds for each lap of a work. For works so long that hardly any run is undisturbed.
+/// The best time of each lap over all rounds, for works so long that something disturbs almost every run.
 pub struct Laps {
     best: Vec<Duration>,
     lap: usize,
@@ -49,22 +49,20 @@ pub struct Laps {
 }
 
 impl Laps {
-    /// Creates laps before the first round.
     pub fn new() -> Self {
         Self { best: Vec::new(), lap: 0, begun: Instant::now() }
     }
 
-    /// Starts a round.
     pub fn start(&mut self) {
         self.lap = 0;
     }
 
-    /// Starts a lap here instead of at the end of the last lap, so that the time in between is not measured.
+    /// Restarts the current lap, so that the time since the end of the last lap is not measured.
     pub fn ready(&mut self) {
         self.begun = Instant::now();
     }
 
-    /// Ends a lap. Each round has the same laps.
+    /// Ends a lap. Every round must have the same laps.
     pub fn lap(&mut self) {
         let time = self.begun.elapsed();
         match self.best.get_mut(self.lap) {
@@ -75,31 +73,31 @@ impl Laps {
         self.begun = Instant::now();
     }
 
-    /// The sum of the best laps.
+    /// Returns the sum of the best laps.
     pub fn sum(&self) -> Duration {
         self.best.iter().sum()
     }
 }
 
-/// Nanoseconds per item, for `count` items.
+/// The time per item in nanoseconds.
 pub fn each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count as f64
 }
 
-/// The required value of a ratio.
+/// The required range of a ratio.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
     /// At most this value.
     Most(f64),
     /// At least this value.
     Least(f64),
-    /// About 1, with this tolerance.
+    /// Close to 1, with this tolerance.
     One(f64),
-    /// No bound; the ratio is printed for comparison.
+    /// Any value. The ratio is only printed for comparison.
     None,
 }
 
-/// Prints a ratio and whether it is within its bound.
+/// Prints a ratio and whether it is within `bound`.
 pub fn tell(name: &str, figures: &str, ratio: f64, bound: Bound) {
     let (holds, wanted) = match bound {
         Bound::Most(most) => (ratio <= most, format!("at most {most}")),

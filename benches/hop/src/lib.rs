@@ -1,5 +1,5 @@
-//! A bare relay: a hyper server and a hyper client with kept-alive connections, on one thread. The caller
-//! decides how bodies are transformed.
+//! A minimal relay: a hyper server and a hyper client with keep-alive connections, on one thread. The caller
+//! decides how to transform the bodies of responses.
 
 use std::{convert::Infallible, env, net::SocketAddr};
 
@@ -17,18 +17,18 @@ use hyper_util::{
 };
 use tokio::net::{TcpListener, TcpSocket};
 
-/// How requests are relayed.
+/// When requests are forwarded.
 #[derive(Clone, Copy)]
 pub enum Requests {
-    /// Passed on as it arrives.
+    /// As they arrive.
     Streamed,
-    /// Passed on once it has arrived completely and is valid JSON.
+    /// Once they are complete and known to be valid JSON.
     Checked,
 }
 
 type RequestBody = Either<Incoming, Full<Bytes>>;
 
-/// Relays from `--listen ADDR` to `--upstream ADDR`; `adapt` transforms each response's body.
+/// Relays from `--listen ADDR` to `--upstream ADDR`. `adapt` transforms the body of each response.
 pub fn run<B>(requests: Requests, adapt: fn(Incoming) -> B) -> Result<(), Box<dyn std::error::Error>>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -49,7 +49,7 @@ where
                 service_fn(move |request| relay(client.clone(), upstream, (request, requests), adapt));
             #[expect(clippy::disallowed_methods, reason = "a bare relay has nothing but its connections")]
             tokio::spawn(async move {
-                // A client's disconnect is not reported.
+                // Fails if the client disconnects, which is not reported.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
             });
         }
@@ -96,7 +96,7 @@ where
     Ok(answer.map(|body| Either::Left(adapt(body))))
 }
 
-/// Returns the complete body. `None` if it is not JSON.
+/// Reads the complete body. Returns `None` if it is not JSON.
 async fn checked(body: Incoming) -> Option<Bytes> {
     let body = body.collect().await.ok()?.to_bytes();
     serde_json::from_slice::<serde::de::IgnoredAny>(&body).ok()?;

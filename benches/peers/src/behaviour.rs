@@ -1,4 +1,4 @@
-//! Checks whether results are right, and whether they are independent of cuts.
+//! Checks whether results are correct and independent of splits.
 
 use crate::{
     client::Assembled,
@@ -7,28 +7,28 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Counts of one contender over some samples.
+/// How one contender did on a number of samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     pub samples: usize,
-    /// Samples with the right result in one piece.
+    /// Samples whose result is correct if they arrive in one piece.
     pub right: usize,
-    /// Two-way splits, between characters.
+    /// Two-way splits at character boundaries.
     pub splits: usize,
-    /// Splits whose result differs from the uncut sample's.
+    /// Splits whose result differs from that of the unsplit sample.
     pub differ: usize,
     /// Splits with a wrong result.
     pub wrong: usize,
 }
 
-/// Returns the response that a client has received at the end.
+/// Returns what a client has received at the end of the response.
 pub fn sum(contender: &dyn Contender, format: &str, pieces: &[&str], stopped: bool) -> Assembled {
     let mut client = Assembled::default();
     contender.read(Answer { format, pieces, stopped }, &mut client, &mut Clock::new(Duration::from_secs(60)));
     client
 }
 
-/// Reads the samples uncut and in two pieces. Of all two-way splits, only every `step`th is tried.
+/// Reads the samples in one piece and in two pieces. Of all two-way splits, only every `step`th is tried.
 pub fn tally(
     contender: &dyn Contender,
     format: &str,

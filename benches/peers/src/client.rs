@@ -1,20 +1,20 @@
-//! The response that a client has received at the end of a stream.
+//! What a client has received at the end of a stream.
 
 use serde_json::Value;
 
 /// Receives a contender's output, delta by delta.
 pub trait Client {
-    /// The contender is about to get its next piece.
+    /// Called before the contender gets its next piece.
     fn piece(&mut self) {}
-    /// A piece of visible text.
+    /// Receives a piece of visible text.
     fn text(&mut self, text: &str);
-    /// A call's name.
+    /// Receives the name of a call.
     fn call(&mut self, index: usize, name: &str);
-    /// A piece of a call's arguments.
+    /// Receives a piece of a call's arguments.
     fn arguments(&mut self, index: usize, piece: &str);
 }
 
-/// Assembles the output as the SDKs do: calls by index, strings concatenated.
+/// Assembles the output like SDKs do: calls are matched by index, and strings are concatenated.
 #[derive(Debug, Clone, Default)]
 pub struct Assembled {
     pub content: String,
@@ -40,8 +40,8 @@ impl Assembled {
         self.calls.iter().map(|(_, call)| call)
     }
 
-    /// Whether both responses look the same to a client that parses arguments as JSON and ignores the amount
-    /// of white space.
+    /// Whether both responses are the same to a client that parses arguments as JSON and treats all white space as
+    /// equal.
     pub fn same(&self, other: &Self) -> bool {
         let alike = |(a, b): (&Call, &Call)| {
             a.name == b.name && (a.arguments == b.arguments || value(&a.arguments) == value(&b.arguments))
@@ -52,17 +52,16 @@ impl Assembled {
     }
 }
 
-/// Returns the words of a text, whatever white space is between them.
 pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// Returns arguments as a value with numbers normalised. Text that is not JSON becomes a string that says so.
+/// Parses arguments and normalizes their numbers. Text that is not JSON becomes a string that says so.
 pub fn value(arguments: &str) -> Value {
     serde_json::from_str(arguments).map_or_else(|_| Value::String(format!("no JSON: {arguments}")), numbers)
 }
 
-/// Normalises numbers, so that they are compared by value and not by their notation.
+/// Normalizes numbers, so that they compare equal regardless of how they are written.
 pub fn numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => Value::String(format!("number {:?}", number.as_f64())),
@@ -86,11 +85,11 @@ impl Client for Assembled {
     }
 }
 
-/// Counts pieces and keeps nothing, so that the cost of a client is not attributed to a contender.
+/// Counts the output without storing it, so that contenders are not charged for the client's work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     pub bytes: usize,
-    /// Pieces of the response that yielded a piece of arguments.
+    /// How many pieces of the response have yielded arguments.
     pub streamed: usize,
     /// Whether the current piece has not yielded arguments yet.
     waits: bool,

@@ -1,12 +1,12 @@
-//! Compares toolwire's engine with the parsers of other servers: whether results are right, whether they
-//! depend on cuts, how fast each parser is, and how much it streams. Prints Markdown.
+//! Compares toolwire's engine with the parsers of other servers: whether results are correct and independent of splits, how
+//! fast each parser is, and how much it streams. Prints Markdown.
 //!
 //! ```text
 //! --quick           fewer rounds, a shorter time limit, every fifth split
-//! --format NAME     this format only
-//! --sums, --times   only these
-//! --wrong           lists wrong results
-//! --json FILE       all figures for programs
+//! --format NAME     only this format
+//! --sums, --times   only these measurements
+//! --wrong           list wrong results
+//! --json FILE       write all results as JSON
 //! ```
 
 mod behaviour;
@@ -98,7 +98,7 @@ fn run(options: &Options) -> Result<(), String> {
     std::fs::write(file, format!("{:#}\n", report.json())).map_err(|failure| format!("{file}: {failure}"))
 }
 
-/// Returns toolwire's name for a case's format.
+/// Returns toolwire's name for the format of a case.
 fn ours(format: &str) -> &str {
     match format {
         "pre_json" => "pre",

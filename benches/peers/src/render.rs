@@ -1,17 +1,17 @@
-//! Calls written in the notation of a [`Shape`].
+//! Writes calls in the notation of a [`Shape`].
 
 use serde_json::{Map, Value};
 
 use crate::shapes::Shape;
 
-/// A call to be written.
+/// A call to write.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub name: &'static str,
     pub arguments: Map<String, Value>,
 }
 
-/// Model output: text, and the ranges of it that are single tokens for models with tokens for their markers.
+/// Model output, and the ranges that are single tokens for models with dedicated marker tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
     pub text: String,
@@ -27,7 +27,8 @@ impl Written {
         self.text.push_str(value);
     }
 
-    /// Appends the format's own text; text in angle brackets, or in capitals in square brackets, is a marker.
+    /// Appends text that belongs to the format. Text in angle brackets, and capitals in square brackets, are
+    /// markers.
     fn push_own(&mut self, own: &str) {
         let base = self.text.len();
         let mut at = 0;
@@ -50,7 +51,6 @@ impl Written {
     }
 }
 
-/// Appends `calls` to `out`.
 pub fn calls(shape: &Shape, calls: &[Wanted], out: &mut Written) {
     let first = calls.first().map_or("", |call| call.name);
     fill(shape.section.0, out, &mut |key, out| {
@@ -126,7 +126,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A parameter's value between its tags.
+/// Writes a value as it appears between a parameter's tags.
 fn raw(shape: &Shape, value: &Value) -> String {
     match (value, shape.elements) {
         (Value::String(text), _) => text.clone(),
@@ -142,7 +142,7 @@ fn raw(shape: &Shape, value: &Value) -> String {
     }
 }
 
-/// A value in Python's notation. JSON's escapes in double quotes are valid in Python too.
+/// Writes a value in Python notation. JSON's escapes are also valid in Python's double quotes.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),

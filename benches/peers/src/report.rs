@@ -1,4 +1,4 @@
-//! The tables.
+//! Prints the results as tables.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::{
     speed::Times,
 };
 
-/// All results.
 #[derive(Default)]
 pub struct Report {
     pub behaviours: Vec<Behaviour>,
@@ -71,7 +70,7 @@ impl Report {
         rate(*bytes, times)
     }
 
-    /// One line per format: toolwire, and the fastest peer.
+    /// Returns a table with one line per format, which compares toolwire with the fastest peer.
     pub fn summary(&self) -> String {
         let mut out = "| format | toolwire, 200 KB call, MB/s | looking for all formats | × time of 20 KB | pieces with a delta, % | fastest peer | its MB/s | ratio |\n|---|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.speeds.iter().filter(|speed| speed.contender == OURS) {
@@ -96,7 +95,7 @@ impl Report {
         out
     }
 
-    /// Results, by contender.
+    /// Returns a table of the correctness of each contender.
     pub fn sums(&self) -> String {
         let mut out = "| format | contender | published cases: right in one piece | wrong, % of splits | plain calls: right in one piece | wrong, % of splits | splits with another sum than one piece, % |\n|---|---|---|---|---|---|---|\n".to_owned();
         for row in &self.behaviours {
@@ -149,7 +148,7 @@ impl Report {
         names.iter().map(line).collect()
     }
 
-    /// Times, by contender.
+    /// Returns a table of the speed of each contender.
     pub fn times(&self) -> String {
         let mut out = "| format | contender | 2 KB, MB/s | 20 KB | 200 KB | × time of 20 KB | pieces with a delta, % |\n|---|---|---|---|---|---|---|\n".to_owned();
         for speed in &self.speeds {
@@ -173,7 +172,7 @@ impl Report {
         out
     }
 
-    /// Prose, by contender.
+    /// Returns a table of each contender's speed on prose.
     pub fn prose(&self) -> String {
         let mut out = "| format looked for | toolwire, MB/s | toolwire, all formats | fastest peer | its MB/s | ratio | ratio, all formats |\n|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.proses.iter().filter(|prose| prose.contender == OURS) {
@@ -204,7 +203,7 @@ impl Report {
         out
     }
 
-    /// All figures, for programs.
+    /// Returns all results as JSON.
     pub fn json(&self) -> Value {
         let tally = |tally: &Tally| json!({"samples": tally.samples, "right": tally.right, "splits": tally.splits, "differ": tally.differ, "wrong": tally.wrong});
         let times = |bytes: usize, times: &Times| json!({"bytes": bytes, "seconds": times.median().map(|median| median.as_secs_f64()), "spread": times.spread(), "expired": times.expired, "streamed": times.streamed});

@@ -1,4 +1,4 @@
-//! The measurements of each format.
+//! Measures each format.
 
 use std::time::Duration;
 
@@ -10,39 +10,39 @@ use crate::{
     speed::{self, Effort, Side, Times},
 };
 
-/// Sizes of the long argument, in bytes.
+/// The sizes of the long argument, in bytes.
 pub const SIZES: [usize; 3] = [2_000, 20_000, 200_000];
-/// Size of the prose, in bytes.
+/// The size of the prose, in bytes.
 pub const PROSE: usize = 200_000;
-/// Size of a piece in bytes: about the size of a token.
+/// The size of a piece in bytes, which is about that of a token.
 const PIECE: usize = 4;
 
 pub type Contenders = [Box<dyn Contender>];
 
-/// One contender's results in one format.
+/// How correct one contender's results in one format are.
 pub struct Behaviour {
     pub format: &'static str,
     pub contender: &'static str,
     pub cases: Tally,
     pub plain: Tally,
-    /// Results that were wrong or depended on cuts.
+    /// Results that were wrong or depended on splits.
     pub wrong: Vec<String>,
 }
 
-/// One contender's times for one way of writing calls.
+/// How fast one contender reads one notation of calls.
 pub struct Speed {
     pub label: &'static str,
     pub contender: &'static str,
-    /// Whether the call is found only if no marker is cut. If so, markers were passed in one piece, like a
-    /// model's tokens.
+    /// Whether the call is only found if no marker is split. In that case, each marker arrived in one piece, like a
+    /// model's token.
     pub whole: bool,
-    /// Whether the call is not found or is wrong, so that the times are meaningless.
+    /// Whether the call is not found or wrong, which makes the times meaningless.
     pub missed: bool,
-    /// For each of `SIZES`: the bytes of the response, and the times.
+    /// For each of [`SIZES`]: the size of the response in bytes, and the times.
     pub cells: Vec<(usize, Times)>,
 }
 
-/// One contender's time for prose while it looks for a format.
+/// How fast one contender reads prose while it looks for a format.
 pub struct Prose {
     pub format: &'static str,
     pub contender: &'static str,
@@ -55,7 +55,7 @@ fn shapes_of(format: &str) -> impl Iterator<Item = &'static Shape> {
     shapes::ALL.iter().filter(move |shape| shape.format == format)
 }
 
-/// The results of all contenders that support the format.
+/// Checks the results of all contenders that support the format.
 pub fn behaviour(
     contenders: &Contenders,
     format: &'static str,
@@ -78,7 +78,7 @@ pub fn behaviour(
     contenders.iter().filter(|contender| contender.has(format)).map(of).collect()
 }
 
-/// The times of all contenders that support the format.
+/// Measures all contenders that support the format.
 pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> Vec<Speed> {
     let texts = SIZES.map(|bytes| samples::long_call(shape, bytes));
     let found = |contender: &dyn Contender, whole: bool| {
@@ -115,7 +115,7 @@ pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> 
     all.into_iter().map(|(_, speed)| speed).collect()
 }
 
-/// The times for prose of all contenders that support the format.
+/// Measures how fast all contenders that support the format read prose.
 pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> Vec<Prose> {
     let sample = samples::prose(PROSE);
     let pieces = || samples::pieces(&sample.written, PIECE, false);
@@ -134,14 +134,14 @@ pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> V
     able.iter().zip(times).map(row).collect()
 }
 
-/// Megabytes per second; `None` if the contender did not finish in time.
+/// Megabytes per second, or `None` if the contender did not finish in time.
 pub fn rate(bytes: usize, times: &Times) -> Option<f64> {
     let median = times.median().filter(|_| !times.expired)?;
     Some(bytes as f64 / median.as_secs_f64() / 1e6)
 }
 
-/// Ratio of the time for the longest response to the time for a response of a tenth of its length. A lower
-/// bound if the contender did not finish in time.
+/// The time for the longest response divided by the time for one a tenth as long. If the contender did not finish
+/// in time, this is a lower bound.
 pub fn growth(speed: &Speed, budget: Duration) -> Option<f64> {
     let [_, (_, middle), (_, long)] = speed.cells.as_slice() else { return None };
     let middle = middle.median().filter(|_| !middle.expired)?;

@@ -8,7 +8,7 @@ use crate::{
     shapes::Shape,
 };
 
-/// The response that a client must have received at the end.
+/// What a client must have received at the end of the response.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
     content: String,
@@ -18,11 +18,11 @@ pub struct Expected {
 #[derive(Debug, Clone)]
 enum Arguments {
     Whole(Value),
-    /// The call is cut off: its arguments begin with this text and contain nothing invented.
+    /// The call is cut off here. The client may have received a little less, but nothing invented.
     Begin(String),
 }
 
-/// Number of characters that may still be held back when a response is cut off: an unfinished token.
+/// How many characters of a truncated response may still be held back, as an unfinished token.
 const LAG: usize = 12;
 
 impl Arguments {
@@ -48,7 +48,6 @@ impl Expected {
     }
 }
 
-/// A text with its expected result.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub id: String,
@@ -57,7 +56,7 @@ pub struct Sample {
     pub stopped: bool,
 }
 
-/// A published case; `None` if it is about reasoning, which parsers for calls do not handle.
+/// Converts a published case. Returns `None` if it is about reasoning, which parsers for calls do not handle.
 pub fn case(case: &Value) -> Option<Sample> {
     let expect = &case["expect"];
     if expect["reasoning"].as_str().is_some_and(|reasoning| !reasoning.is_empty()) {
@@ -84,7 +83,7 @@ fn wanted(name: &'static str, arguments: Value) -> Wanted {
     Wanted { name, arguments }
 }
 
-/// Returns the plain scenarios that this format can express: text before, calls, text after.
+/// Returns the basic scenarios that this format can express: text before the calls, calls, text after them.
 pub fn scenarios(shape: &Shape) -> Vec<Sample> {
     let weather = || wanted("get_weather", json!({"city": "Paris"}));
     let search = || wanted("search", json!({"query": "café au lait", "limit": 3}));
@@ -131,12 +130,12 @@ fn scenario(shape: &Shape, id: &str, before: &str, calls: &[Wanted], behind: &st
     Sample { id: format!("{}, {id}", shape.label), written, expected, stopped: true }
 }
 
-/// Code that contains everything that must be escaped; 2 % of it is not ASCII.
+/// Code with every character that must be escaped. 2 % of it is not ASCII.
 const CODE: &str = "fn greet(name: &str) -> String {\n    // Grüße aus München – naïve, wie immer\n    let path = \
     \"C:\\\\temp\";\n    if name.len() < 3 && path != \"\" {\n        return format!(\"{name}: {path}\\t\");\n    }\n    let \
     list: Vec<u32> = vec![1, 2, 3];\n    println!(\"{}\", list.iter().sum::<u32>());\n    name.to_owned()\n}\n\n";
 
-/// One call whose argument is a file of `bytes` bytes.
+/// A call whose argument is a file of `bytes` bytes.
 pub fn long_call(shape: &Shape, bytes: usize) -> Sample {
     let mut content: String = CODE.chars().cycle().take(bytes * CODE.chars().count() / CODE.len()).collect();
     content.push_str("// end");
@@ -152,7 +151,7 @@ const PROSE: &str = "The weather in Paris stays mild through the week, with ligh
     covered passages cost 5 € less, if a < b holds and `x[0]` is {set}.\n\nShould it rain on Thursday, the café at the corner \
     is a pleasant place to wait – it's dry, and it's warm.\n\n";
 
-/// Prose of `bytes` bytes, with punctuation typical of assistants.
+/// Prose of `bytes` bytes, with punctuation that is typical of assistants.
 pub fn prose(bytes: usize) -> Sample {
     let content: String = PROSE.chars().cycle().take(bytes * PROSE.chars().count() / PROSE.len()).collect();
     let written = Written::text(&content);
@@ -164,8 +163,8 @@ pub fn prose(bytes: usize) -> Sample {
     }
 }
 
-/// Splits text into pieces of at most `size` bytes between characters; if `whole`, never inside a
-/// marker.
+/// Splits text at character boundaries into pieces of at most `size` bytes. If `whole` is set, markers are not
+/// split.
 pub fn pieces(written: &Written, size: usize, whole: bool) -> Vec<&str> {
     let text = written.text.as_str();
     let mut pieces = Vec::new();

@@ -1,32 +1,32 @@
-//! The notation of each format, independent of toolwire's own tables: templates in which `$name`, `$args` and
-//! similar placeholders are replaced.
+//! The notation of each format, independent of toolwire's own tables: templates with placeholders such as `$name`
+//! and `$args`.
 
-/// A way of writing calls.
+/// A notation for calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// The name in the tables.
     pub label: &'static str,
-    /// The format's name in toolwire.
+    /// toolwire's name for the format.
     pub format: &'static str,
-    /// The text before the first call and after the last.
+    /// What precedes the first call and follows the last one.
     pub section: (&'static str, &'static str),
-    /// The text between two calls.
+    /// What separates two calls.
     pub between: &'static str,
-    /// A call: `$name`, `$n` (its number from 0), its arguments as `$args` (JSON), `$quoted` (JSON in a JSON
-    /// string), `$params` (each as `param`), `$python` (keyword arguments), `$literal` (a Python dict),
-    /// `$gemma` (bare keys).
+    /// The template of a call: `$name`, `$n` (its number from 0), and its arguments as `$args` (JSON), `$quoted`
+    /// (JSON in a JSON string), `$params` (each in the form of `param`), `$python` (keyword arguments), `$literal`
+    /// (a Python dictionary) or `$gemma` (bare keys).
     pub call: &'static str,
-    /// A parameter: `$key`, `$value`, `$type` (of JSON), `$string` (whether it is one).
+    /// The template of a parameter: `$key`, `$value`, `$type` (its JSON type), `$string` (whether it is a string).
     pub param: &'static str,
-    /// The text between two parameters.
+    /// What separates two parameters.
     pub comma: &'static str,
     /// The quotes around a string in `$gemma`.
     pub quote: &'static str,
-    /// The text before each tag if lists and objects are written as elements.
+    /// What precedes the name in each tag, if lists and objects are written as elements.
     pub elements: Option<&'static str>,
     /// Whether text may precede the calls, and whether it may follow them.
     pub text: (bool, bool),
-    /// Whether more than one call may be written.
+    /// Whether there may be more than one call.
     pub several: bool,
 }
 
@@ -87,7 +87,7 @@ const fn of(format: &'static str, shape: Shape) -> Shape {
     Shape { format, ..shape }
 }
 
-/// All formats that a peer has. Those that toolwire has not implemented are skipped.
+/// All formats that a peer supports. Those that toolwire does not implement are skipped.
 pub const ALL: &[Shape] = &[
     call("hermes", "<tool_call>\n{\"name\": \"$name\", \"arguments\": $args}\n</tool_call>"),
     call("qwen25", "<tool_call>\n{\"name\": \"$name\", \"arguments\": $args}\n</tool_call>"),

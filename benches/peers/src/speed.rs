@@ -1,4 +1,4 @@
-//! Measures speed: all contenders take turns, round by round, so that conditions are the same for each.
+//! Measures speed. All contenders take turns in each round, so that they run under the same conditions.
 
 use std::time::Duration;
 
@@ -7,44 +7,43 @@ use crate::{
     contenders::{Answer, Clock, Contender},
 };
 
-/// The effort of a measurement.
+/// How thoroughly to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     pub rounds: usize,
-    /// The time that a contender has for all its rounds.
+    /// How much time a contender has for all of its rounds.
     pub budget: Duration,
-    /// The minimum duration of a round: a reading is repeated until this is reached.
+    /// The minimum duration of a round. Readings are repeated to reach it.
     pub least: Duration,
 }
 
-/// One participant.
+/// A contender and what it reads.
 pub struct Side<'a> {
     pub contender: &'a dyn Contender,
     pub format: &'a str,
     pub pieces: Vec<&'a str>,
 }
 
-/// The result of one side: times of one reading.
+/// How long one contender takes for a reading.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
     rounds: Vec<Duration>,
     spent: Duration,
-    /// Whether the contender did not finish within the budget.
+    /// Whether the contender exceeded its budget.
     pub expired: bool,
-    /// The share of pieces that yielded a piece of arguments.
+    /// The share of pieces that yielded arguments.
     pub streamed: f64,
 }
 
 impl Times {
-    /// The median.
     pub fn median(&self) -> Option<Duration> {
         let mut sorted = self.rounds.clone();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Half of the difference between the slowest and the fastest round, as a share of the median; with many
-    /// rounds, the slowest and the fastest are ignored.
+    /// Half the difference between a slow and a fast round, relative to the median. A sixth of the rounds at each
+    /// end is ignored.
     pub fn spread(&self) -> f64 {
         let mut sorted = self.rounds.clone();
         sorted.sort_unstable();
@@ -58,10 +57,10 @@ impl Times {
     }
 }
 
-/// Reads the same response with all sides, in turns.
+/// Reads the same response with all sides, which take turns.
 pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     let mut all = vec![Times::default(); sides.len()];
-    // The first round warms up and determines how often a side repeats its reading.
+    // The first round is a warm-up and determines how often each side repeats its reading.
     let mut repeats = vec![1_u32; sides.len()];
     for round in 0..=effort.rounds {
         for ((side, times), repeats) in sides.iter().zip(&mut all).zip(&mut repeats) {
@@ -85,7 +84,7 @@ pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     all
 }
 
-/// The time of one reading.
+/// Returns the average time of a reading.
 fn repeat(side: &Side<'_>, repeats: u32, effort: Effort, times: &mut Times) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..repeats {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-/// A declared tool.
 #[derive(Debug, Clone)]
 pub struct Declared {
     pub name: String,
@@ -12,7 +11,7 @@ pub struct Declared {
 /// The published cases: a header with the tools, then one case per line.
 const CASES: &str = include_str!("../../../fixtures/conformance/formats.jsonl");
 
-/// The cases, and the tools that they all declare.
+/// Returns the tools that all cases declare, and the cases.
 pub fn published() -> (Vec<Declared>, Vec<Value>) {
     let mut lines =
         CASES.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of the cases is JSON"));

@@ -1,8 +1,8 @@
-//! A client with minimal overhead: it shares a core with the mock, so its own cost slows both.
+//! A client with minimal overhead. It shares a core with the mock, so its own cost would slow both down.
 //!
-//! The reader sends one request body to one address, on a given number of connections and a given number of
-//! times on each, reads the responses as bytes, and looks only for postmarks. At the end it prints one JSON
-//! object. Unlike `toolwire bench`, it counts but does not check streams.
+//! It sends the same request over a given number of connections, a given number of times on each. It reads the responses as
+//! bytes, looks only for postmarks, and prints one JSON object at the end. Unlike `toolwire bench`, it does not check the
+//! streams.
 
 use std::{env, error::Error, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -31,7 +31,7 @@ fn option(name: &str) -> Option<String> {
     env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// The values of an option that may be repeated.
+/// Returns the values of an option that may be repeated.
 fn options(name: &str) -> Vec<String> {
     let all: Vec<String> = env::args().collect();
     all.windows(2).filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
@@ -41,24 +41,24 @@ fn number(name: &str, default: u64) -> Result<u64, Failed> {
     option(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name} wants a number").into()))
 }
 
-/// The task of every connection.
+/// What each connection does.
 struct Task {
     address: SocketAddr,
     request: Vec<u8>,
     requests: u64,
     /// The time limit for a response.
     limit: Duration,
-    /// Whether to read only the first bytes of a response, and then wait for the end of the run.
+    /// Whether to read only the first bytes of a response and then wait for the end of the run.
     hold: bool,
 }
 
 #[derive(Default)]
 struct Seen {
-    /// Times from sending a request to the first postmark, in ns.
+    /// The times from sending a request to the first postmark, in ns.
     first: Vec<u64>,
-    /// Times from each postmark to the moment when it is read, in ns.
+    /// The age of each postmark when it is read, in ns.
     transit: Vec<u64>,
-    /// As `transit`, for the first postmark of each response.
+    /// Like `transit`, but only for the first postmark of each response.
     first_transit: Vec<u64>,
     slip: Vec<u64>,
     bytes: u64,
@@ -100,7 +100,7 @@ async fn measure() -> Result<(), Failed> {
     }
     println!("{}", all.told(now() - begun));
     if task.hold {
-        // The sockets must stay open after the tasks have ended: `Task::run` leaks them on purpose.
+        // The sockets are still open, since `Task::run` leaks them.
         BufReader::new(tokio::io::stdin()).read_line(&mut String::new()).await?;
     }
     Ok(())
@@ -195,7 +195,7 @@ impl Task {
 
 const LEN: usize = 27;
 
-/// The time and slip in `@` 16 digits `+` 8 digits `;`.
+/// Parses the time and the slip from `@`, 16 digits, `+`, 8 digits, `;`.
 fn postmark(mark: &[u8]) -> Option<(u64, u64)> {
     let digits = |range| u64::from_str_radix(std::str::from_utf8(mark.get(range)?).ok()?, 16).ok();
     (mark.last() == Some(&b';')).then_some((digits(1..17)?, digits(18..26)?))

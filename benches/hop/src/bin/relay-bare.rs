@@ -1,4 +1,4 @@
-//! Passes bodies on unchanged: the minimum cost of a hop with hyper on both sides.
+//! Forwards bodies unchanged. This shows the minimum cost of a hop with hyper on both sides.
 
 use toolwire_hop::Requests;
 

@@ -1,5 +1,5 @@
-//! Passes a request on once it has arrived completely and is valid JSON: the minimum for a relay that never sends invalid
-//! requests.
+//! Forwards a request once it is complete and known to be valid JSON. This shows the minimum cost of a relay that
+//! never sends invalid requests.
 
 use toolwire_hop::Requests;
 

@@ -1,4 +1,4 @@
-//! Parses and serialises each event: the cost of a proxy that converts every frame to values and back.
+//! Parses and serializes each event. This shows the cost of a proxy that converts every frame to values and back.
 
 use std::{
     mem,
@@ -15,7 +15,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     toolwire_hop::run(Requests::Streamed, |body| Anew { body, begun: Vec::new() })
 }
 
-/// A chunk of Chat Completions.
 #[derive(Debug, Deserialize, Serialize)]
 struct Chunk {
     id: String,
@@ -62,10 +61,10 @@ struct Function {
     arguments: Option<String>,
 }
 
-/// A body whose events are parsed and serialised again.
+/// A body whose events are parsed and serialized again.
 struct Anew {
     body: Incoming,
-    /// The beginning of an incomplete event.
+    /// The start of an incomplete event.
     begun: Vec<u8>,
 }
 

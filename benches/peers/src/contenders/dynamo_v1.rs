@@ -1,5 +1,4 @@
-//! `dynamo-parsers`: the chunks of a response pass through its jail, which holds a call back until the call
-//! is complete.
+//! `dynamo-parsers`. The chunks of a response pass through its jail, which holds a call back until it is complete.
 
 use dynamo_parsers::tool_calling::{
     ToolDefinition,
@@ -110,15 +109,15 @@ impl Contender for Jail {
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock) {
         let Some(name) = lookup(NAMES, answer.format) else { return };
         let finish = if answer.stopped { FinishReason::Stop } else { FinishReason::Length };
-        // In a server, the chunks exist already, so they are created before the clock starts.
+        // A server already has the chunks at this point, so creating them is not measured.
         let mut chunks: Vec<Chunk> = answer.pieces.iter().map(|piece| chunk(Some(piece), None)).collect();
         chunks.push(chunk(None, Some(finish)));
         let jail = JailedStream::builder().tool_call_parser(name).tool_definitions(self.0.clone()).build();
-        // A long call is one step of the jail, so the budget is checked where the chunks are pulled.
+        // The jail processes a long call in one step, so the budget is checked where it pulls chunks.
         clock.start();
         let in_time = clock.in_time();
         let mut jailed = Box::pin(jail.apply(stream::iter(chunks.into_iter().take_while(in_time))));
-        // This never waits: either a chunk is available, or the stream has ended.
+        // The jail never has to wait: either a chunk is available, or the stream has ended.
         while let Some(Some(chunk)) = jailed.next().now_or_never() {
             client.piece();
             put(chunk, client);

@@ -1,5 +1,5 @@
-//! `dynamo-parsers-v2`: its parsers for calls only, and those that handle reasoning, text and calls. If one
-//! fails, its unread input and the rest of the response count as text.
+//! `dynamo-parsers-v2`, with its parsers for calls only and with those for reasoning, text and calls. If a parser
+//! fails, its unread input and the remaining response count as text.
 
 use dynamo_parsers_v2::{
     Tool, ToolCallDelta, ToolParseResult, UnifiedParserEvent, UnifiedParserOutput,
@@ -113,7 +113,7 @@ impl Contender for Calls {
     }
 }
 
-/// The parsers that handle reasoning, text and calls.
+/// The parsers for reasoning, text and calls.
 pub struct Unified(Vec<Tool>);
 
 impl Unified {

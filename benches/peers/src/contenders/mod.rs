@@ -1,4 +1,4 @@
-//! The contenders, each driven as in its own server.
+//! The contenders, each driven like its own server drives it.
 
 #[cfg(feature = "peers")]
 mod dynamo_v1;
@@ -14,30 +14,29 @@ use cpu_time::ThreadTime;
 
 use crate::{client::Client, tools::Declared};
 
-/// One response.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// The format's name in toolwire.
+    /// toolwire's name for the format.
     pub format: &'a str,
     pub pieces: &'a [&'a str],
-    /// Whether the model had finished; otherwise it reached its token limit.
+    /// Whether the model stopped by itself rather than at its token limit.
     pub stopped: bool,
 }
 
-/// A way of finding calls in a stream of text.
+/// An implementation that finds calls in a stream of text.
 pub trait Contender {
     /// The name in the tables.
     fn name(&self) -> &'static str;
-    /// Package and version.
+    /// The package and its version.
     fn version(&self) -> &'static str;
     /// Whether the contender supports this format.
     fn has(&self, format: &str) -> bool;
-    /// Reads a response. `clock` runs from the first piece to the end of the response; setup for each
-    /// request is not measured.
+    /// Reads a response. `clock` measures from the first piece to the end of the response, without the setup for
+    /// the request.
     fn read(&self, answer: Answer<'_>, client: &mut dyn Client, clock: &mut Clock);
 }
 
-/// Maps a format's name in toolwire to the contender's name for it.
+/// Pairs of toolwire's name for a format and the contender's name for it.
 #[cfg(feature = "peers")]
 type Names = &'static [(&'static str, &'static str)];
 
@@ -46,7 +45,7 @@ fn lookup(names: Names, format: &str) -> Option<&'static str> {
     names.iter().find(|(ours, _)| *ours == format).map(|(_, theirs)| *theirs)
 }
 
-/// All contenders; toolwire first.
+/// Returns all contenders, starting with toolwire.
 pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
     vec![
         Box::new(toolwire::Toolwire::named(tools)),
@@ -62,7 +61,7 @@ pub fn all(tools: &[Declared]) -> Vec<Box<dyn Contender>> {
     ]
 }
 
-/// Measures the thread's CPU time, and ends a reading that takes too long.
+/// Measures the thread's CPU time, and stops a reading that exceeds its time budget.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     budget: Duration,
@@ -73,7 +72,7 @@ pub struct Clock {
     expired: bool,
 }
 
-/// The number of pieces between two checks of the budget.
+/// The budget is checked once per this many pieces.
 const GLANCE: u32 = 64;
 
 impl Clock {
@@ -88,19 +87,17 @@ impl Clock {
         }
     }
 
-    /// Starts the clock.
     pub fn start(&mut self) {
         self.begun = Instant::now();
         self.ran = ThreadTime::now();
     }
 
-    /// Stops the clock.
     pub fn stop(&mut self) {
         self.taken = self.ran.elapsed();
         self.expired |= self.begun.elapsed() > self.budget;
     }
 
-    /// Counts a piece; returns `false` if the budget is used up.
+    /// Counts a piece. Returns `false` once the budget is used up.
     pub fn piece(&mut self) -> bool {
         self.pieces += 1;
         if self.pieces % GLANCE == 0 && self.begun.elapsed() > self.budget {
@@ -110,7 +107,7 @@ impl Clock {
     }
 
     #[cfg(feature = "peers")]
-    /// As [`Clock::piece`], for a contender that pulls the pieces itself.
+    /// Like [`Clock::piece`], but for a contender that pulls the pieces itself.
     pub fn in_time<T>(&self) -> impl FnMut(&T) -> bool + Send + use<T> {
         let (budget, begun, mut pieces) = (self.budget, self.begun, 0);
         move |_| {

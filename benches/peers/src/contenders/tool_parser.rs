@@ -1,5 +1,5 @@
-//! `tool-parser`, from the SMG gateway. If it fails on a delta, that delta is lost. At the end, the gateway
-//! takes the rest, which the parser has not returned yet.
+//! `tool-parser`, from the SMG gateway. If it fails on a delta, that delta is lost. At the end, the gateway fetches
+//! what the parser has not returned yet.
 
 use futures::FutureExt;
 use openai_protocol::common::{Function, Tool};

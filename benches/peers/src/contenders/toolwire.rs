@@ -1,4 +1,4 @@
-//! toolwire: only the detector, driven as the pipeline drives it. The peers do no more than that.
+//! toolwire's detector by itself, driven like the pipeline drives it. The peers do no more than that.
 
 use std::borrow::Cow;
 
@@ -19,12 +19,12 @@ pub struct Toolwire {
 }
 
 impl Toolwire {
-    /// Looks only for the format of the response, like a peer that is configured for it.
+    /// Detects only the format of the response, like a peer that is configured for it.
     pub fn named(tools: &[Declared]) -> Self {
         Self { tools: declared(tools), auto: false }
     }
 
-    /// Looks at the same time for all formats that are safe to detect, as toolwire does by default.
+    /// Detects all formats that are safe in any text, as toolwire does by default.
     pub fn auto(tools: &[Declared]) -> Self {
         Self { tools: declared(tools), auto: true }
     }
