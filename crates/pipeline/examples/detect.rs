@@ -1,4 +1,4 @@
-//! Finds the tool calls that a model wrote as text, with the detector alone.
+//! Finds the tool calls that a model wrote as text, using only the detector.
 
 use toolwire_pipeline::{
     conversation::{Conversation, Tool},

@@ -1,4 +1,4 @@
-//! Embeds the complete pipeline: an upstream's bytes in, bytes for a client of Chat Completions out.
+//! Embeds the complete pipeline: takes an upstream's bytes and produces bytes for a Chat Completions client.
 
 use std::{error::Error, io::Write};
 

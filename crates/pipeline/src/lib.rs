@@ -1,7 +1,7 @@
 //! The core of toolwire: bytes in, bytes out, without sockets, clocks, randomness or an async runtime.
 //!
-//! It reads an upstream's token stream as it arrives, finds the tool calls in it, native or written as text, and writes
-//! the stream in the dialect of the client. Each piece is sent as soon as it is certain.
+//! It reads an upstream's token stream as it arrives, finds the tool calls in it (native or written as text),
+//! and writes the stream in the client's dialect. Everything is sent as soon as it is certain.
 //!
 //! # Embedding the pipeline
 //!
@@ -17,7 +17,7 @@
 //!
 //! # Data path
 //!
-//! Data flows in one direction. Each stage knows the types that it takes and emits, but not its neighbours.
+//! Data flows in one direction. Each stage knows its input and output types, but not its neighbours.
 //!
 //! ```text
 //! client ─request─▶ dialect (decode) ─▶ Conversation ─▶ format (instruct) ─▶ dialect (encode) ─▶ upstream
@@ -26,12 +26,12 @@
 //!
 //! # Modules
 //!
-//! [`wire`] splits bytes into frames, [`dialect`] implements the HTTP APIs, [`event`] and [`conversation`]
-//! are the types between the stages, [`mod@format`] describes how calls are written as text and [`detect`]
-//! finds such calls, [`tools`] and [`rules`] are the declared tools and the settings of one model,
-//! [`failure`] is the error type, and [`pipeline`] connects the stages for one response.
+//! [`wire`] splits bytes into frames, and [`dialect`] implements the HTTP APIs. [`event`] and
+//! [`conversation`] are the types that the stages exchange. [`mod@format`] describes how calls are written as
+//! text, and [`detect`] finds such calls. [`tools`] holds the declared tools, [`rules`] the settings of a
+//! model, and [`failure`] the error type. [`pipeline`] connects the stages to handle one response.
 //!
-//! The feature `lumo-u2l` adds the encryption of Lumo's session API ([`dialect::lumo`]).
+//! The feature `lumo-u2l` enables the encryption used by Lumo's session API ([`dialect::lumo`]).
 
 pub mod pipeline;
 

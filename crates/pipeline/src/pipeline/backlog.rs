@@ -1,8 +1,8 @@
-//! [`Backlog`]: events that have been read from a response and wait for the stages after the reader.
+//! [`Backlog`]: events that the reader has produced and that later stages have not processed yet.
 //!
-//! One frame may contain megabytes of text, and detection may have to process each byte of it. Such a text is
-//! cut into slices, so the shell can send the output of one slice and yield the thread before it asks for the
-//! next slice. Later events wait in order. Nearly all events are small and are never queued here.
+//! A single frame may contain megabytes of text, and detection may have to examine every byte. Such text is
+//! cut into slices, so that the shell can send the output of one slice and yield the thread before it asks
+//! for the next. Events that follow wait in order. Nearly all events are small and never enter the queue.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -15,7 +15,7 @@ use crate::{
 /// Maximum number of bytes of text that are processed at once.
 pub const SLICE: usize = 4 << 10;
 
-/// A waiting event, with the frame that may be forwarded instead of it.
+/// An event in the queue, and the frame that may be forwarded in its place.
 #[derive(Debug)]
 pub(super) struct Waiting {
     frame: Option<String>,
@@ -32,7 +32,7 @@ impl Waiting {
         }
     }
 
-    /// Appends the text of `event` if `event` continues this one. Returns `false` if it does not.
+    /// Appends the text of `event` if it is of the same kind as this event. Returns whether it did.
     pub(super) fn continues(&mut self, event: &Event<'_>) -> bool {
         let (None, Some(means)) = (&self.frame, &mut self.means) else { return false };
         match (means, event) {
@@ -54,7 +54,6 @@ impl Waiting {
         true
     }
 
-    /// Passes the event on.
     pub(super) fn pass(self, pass_on: &mut impl FnMut(Event<'_>)) {
         match (self.frame, self.means) {
             (Some(frame), means) => pass_on(Event::Verbatim { frame: &frame, means: means.as_ref() }),
@@ -64,20 +63,19 @@ impl Waiting {
     }
 }
 
-/// The state of the reader after the last waiting event.
+/// The reader's state after the last event in the queue.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) result: Result<(), Failure>,
     pub(super) ended: bool,
 }
 
-/// The queue of waiting events.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     events: VecDeque<Waiting>,
-    /// Bytes of the first event's text that have been processed.
+    /// Number of bytes of the first event's text that have been processed.
     done: usize,
-    /// Set while events wait.
+    /// Set while the queue is not empty.
     pub(super) read: Option<Read>,
 }
 
@@ -86,29 +84,27 @@ impl Backlog {
         self.events.is_empty()
     }
 
-    /// Discards the waiting events.
     pub(super) fn clear(&mut self) {
         self.events.clear();
         self.done = 0;
     }
 
-    /// Whether `event` has to wait, either because other events are waiting, or because its text is too large
-    /// to process at once and `needs_processing` returns true for it.
+    /// Whether `event` must be queued: other events are already queued, or its text is too large to process
+    /// at once and `needs_processing` returns true for that text.
     pub(super) fn takes(&self, event: &Event<'_>, needs_processing: impl FnOnce(&str) -> bool) -> bool {
         let is_large = |text: &str| text.len() > SLICE && needs_processing(text);
         !self.events.is_empty() || text_of(event).is_some_and(is_large)
     }
 
-    /// Appends an event to the queue.
     pub(super) fn put(&mut self, event: Event<'_>) {
         self.events.push_back(Waiting::new(event));
     }
 
-    /// Passes the next slice of the waiting events to `out`.
+    /// Passes the next slice, or the next small event, to `out`.
     pub(super) fn next(&mut self, out: &mut impl Sink) {
         let Some(Waiting { frame, means }) = self.events.front() else { return };
         if let Some(text) = means.as_ref().and_then(text_of).filter(|text| text.len() > SLICE) {
-            // At most one slice: otherwise the stages after this one would make the text wait again.
+            // Pass at most one slice on: the next stage would queue anything larger again.
             let end = boundary_upto(text, self.done + SLICE);
             out.event(Event::Text(Cow::Borrowed(slice(text, self.done, end))));
             self.done = end;

@@ -1,8 +1,9 @@
-//! [`Corrections`]: the faults in the calls of a hop, and the message that asks the model for them again.
+//! [`Corrections`]: finds wrong calls in a hop, and composes the message that asks the model to make them
+//! again.
 //!
-//! A fault is a missing call that `tool_choice` requires, a name that is not declared, or arguments that
-//! violate their schema. With the value `"retry"` of `enforce`, `unknown_calls` or `invalid_arguments`, the
-//! model is asked again; the faults of the last hop become warnings in the response.
+//! A hop is at fault if a call that `tool_choice` requires is missing, if a tool is not declared, or if
+//! arguments violate their schema. If `enforce`, `unknown_calls` or `invalid_arguments` is `"retry"`, the
+//! model is asked again; faults that remain in the last hop become warnings in the response.
 
 use std::borrow::Cow;
 
@@ -18,34 +19,32 @@ use crate::{
     },
 };
 
-/// Maximum bytes of a call's name and arguments that are repeated to the model.
+/// Maximum bytes of a call's name and of its arguments that are repeated to the model.
 const REPEATED: usize = 4 << 10;
 
-/// The code of the warning that a required call is missing.
+/// The warning code for a missing required call.
 pub(super) const UNFULFILLED: &str = "tool_choice_unfulfilled";
 
 /// Maximum number of tools that a message lists.
 const LISTED: usize = 32;
 
-/// A fault of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
     Unknown { name: String },
     Invalid { name: String, arguments: String, why: String },
 }
 
-/// Checks the calls of one response.
+/// Checks the calls in one response.
 #[derive(Debug)]
 pub(super) struct Corrections {
-    /// The names of the tools, one of which must be called; empty if no call is required.
+    /// The names of the tools of which one must be called. Empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,
-    /// The schemas of the tools, by name, if arguments are checked.
+    /// The schemas of the tools, by name. `None` if arguments are not checked.
     schemas: Option<Vec<(String, Option<Raw>)>>,
-    /// The hop has a call that `tool_choice` requires.
+    /// Whether the hop has a call that `tool_choice` requires.
     is_fulfilled: bool,
-    /// The faults of this hop.
     faults: Vec<Fault>,
 }
 
@@ -82,28 +81,26 @@ impl Corrections {
         self.retries_unknown || self.checks_arguments()
     }
 
-    /// Whether calls must be complete before they are sent.
     pub(super) fn checks_arguments(&self) -> bool {
         self.schemas.is_some()
     }
 
-    /// Whether nothing about this hop can lead to a retry any more.
+    /// Whether this hop can no longer lead to a retry.
     pub(super) fn is_settled(&self) -> bool {
         self.is_fulfilled && !self.retries_calls()
     }
 
-    /// Begins another hop.
     pub(super) fn next_hop(&mut self) {
         self.is_fulfilled = false;
         self.faults.clear();
     }
 
-    /// Records that a required call has been made, so the rest of the response need not contain one.
+    /// Records that a required call has been made, so that later hops need not contain one.
     pub(super) fn waive_required(&mut self) {
         (self.required, self.retries_missing) = (Vec::new(), false);
     }
 
-    /// Records the beginning of a call that the client will run.
+    /// Records the start of a call that the client will run.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {
             self.is_fulfilled = true;
@@ -112,7 +109,7 @@ impl Corrections {
         }
     }
 
-    /// Checks a call to a declared tool when the call has ended. `arguments` is `None` if the call is broken.
+    /// Checks a call to a declared tool when the call ends. `arguments` is `None` if the call is broken.
     pub(super) fn ends(&mut self, name: &str, arguments: Option<&str>) {
         let Some(schemas) = &self.schemas else { return };
         let Some((_, schema)) = schemas.iter().find(|(known, _)| known == name) else { return };
@@ -138,7 +135,7 @@ impl Corrections {
         !self.required.is_empty() && !self.is_fulfilled
     }
 
-    /// Whether a call with these arguments is wrong.
+    /// Whether a fault was found in a call with this name and these arguments.
     pub(super) fn is_wrong(&self, called: &str, given: &str) -> bool {
         self.faults.iter().any(|fault| match fault {
             Fault::Unknown { name } => *name == repeated(called),
@@ -148,8 +145,8 @@ impl Corrections {
         })
     }
 
-    /// The follow-up request to the model after this hop, in which it wrote `text`. `others` are the names of
-    /// the calls that are not wrong but are not run either, since the next hop replaces this one.
+    /// The follow-up request to the model after this hop, in which it wrote `text`. `others` names the valid
+    /// calls in this hop; they are not run either, because the next hop replaces this one.
     pub(super) fn follow_up(&self, text: &str, tools: &DeclaredTools, others: &[String]) -> Option<FollowUp> {
         let reason = match self.faults.first() {
             Some(Fault::Unknown { .. }) => Reason::UnknownTool,
@@ -173,8 +170,8 @@ impl Corrections {
         Some(FollowUp::new(reason, text, lines.join("\n")))
     }
 
-    /// The warning that the client received calls with arguments that are not JSON, to the tools `names`.
-    /// `None` if there is already such a warning.
+    /// The warning that the client received calls to `names` whose arguments are not JSON. `None` if another
+    /// warning already covers this.
     pub(super) fn broken_warning(&self, names: &[String]) -> Option<Warning<'static>> {
         if names.is_empty() || self.checks_arguments() {
             return None;
@@ -188,7 +185,7 @@ impl Corrections {
         Some(Warning { code: INVALID, message: Cow::Owned(message) })
     }
 
-    /// The warnings about this hop for the client, used if the response ends with this hop.
+    /// The warnings about this hop. The client receives them if the response ends with this hop.
     pub(super) fn warnings(&self) -> Vec<Warning<'static>> {
         let mut warnings: Vec<_> = self.faults.iter().map(Fault::warning).collect();
         if self.is_unfulfilled() {
@@ -200,10 +197,10 @@ impl Corrections {
     }
 }
 
-/// The code of the warning that a call has wrong arguments.
+/// The warning code for invalid arguments.
 const INVALID: &str = "invalid_arguments";
 
-/// The warning that the model was not given these tools, because the length of its instructions is limited.
+/// The warning that `tools` were left out of the instructions because of their maximum length.
 pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
     let names = repeated(&listed(tools.iter().cloned()));
     let message = format!(
@@ -213,7 +210,7 @@ pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
 }
 
 impl Fault {
-    /// The text about this fault in a message to the model.
+    /// Describes this fault to the model.
     fn message(&self, tools: &DeclaredTools) -> String {
         match self {
             Self::Unknown { name } => {
@@ -248,13 +245,13 @@ impl Fault {
     }
 }
 
-/// Text that names one tool, or says "one of" and lists them.
+/// The only name, or "one of" and all names.
 fn one_of(names: impl ExactSizeIterator<Item = String>) -> String {
     let several = if names.len() > 1 { "one of " } else { "" };
     format!("{several}{}", listed(names))
 }
 
-/// Names in backquotes, separated by commas.
+/// The names in backquotes, separated by commas.
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = if names.len() > LISTED { ", …" } else { "" };
     let names: Vec<_> = names.take(LISTED).map(|name| format!("`{name}`")).collect();

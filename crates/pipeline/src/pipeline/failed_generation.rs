@@ -1,5 +1,5 @@
-//! Text of the model inside an error: some servers reject a response because they cannot read a call in it,
-//! and send its text with the error. If the text contains a call, the text becomes the response.
+//! Recovers the model's text from an error: some servers reject a response in which they cannot parse a call,
+//! and include the model's text in the error. If the text contains a call, it becomes the response.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::{
     failure::Failure,
 };
 
-/// Maximum bytes of such a text. It is read in one go while other responses wait. Servers that send such
-/// errors do not write responses of this length.
+/// Maximum size, in bytes, of a model's text inside an error. The text is processed in one go while other
+/// responses wait. Servers that send such errors do not produce responses this long.
 const MAX_TEXT: usize = 256 << 10;
 
 impl Pipeline {
-    /// Reads the text that came with `failure` as the hop's response, and ends the hop. Returns `false`,
-    /// without any effect, if there is no text or the text contains no complete call of a declared tool.
+    /// Processes the text inside `failure` as the hop's response, and ends the hop. Returns `false` and
+    /// changes nothing if there is no such text, or if it contains no complete call to a declared tool.
     pub fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
         let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;
         let Some(text) = failure.generation().filter(may_read) else { return false };
@@ -31,9 +31,9 @@ impl Pipeline {
     }
 }
 
-/// `text` in a form that the detector knows. Llama on Groq also writes `<function=NAME{…}</function>`,
-/// `<function(NAME){…}`, and calls in Python's form without a marker. In a response such a call would be
-/// prose; in an error it is the reason for the rejection.
+/// Rewrites `text` in a format that the detector knows. Llama on Groq also writes
+/// `<function=NAME{…}</function>`, `<function(NAME){…}`, and Python calls without a marker. In a normal
+/// response these would be read as prose, but here they are what the server rejected.
 fn as_known(text: &str) -> Cow<'_, str> {
     let whole = text.trim();
     let is_list = whole.starts_with('[') && whole.ends_with(")]");
@@ -52,7 +52,7 @@ fn as_known(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("<function") {
         let inner = behind.strip_prefix(['=', '(']);
-        // The search ends at the next tag, so that each byte is read once.
+        // The search stops at the next tag, so that each byte is examined only once.
         let open =
             |inner: &&str| inner.find(['{', '<']).is_some_and(|at| inner.as_bytes().get(at) == Some(&b'{'));
         let head = inner.filter(open).and_then(|inner| inner.split_once('{'));
@@ -76,8 +76,8 @@ fn as_known(text: &str) -> Cow<'_, str> {
 }
 
 impl Stages {
-    /// The events of a response that consists of `text`; `None` if the text has no complete call of a
-    /// declared tool. `is_begun`: the client has already received the text before the call.
+    /// The events of a response with this text, or `None` if the text has no complete call to a declared
+    /// tool. `is_begun` says that the client has already received the text before the call.
     fn calls_in(&mut self, text: &str, is_begun: bool, out: &mut BytesMut) -> Option<Vec<Event<'static>>> {
         if self.prefill.is_active() || self.calls.has_calls() || self.detector.is_none() {
             return None;

@@ -1,4 +1,4 @@
-//! Hops: the upstream requests within one response, and the sum of their token counts.
+//! Hops: the upstream requests made for one response, and the sum of their token counts.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
@@ -7,22 +7,21 @@ use crate::{
     event::{RawUsage, Usage},
 };
 
-/// What a response needs after a hop in order to continue: see
+/// What is needed to continue a response after a hop. See
 /// [`Pipeline::follow_up`](super::Pipeline::follow_up).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowUp {
-    /// Why the response does not end here.
+    /// Why the response continues.
     pub reason: Reason,
-    /// The turns to append to the conversation for the next request. The results of `hosted` follow these
-    /// turns.
+    /// The turns to append to the conversation for the next request. The results of `hosted` come after them.
     pub turns: Vec<Turn>,
-    /// The calls of hosted tools that must run first. They are in the last turn, possibly among calls that
-    /// are not run.
+    /// The hosted calls to run first. They are part of the last turn, which may also contain calls that are
+    /// not run.
     pub hosted: Vec<Call>,
 }
 
 impl FollowUp {
-    /// Asks the model again with this message. `text` is the text that it wrote in this hop.
+    /// Asks the model again with `message`. `text` is what the model wrote in this hop.
     pub(super) fn new(reason: Reason, text: &str, message: String) -> Self {
         let text = (!text.is_empty()).then(|| Turn::text(Role::Assistant, text));
         Self {
@@ -32,8 +31,8 @@ impl FollowUp {
         }
     }
 
-    /// Adds the reasoning that preceded the text of this hop. A turn with only reasoning is not sent, because
-    /// some APIs reject it.
+    /// Adds the reasoning that preceded the text of this hop. Without text, the reasoning is not sent,
+    /// because some APIs reject a turn that consists only of reasoning.
     pub(super) fn remember(&mut self, reasoning: Vec<Part>) {
         if let Some(turn) = self.turns.iter_mut().find(|turn| turn.role == Role::Assistant) {
             turn.parts.splice(0..0, reasoning);
@@ -41,23 +40,23 @@ impl FollowUp {
     }
 }
 
-/// Why the upstream is sent another request for the same response.
+/// Why the upstream gets another request for the same response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Calls over the upstream's server-tool channel lack required arguments (`misroute = "bounce"`).
+    /// Calls on the upstream's server-tool channel lack required arguments (`misroute = "bounce"`).
     Misrouted,
-    /// The call that `tool_choice` requires is missing (`enforce = "retry"`).
+    /// A call that `tool_choice` requires is missing (`enforce = "retry"`).
     MissingCall,
-    /// A name that is not declared was called (`unknown_calls = "retry"`).
+    /// An undeclared tool was called (`unknown_calls = "retry"`).
     UnknownTool,
-    /// The arguments of a call break their schema (`invalid_arguments = "retry"`).
+    /// The arguments of a call violate their schema (`invalid_arguments = "retry"`).
     InvalidArguments,
     /// Hosted tools were called.
     Hosted,
 }
 
 impl Reason {
-    /// The name, as in metrics.
+    /// The name used in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Misrouted => "misrouted",
@@ -74,17 +73,17 @@ impl Reason {
     }
 }
 
-/// The sum of the token counts of all hops so far.
+/// The token counts of a response, summed over its hops.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
-    /// The sum over earlier hops.
+    /// The sum of the earlier hops.
     earlier: Option<Usage>,
-    /// The latest counts of this hop. Kept only if another hop may follow.
+    /// The latest counts of this hop, recorded only if another hop may follow.
     current: Option<Usage>,
 }
 
 impl UsageSum {
-    /// Takes the latest counts of this hop. Returns the counts of the complete response if they differ.
+    /// Records the latest counts of this hop. Returns the counts of the complete response if they differ.
     pub(super) fn take(&mut self, usage: &Usage, keeps: bool) -> Option<Usage> {
         if keeps {
             self.current = Some(usage.clone());
@@ -92,7 +91,6 @@ impl UsageSum {
         self.earlier.as_ref().map(|earlier| sum(earlier, usage))
     }
 
-    /// Begins another hop.
     pub(super) fn next_hop(&mut self) {
         let Some(current) = self.current.take() else { return };
         self.earlier = Some(match &self.earlier {
@@ -102,7 +100,7 @@ impl UsageSum {
     }
 }
 
-/// The sum of two counts. A count that was not reported does not change the other one.
+/// Adds two counts. A missing count does not change the other one.
 fn add(left: Option<u64>, right: Option<u64>) -> Option<u64> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.saturating_add(right)),
@@ -123,7 +121,7 @@ fn sum(left: &Usage, right: &Usage) -> Usage {
     }
 }
 
-/// The sum of two usage objects of the same dialect, field by field. An object that cannot be parsed is left out.
+/// Adds two usage objects of the same dialect, field by field. An object that cannot be parsed is ignored.
 fn sum_of_raw(left: Option<&RawUsage>, right: Option<&RawUsage>) -> Option<RawUsage> {
     let dialect = left.or(right)?.dialect;
     let parse = |raw: &RawUsage| serde_json::from_str::<Map<String, Value>>(raw.object.get()).ok();
@@ -149,8 +147,8 @@ fn add_object(left: &mut Map<String, Value>, right: Map<String, Value>) {
     }
 }
 
-/// The sum of two numbers: exact for integers, otherwise in floating point. If the sum is not finite, the
-/// first number is kept.
+/// Adds two numbers, exactly if both are integers and in floating point otherwise. If the sum is not finite,
+/// returns the first number.
 fn add_numbers(left: &Number, right: &Number) -> Number {
     if let (Some(left), Some(right)) = (left.as_u64(), right.as_u64()) {
         return left.saturating_add(right).into();

@@ -1,15 +1,16 @@
-//! The stages combined for one response: upstream bytes in, client bytes out, sans-IO.
+//! Connects the stages for one response: upstream bytes in, client bytes out, without I/O.
 //!
 //! ```text
 //! bytes ─▶ Reader ─Event─▶ Detector ─Event─▶ Calls (the request's rules) ─Event─▶ ReasoningStage ─Event─▶ Writer ─▶ bytes
 //! ```
 //!
-//! Each stage is a [`Sink`] for the one before it, so an event passes through all of them before the next one
-//! is read, and nothing is collected in between.
+//! Each stage is a [`Sink`] for the one before it. An event passes through all stages before the next one is
+//! read, so nothing accumulates between them.
 //!
-//! A response may take several *hops*, each an upstream request with its response. The client sees one
-//! response: after a hop that is not the last, the pipeline says what is needed next ([`FollowUp`]). When the
-//! shell has done that, it either continues with the next upstream response or ends the client's response.
+//! A response may take several *hops*, each an upstream request with its response, but the client sees only
+//! one response. After every hop but the last, the pipeline reports what has to happen next ([`FollowUp`]).
+//! When the shell has done that, it either continues with the next upstream response or ends the client's
+//! response.
 //!
 //! ```text
 //! Open ──end of hop──▶ HopEnded ──resume(reader)──▶ Open      (the next hop)
@@ -62,22 +63,22 @@ use crate::{
 pub enum State {
     /// More input may follow.
     Open,
-    /// The response is complete and its end is written; further input is ignored.
+    /// The response is complete, and its end has been written. Further input is ignored.
     Done,
-    /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before the failure has
-    /// been written.
+    /// The response has failed: see [`Pipeline::failure`]. Everything that was certain before that has been
+    /// written.
     Failed,
-    /// The upstream's response has ended, but the client's has not: do what [`Pipeline::follow_up`] says, then
-    /// call [`Pipeline::resume`] with a reader for the next upstream response, or [`Pipeline::end`]. Further
-    /// input of the last hop is ignored.
+    /// The upstream's response has ended, but the client's has not. Do what [`Pipeline::follow_up`] says,
+    /// then call [`Pipeline::resume`] with a reader for the next upstream response, or [`Pipeline::end`].
+    /// Further input from the hop that ended is ignored.
     HopEnded,
 }
 
 /// Converts one upstream response for a client.
 ///
-/// The output of `push` and `finish` is appended to `out`. A failure itself is not written to `out`: a shell
-/// that has not sent anything yet responds with a status and [`Pipeline::error_body`]; a shell that has
-/// already sent something calls [`Pipeline::write_failure`].
+/// `push` and `finish` append their output to `out`. They do not write failures: if nothing has been sent
+/// yet, the shell responds with an error status and [`Pipeline::error_body`]; otherwise it calls
+/// [`Pipeline::write_failure`].
 #[derive(Debug)]
 pub struct Pipeline {
     reader: Reader,
@@ -102,15 +103,15 @@ struct Stages {
     limits: Limits,
     repair: bool,
     stream: bool,
-    /// The client asked for several choices.
+    /// Whether the client asked for several choices.
     several: bool,
     emitted: OutputRecord,
 }
 
 impl Pipeline {
-    /// A pipeline for the response to `conversation`, given as the client sent it (with its tools, even if
-    /// the upstream receives them described in text). The formats named in the rules are looked up in
-    /// `known`.
+    /// Creates a pipeline for the response to `conversation`, which must be as the client sent it: with its
+    /// tools, even if the upstream receives their descriptions as text. `known` resolves the format names in
+    /// the rules.
     pub fn new(
         conversation: &Conversation,
         settings: &Rules,
@@ -148,26 +149,26 @@ impl Pipeline {
         }
     }
 
-    /// Adds a warning for the client that the request's instructions leave out these tools.
+    /// Adds a warning that the instructions given to the model leave out these tools.
     pub fn leaves_out(&mut self, tools: &[String]) {
         if !tools.is_empty() {
             self.stages.calls.warn(corrections::left_out(tools));
         }
     }
 
-    /// Handles the calls of hosted tools by these rules. Must be called before the first bytes.
+    /// Sets the rules for hosted calls. Must be called before the first bytes.
     pub fn host(&mut self, rules: HostedRules) {
         self.stages.calls.set_hosted_rules(rules);
     }
 
-    /// In [`State::Done`]: the turn whose hosted calls should be run for the client's next request, if there
-    /// is such a turn. It can be taken once.
+    /// In [`State::Done`]: removes and returns the turn whose hosted calls should be run when the client
+    /// sends its next request, if there is one.
     pub fn take_deferred(&mut self) -> Option<DeferredTurn> {
         if self.state == State::Done { self.stages.calls.deferred.take() } else { None }
     }
 
     /// In [`State::HopEnded`]: shows the client something that happened between two hops. Reasoning is shown
-    /// on separate lines. Does nothing in other states.
+    /// on lines of its own. Does nothing in other states.
     pub fn show(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.state == State::HopEnded {
             let (calls, mut next) = self.stages.calls_and_writer(out);
@@ -183,37 +184,36 @@ impl Pipeline {
         }
     }
 
-    /// Adds a warning to the response. It is sent at the end of the response.
+    /// Adds a warning, which is sent at the end of the response.
     pub fn warn(&mut self, warning: Warning<'static>) {
         self.stages.calls.warn(warning);
     }
 
-    /// Keeps the state that the upstream wants back when the client replays the calls of the response. Must
-    /// be called before the first bytes.
+    /// Starts collecting the state that the upstream needs when the client replays the calls in the response.
+    /// Must be called before the first bytes.
     pub fn keep_state(&mut self, wants: WantsBack) {
         self.stages.calls.state = StateCollector::new(wants, self.stages.limits.max_hold);
     }
 
-    /// In [`State::Done`]: the state that the upstream wants back (see [`Pipeline::keep_state`]), or `None`
-    /// if there is none. It can be taken once.
+    /// In [`State::Done`]: removes and returns the state that [`Pipeline::keep_state`] collected, if there is
+    /// any.
     pub fn take_state(&mut self) -> Option<TurnState> {
         if self.state == State::Done { self.stages.calls.state.take() } else { None }
     }
 
-    /// Sets the text with which the request of this hop has begun the response. Must be called before the
-    /// first bytes of the hop.
+    /// Sets the text with which this hop's request started the response. Must be called before the first
+    /// bytes of the hop.
     pub fn expect_prefill(&mut self, prefill: Option<Prefill>) {
         let Stages { prefill: stage, detector, limits, .. } = &mut self.stages;
         *stage = PrefillStage::new(prefill.filter(|_| detector.is_some()), limits);
     }
 
-    /// Sets the key with which the hop's response is encrypted. Must be called before the first bytes of the
-    /// hop.
+    /// Sets the key that decrypts this hop's response. Must be called before the first bytes of the hop.
     pub fn expect_key(&mut self, key: Option<RequestKey>) {
         self.reader.decrypt(key);
     }
 
-    /// Redacts secrets in a failure before the failure reaches the client, the log or a recording.
+    /// Redacts secrets in a failure before it reaches the client, the log or a recording.
     #[must_use]
     pub fn redacting(mut self, redactor: Arc<dyn Redact>) -> Self {
         self.redactor = Some(redactor);
@@ -233,8 +233,8 @@ impl Pipeline {
         self.catch_up(out)
     }
 
-    /// Like [`Pipeline::push`], but only begins to process a large text: the caller continues with
-    /// [`Pipeline::work`] as long as [`Pipeline::is_behind`] is true.
+    /// Like [`Pipeline::push`], but may leave part of a large text to [`Pipeline::work`], which the caller
+    /// must call as long as [`Pipeline::is_behind`] returns true.
     pub fn begin_push(&mut self, bytes: &[u8], out: &mut BytesMut) {
         let ended = self.stages.backlog.read.as_ref().is_some_and(|read| read.ended || read.result.is_err());
         if self.state == State::Open && !ended {
@@ -244,7 +244,7 @@ impl Pipeline {
         }
     }
 
-    /// Like [`Pipeline::finish`], but may leave work to [`Pipeline::work`], as [`Pipeline::begin_push`] does.
+    /// Like [`Pipeline::finish`], but may leave work to [`Pipeline::work`], like [`Pipeline::begin_push`].
     pub fn begin_finish(&mut self, out: &mut BytesMut) {
         if self.state == State::Open && self.stages.backlog.read.as_ref().is_none_or(|read| !read.ended) {
             let read = self.reader.finish(&mut self.stages.sink(out));
@@ -252,12 +252,12 @@ impl Pipeline {
         }
     }
 
-    /// Whether input that has been read waits for [`Pipeline::work`].
+    /// Whether there is input left for [`Pipeline::work`].
     pub fn is_behind(&self) -> bool {
         !self.stages.backlog.is_empty()
     }
 
-    /// Processes the next slice of the waiting input: at most a few kilobytes of text.
+    /// Processes the next slice of the pending input: a few kilobytes of text at most.
     pub fn work(&mut self, out: &mut BytesMut) {
         let mut backlog = std::mem::take(&mut self.stages.backlog);
         backlog.next(&mut self.stages.sink(out));
@@ -278,7 +278,7 @@ impl Pipeline {
         self.state
     }
 
-    /// Decides how the response continues once the stages have processed everything that was read.
+    /// Decides how the response continues once all stages have processed the input.
     fn settle(&mut self, read: Result<(), Failure>, ended: bool, out: &mut BytesMut) {
         if self.is_behind() {
             self.stages.backlog.read = Some(Read { result: read, ended });
@@ -297,8 +297,8 @@ impl Pipeline {
         }
     }
 
-    /// Fails the response because the transport failed or a time limit expired. Held output is released to
-    /// `out` first.
+    /// Fails the response because of a transport error or a timeout. First releases everything that is held
+    /// back to `out`.
     pub fn fail(&mut self, failure: Failure, out: &mut BytesMut) {
         if matches!(self.state, State::Done | State::Failed) {
             return;
@@ -312,14 +312,14 @@ impl Pipeline {
         });
     }
 
-    /// Whether the upstream's body is expected to end now: either only one of its end mark and its finish
-    /// reason has arrived, or another hop should follow. [`Pipeline::finish`] completes the hop.
+    /// Whether the upstream's body is expected to end now: either it has sent only one of its end marker and
+    /// its finish reason, or another hop is due. [`Pipeline::finish`] completes the hop.
     pub fn awaits_end(&self) -> bool {
         self.state == State::Open && (self.reader.awaits_end() || self.stages.calls.pending.is_some())
     }
 
-    /// Whether the hop has its finish reason. If the upstream does not end its body, [`Pipeline::finish`] may
-    /// be called anyway: only token counts are lost.
+    /// Whether the hop's finish reason has arrived. If the upstream then does not end its body, the caller
+    /// may still call [`Pipeline::finish`], and loses only token counts.
     pub fn is_hop_finished(&self) -> bool {
         self.stages.calls.pending.is_some() || self.reader.lacks_only_mark()
     }
@@ -335,22 +335,22 @@ impl Pipeline {
         self.stages.emitted.has_content
     }
 
-    /// Starts counting the text that the client receives, and keeps at most `max` bytes of its beginning.
+    /// Starts counting the text that the client receives, and records up to the first `max` bytes of it.
     pub fn observe_text(&mut self, max: usize) {
         self.stages.emitted.text = Some(Box::new(EmittedText::new(max)));
     }
 
-    /// The text that the client has received. `None` if it is not observed, see [`Pipeline::observe_text`].
+    /// The text that the client has received, or `None` without [`Pipeline::observe_text`].
     pub fn emitted_text(&self) -> Option<&EmittedText> {
         self.stages.emitted.text.as_deref()
     }
 
-    /// Starts keeping the events that the client receives, for [`Pipeline::take_events`].
+    /// Starts recording the events that the client receives, for [`Pipeline::take_events`].
     pub fn observe_events(&mut self) {
         self.stages.emitted.text = Some(Box::new(EmittedText::with_events()));
     }
 
-    /// The events that the client has received since the last call.
+    /// The events that the client has received since this was last called.
     pub fn take_events(&mut self) -> Vec<EmittedEvent> {
         let events = self.stages.emitted.text.as_mut().and_then(|text| text.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
@@ -361,12 +361,12 @@ impl Pipeline {
         self.stages.detector.as_ref().map_or(0, Detector::held) + self.stages.prefill.held()
     }
 
-    /// The finish reason of the hop, if the hop has ended but the response has not.
+    /// The finish reason of the hop, if the hop has ended and the response has not.
     pub fn hop_finish(&self) -> Option<Finish> {
         self.stages.calls.pending.as_ref().map(|pending| pending.finish)
     }
 
-    /// The finish reason of the response, as soon as it is known.
+    /// The finish reason of the response, once it is known.
     pub fn finish_given(&self) -> Option<Finish> {
         self.stages.calls.tally.finish
     }
@@ -381,39 +381,38 @@ impl Pipeline {
         self.stages.writer.dialect().side().error_body(failure)
     }
 
-    /// Writes the dialect's in-stream error, which ends a stream that has already begun.
+    /// Writes the dialect's in-stream error. It ends a stream that has already started.
     pub fn write_failure(&mut self, out: &mut BytesMut) {
         if let Some(failure) = &self.failure {
             self.stages.writer.fail(failure, out);
         }
     }
 
-    /// From now on, a large event is only written when [`Pipeline::pour`] asks for it: such events repeat
-    /// what was sent, and together would take many times the memory of the response. Without this call,
-    /// everything is written at once.
+    /// Makes the writer hold large events until [`Pipeline::pour`] is called. Such events repeat what was
+    /// already sent, and together would take many times the memory of the response.
     pub fn write_in_pieces(&mut self) {
         self.stages.writer.write_in_pieces();
     }
 
-    /// Whether [`Pipeline::pour`] has something to write.
+    /// Whether there is output left for [`Pipeline::pour`].
     pub fn has_more(&self) -> bool {
         self.stages.writer.has_more()
     }
 
-    /// Writes waiting output until `out` is `upto` bytes long.
+    /// Writes pending output until `out` is `upto` bytes long.
     pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         self.stages.writer.pour(out, upto);
     }
 
-    /// Writes a keep-alive for a silent stream.
+    /// Writes a keep-alive to a silent stream.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
-        // Waiting output is also a sign of life, and a keep-alive could end up in the middle of an event.
+        // Pending output will itself show that the stream is alive, and a keep-alive might split an event.
         if matches!(self.state, State::Open | State::HopEnded) && !self.has_more() {
             self.stages.writer.keep_alive(out);
         }
     }
 
-    /// In [`State::HopEnded`]: what the next hop needs.
+    /// In [`State::HopEnded`]: what has to be done before the next hop.
     pub fn follow_up(&self) -> Option<&FollowUp> {
         let pending = self.stages.calls.pending.as_ref().filter(|_| self.state == State::HopEnded);
         pending.map(|pending| &pending.follow_up)
@@ -444,23 +443,23 @@ impl Pipeline {
         self.state = State::Done;
     }
 
-    /// After the end: the complete response in the client's dialect, if it should be stored.
+    /// After the end of the response: the complete response in the client's dialect, if it should be stored.
     pub fn take_response(&mut self) -> Option<String> {
         self.stages.writer.take_response()
     }
 
-    /// Sum of the tokens of all requests and responses so far, over all hops, as reported by the upstream.
+    /// The tokens of the requests and of the responses, as reported by the upstream and summed over all hops.
     pub fn tokens(&self) -> (Option<u64>, Option<u64>) {
         let Tally { input_tokens, output_tokens, .. } = &self.stages.calls.tally;
         (*input_tokens, *output_tokens)
     }
 
-    /// The field in which the reasoning of this hop arrived, in dialects with several such fields.
+    /// The field that contained this hop's reasoning, in dialects that have several such fields.
     pub fn reasoning_field(&self) -> Option<crate::dialect::ReasoningField> {
         self.reader.reasoning_field()
     }
 
-    /// The counts so far.
+    /// Statistics of the response so far.
     pub fn tally(&self) -> Tally {
         let detector = self.stages.detector.as_ref();
         let mut skipped = self.reader.skipped();
@@ -480,13 +479,13 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// The failure if a stage after the reader has reached a limit.
+    /// The failure, if a stage after the reader has exceeded a limit.
     fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
     }
 
-    /// Whether a limit was reached, so that no more input is accepted.
+    /// Whether a limit was exceeded, so that no more input is accepted.
     fn is_full(&self) -> bool {
         self.calls.failure.is_some() || self.writer.kept() > self.limits.max_answer
     }
@@ -497,7 +496,7 @@ impl Stages {
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
-    /// Ends the hop's text: passes the output of the detector to the stages after it.
+    /// Ends the hop's text, and passes what the detector releases to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
         let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
         let next = ToWriter { withheld, reasoning, writer, emitted, out };
@@ -513,7 +512,7 @@ impl Stages {
         (calls, ToWriter { withheld, reasoning, writer, emitted, out })
     }
 
-    /// Prepares for another upstream response. Held content is released, unless it is replaced.
+    /// Prepares for the next upstream response. Content that is held back is released, unless it is replaced.
     fn next_hop(&mut self, out: &mut BytesMut) {
         self.end_text(out, |detector, next| detector.next_answer(next));
         let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
@@ -524,20 +523,19 @@ impl Stages {
         self.withheld.next_hop(self.emitted.has_content);
     }
 
-    /// Ends the response: no other hop follows.
     fn end(&mut self, out: &mut BytesMut) {
         let (calls, mut next) = self.calls_and_writer(out);
         calls.end_response(&mut next);
     }
 
-    /// Releases held content, since no more input will arrive to decide about it.
+    /// Releases everything that is held back, since no more input will arrive.
     fn release(&mut self, out: &mut BytesMut) {
         self.end_text(out, |detector, next| detector.finish(false, next));
         self.calls_and_writer(out).1.release();
     }
 }
 
-/// Which content of a response is kept back from the client, so that the model can be asked again.
+/// Determines which content must be withheld so that the model can be asked again.
 fn withhold(calls: &Calls, stream: bool) -> Withhold {
     let corrections = calls.corrections();
     match (corrections.retries_missing(), corrections.retries_calls()) {
@@ -586,7 +584,7 @@ impl Sink for ToCalls<'_> {
 }
 
 impl ToCalls<'_> {
-    /// Handles an event of a hop that another hop may replace, because the model may be asked again.
+    /// Handles an event in a hop that may be replaced by another one.
     fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
         self.calls.can_replace = !self.next.emitted.has_content;
         self.calls.event(event, &mut self.next);
@@ -623,7 +621,7 @@ impl ToWriter<'_> {
         });
     }
 
-    /// Keeps `event` back if necessary. If `event` settles that the client gets this hop, releases
+    /// Withholds `event` if necessary. If `event` makes it certain that this hop is not replaced, releases
     /// everything.
     fn keeps_back(&mut self, event: &Event<'_>) -> bool {
         if is_finish(event) {
@@ -640,7 +638,7 @@ impl ToWriter<'_> {
         true
     }
 
-    /// Writes the content that was kept back.
+    /// Writes the withheld content.
     fn release(&mut self) {
         let Self { withheld, reasoning, writer, emitted, out } = self;
         withheld.release(|event| {
@@ -668,49 +666,49 @@ fn is_content(event: &Event<'_>) -> bool {
 /// Statistics of a response, for logs and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Every call that reached the client.
+    /// The calls that the client received.
     pub calls: Vec<CallTally>,
-    /// Calls that were refused or dropped.
+    /// Number of calls that were refused or dropped.
     pub dropped_calls: u64,
-    /// Parts of the upstream's response that were left out because they were malformed.
+    /// Number of parts of the upstream's response that were left out because they were malformed.
     pub malformed_frames: u64,
-    /// Everything that was left out of the upstream's response, by reason.
+    /// What was left out of the upstream's response, by reason.
     pub skipped: Skipped,
     /// Maximum number of bytes that were held at once.
     pub held_peak: usize,
     /// Bytes currently held.
     pub held: usize,
-    /// Why further hops followed, one reason per hop after the first.
+    /// Why further hops followed: one reason for each hop after the first.
     pub follow_ups: Vec<Reason>,
     /// The codes of the warnings that the client received.
     pub warnings: Vec<&'static str>,
-    /// Tokens of the request, as reported by the upstream, in all hops together.
+    /// Tokens of the requests, as reported by the upstream, summed over all hops.
     pub input_tokens: Option<u64>,
-    /// Tokens of the response, as reported by the upstream, in all hops together.
+    /// Tokens of the responses, as reported by the upstream, summed over all hops.
     pub output_tokens: Option<u64>,
-    /// The model refused to answer, in a form that the dialect separates from text.
+    /// Whether the model refused to answer, in a form that the dialect distinguishes from text.
     pub is_refusal: bool,
-    /// The finish reason that was written.
+    /// The finish reason that was sent.
     pub finish: Option<crate::event::Finish>,
 }
 
 impl Tally {
-    /// Number of hops that followed because something was wrong with the previous hop.
+    /// Number of hops that followed because the previous one was unacceptable.
     pub fn retries(&self) -> u64 {
         self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
     }
 
-    /// Whether a warning told the client that a required call is missing.
+    /// Whether the client was warned that a required call is missing.
     pub fn lacks_required_call(&self) -> bool {
         self.warnings.contains(&corrections::UNFULFILLED)
     }
 }
 
-/// One call, for metrics: all labels have a bounded number of values.
+/// One call, for metrics. Every label has a limited number of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTally {
     /// `native` or a format's name.
     pub format: &'static str,
-    /// The declared name, or `None` for an undeclared one.
+    /// The name of the tool, or `None` if it is not declared.
     pub name: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! [`OutputRecord`]: what the client has received so far, as far as code outside the pipeline needs it.
+//! [`OutputRecord`]: what the client has received so far, as far as code outside the pipeline needs to know
+//! it.
 
 use super::is_content;
 use crate::{
@@ -6,17 +7,16 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// A record of what was passed to the writer.
 #[derive(Debug, Default)]
 pub(super) struct OutputRecord {
     /// Whether anything that a client considers content has been written.
     pub(super) has_content: bool,
-    /// The text, if it is observed.
+    /// The text, if [`Pipeline::observe_text`](super::Pipeline::observe_text) or `observe_events` was called.
     pub(super) text: Option<Box<EmittedText>>,
 }
 
 impl OutputRecord {
-    /// Records an event for the writer, which has written `written` bytes before it.
+    /// Records an event. The client's output contained `written` bytes before it.
     pub(super) fn saw(&mut self, event: &Event<'_>, written: usize) {
         self.has_content |= is_content(event);
         if let Some(text) = &mut self.text {
@@ -28,17 +28,16 @@ impl OutputRecord {
 /// The text that a client has received.
 #[derive(Debug, Default)]
 pub struct EmittedText {
-    /// Its length in bytes.
+    /// Length of the text in bytes.
     pub bytes: u64,
     /// Number of pieces of the text, about one per token.
     pub pieces: u64,
-    /// Bytes of everything that the model has written: text, reasoning and calls.
+    /// Number of bytes that the model has written: text, reasoning and calls.
     pub written: u64,
-    /// The beginning of the text.
+    /// The first bytes of the text.
     pub kept: String,
-    /// Maximum bytes of `kept`.
     max: usize,
-    /// The events, if they are observed.
+    /// The events, if they are recorded.
     pub(super) events: Option<Vec<EmittedEvent>>,
 }
 
@@ -49,11 +48,11 @@ pub struct EmittedEvent {
     pub kind: &'static str,
     /// The index of the event's call, from 0.
     pub call: Option<u32>,
-    /// The name of the tool, if a call begins.
+    /// The name of the tool, if the event starts a call.
     pub name: Option<String>,
     /// Bytes of text in the event.
     pub bytes: usize,
-    /// Bytes of output before the event.
+    /// Number of bytes of output before the event.
     pub at: usize,
 }
 
@@ -83,12 +82,12 @@ impl EmittedEvent {
 }
 
 impl EmittedText {
-    /// Keeps at most `max` bytes of the text.
+    /// Creates a record that retains up to the first `max` bytes of the text.
     pub(super) fn new(max: usize) -> Self {
         Self { max, ..Self::default() }
     }
 
-    /// Creates a record that only counts the text, but keeps the events.
+    /// Creates a record that retains the events, but none of the text.
     pub(super) fn with_events() -> Self {
         Self { events: Some(Vec::new()), ..Self::default() }
     }
@@ -110,7 +109,7 @@ impl EmittedText {
             _ => 0,
         };
         if let Event::Text(text) | Event::Refusal(text) = event {
-            // Only the beginning is kept: once text has been left out, nothing more is added.
+            // Nothing more is added once a piece did not fit, so that `kept` is a prefix of the text.
             let is_whole = usize::try_from(self.bytes).is_ok_and(|bytes| bytes == self.kept.len());
             self.bytes += text.len() as u64;
             self.pieces += 1;

@@ -1,10 +1,10 @@
-//! [`PrefillStage`]: the text with which the request has begun the response.
+//! [`PrefillStage`]: handles text with which the request started the model's response.
 //!
-//! The response continues that text, so the stage looks for calls in the two texts together. The model did
-//! not write the prefill, so it must not reach the client as text. The detector's first output decides: if it
-//! is a call with arguments, the prefill is the call's beginning; otherwise, the response is read as if there
-//! were no prefill. This also covers servers that ignore the prefill and start from the beginning. A name
-//! alone is not enough, since it may come from the prefill.
+//! The model continues that text, so a call may start in the prefill and end in the response. The prefill
+//! itself must not reach the client, since the model did not write it. The detector's first output decides:
+//! if it is a call with arguments, the prefill was the start of that call; otherwise, the response is read as
+//! if there were no prefill, which also covers servers that ignore it. A name alone does not decide, since it
+//! may come from the prefill.
 
 use crate::{
     conversation::Prefill,
@@ -14,27 +14,27 @@ use crate::{
     wire::text::{append, boundary_from, head, tail},
 };
 
-/// The stage before the detector. It does nothing once it has been decided how the response begins.
+/// The stage before the detector. It does nothing once it is known whether the prefill is part of a call.
 #[derive(Debug, Default)]
 pub(super) struct PrefillStage {
     undecided: Option<Box<UndecidedStart>>,
     peak: usize,
 }
 
-/// A response for which it has not been decided how it begins.
+/// A response for which this is not known yet.
 #[derive(Debug)]
 struct UndecidedStart {
     prefill: Prefill,
-    /// The response's own text so far, which may be read again without the prefill.
+    /// The response's own text so far. It may have to be read again without the prefill.
     own: String,
-    /// The detector's state before the prefill. `None` if the detector has not received the prefill, because
-    /// all text so far may be a repetition of it.
+    /// The detector's state before it read the prefill. `None` if it has not read the prefill yet, because
+    /// all text so far may be a repetition of the prefill.
     before: Option<Checkpoint>,
-    /// The beginning of a call whose arguments have not begun.
+    /// The start of a call whose arguments have not started.
     start: Option<CallStart<'static>>,
-    /// Reasoning has arrived separately from the text.
+    /// Whether reasoning has arrived separately from the text.
     is_reasoning_separate: bool,
-    /// Maximum bytes of own text that are kept. The detector has the same limit.
+    /// Maximum bytes of own text that are retained. The detector has the same limit.
     limit: usize,
 }
 
@@ -57,22 +57,20 @@ impl PrefillStage {
         Self { undecided, peak: 0 }
     }
 
-    /// Whether events have to pass through this stage.
+    /// Whether events must pass through this stage.
     pub(super) fn is_active(&self) -> bool {
         self.undecided.is_some()
     }
 
-    /// Number of bytes of own text that are currently kept.
     pub(super) fn held(&self) -> usize {
         self.undecided.as_ref().map_or(0, |undecided| undecided.own.len())
     }
 
-    /// Maximum number of bytes that were held at once, here and by the detector.
+    /// Maximum number of bytes that this stage and the detector held at any time.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }
 
-    /// Passes an event on to the detector.
     pub(super) fn event(&mut self, event: Event<'_>, detector: &mut Detector, out: &mut impl Sink) {
         let means = match &event {
             Event::Verbatim { means: Some(means), .. } => means,
@@ -98,7 +96,7 @@ impl PrefillStage {
         while let Some(undecided) = &mut self.undecided
             && !rest.is_empty()
         {
-            // The limit is reached at the same character wherever pieces end.
+            // Stop at the limit exactly, so that the result does not depend on how the text was split.
             let room = undecided.limit.saturating_sub(undecided.own.len()).max(1);
             let piece = head(rest, boundary_from(rest, room));
             rest = tail(rest, piece.len());
@@ -112,8 +110,8 @@ impl PrefillStage {
         }
     }
 
-    /// Acts on the detector's `first` output. `is_last`: the detector receives nothing more before the
-    /// decision.
+    /// Acts on the detector's `first` output. `is_last` says that the detector gets no more input before this
+    /// is decided.
     fn decide(&mut self, first: FirstOutput, is_last: bool, detector: &mut Detector, out: &mut impl Sink) {
         match first {
             FirstOutput::Awaited if !is_last => {}
@@ -126,7 +124,7 @@ impl PrefillStage {
         }
     }
 
-    /// Ends the hop's text. `stopped`: the model finished.
+    /// Ends the hop's text. `stopped` says that the model finished normally.
     pub(super) fn finish(&mut self, stopped: bool, detector: &mut Detector, out: &mut impl Sink) {
         let Some(undecided) = &mut self.undecided else { return };
         if undecided.own.is_empty() && undecided.before.is_none() {
@@ -142,7 +140,7 @@ impl PrefillStage {
 }
 
 impl UndecidedStart {
-    /// Adds the next piece of own text.
+    /// Reads the next piece of the response's own text.
     fn read(&mut self, piece: &str, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         let known = self.own.len();
         append(&mut self.own, piece);
@@ -159,8 +157,7 @@ impl UndecidedStart {
     }
 
     /// Passes the prefill and the own text so far to the detector, unless it already has them. If the own
-    /// text begins with the prefill, the server repeats the prefill or starts anew, so the prefill is passed
-    /// on only once.
+    /// text starts with the prefill, the server repeated the prefill, which is then passed on only once.
     fn begin(&mut self, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         if self.before.is_some() {
             return FirstOutput::Awaited;
@@ -175,7 +172,7 @@ impl UndecidedStart {
         watch(FirstOutput::Awaited, start, out, |out| detector.event(Event::Text(joined.into()), out))
     }
 
-    /// Lets the detector read the own text without the prefill.
+    /// Makes the detector read the own text without the prefill.
     fn read_alone(self, detector: &mut Detector, out: &mut impl Sink) {
         if let Some(before) = self.before {
             detector.restore(before);
@@ -189,8 +186,8 @@ impl UndecidedStart {
     }
 }
 
-/// Runs `act` with a sink. If the first output is a call with arguments, the sink passes everything on,
-/// otherwise nothing.
+/// Runs `act` with a sink that passes everything on if the first output is a call with arguments, and nothing
+/// otherwise.
 fn watch<S: Sink>(
     first: FirstOutput,
     start: &mut Option<CallStart<'static>>,

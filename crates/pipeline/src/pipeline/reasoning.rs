@@ -1,11 +1,12 @@
-//! [`ReasoningStage`]: passes reasoning on as the rules say: in a separate field, in the text, or not at all.
+//! [`ReasoningStage`]: passes reasoning on as the rules require: in a separate field, in the text, or not at
+//! all.
 //!
-//! It is the last stage before the writer, so the stages before it see all reasoning, with its signatures.
+//! It is the last stage before the writer, so all earlier stages see the reasoning and its signatures.
 //!
-//! In the text, reasoning is written between `<think>` and `</think>`. The opener is at the beginning of a
-//! line, as readers of such text expect. A closer inside the reasoning gets a backslash before its last
-//! character (`</think\>`), so that it does not end the reasoning early. A signature belongs to a block of
-//! reasoning and is dropped with it.
+//! In the text, reasoning is enclosed in `<think>` and `</think>`. The opener is always at the start of a
+//! line, where clients look for it. A closer within the reasoning gets a backslash before its last character
+//! (`</think\>`), so that it does not end the reasoning early. Signatures apply to a block of reasoning, so
+//! they are dropped with it.
 
 use std::borrow::Cow;
 
@@ -33,7 +34,6 @@ pub(super) enum ReasoningStage {
 }
 
 impl ReasoningStage {
-    /// Creates the stage for one response.
     pub(super) fn new(reasoning: Reasoning) -> Self {
         match reasoning {
             Reasoning::Inline => Self::Inline(Inline::default()),
@@ -53,7 +53,7 @@ impl ReasoningStage {
     }
 }
 
-/// The meaning of a frame. Other events, and frames that no stage handles, are returned unchanged.
+/// The event that a frame stands for. Other events, and frames that no stage handles, are returned unchanged.
 fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
     match event {
         Event::Verbatim { means: Some(means), .. } => means,
@@ -64,11 +64,11 @@ fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
 /// Puts reasoning into the text.
 #[derive(Debug, Default)]
 pub(super) struct Inline {
-    /// The opener has been sent, and its closer has not.
+    /// Whether the opener has been sent and its closer has not.
     is_open: bool,
-    /// The text so far is not empty and does not end with a line end.
+    /// Whether the text so far is non-empty and does not end with a line break.
     is_inside_line: bool,
-    /// Number of bytes at the end of the reasoning that match the beginning of a closer.
+    /// Number of bytes at the end of the reasoning that match the start of a closer.
     matched: usize,
     /// Number of characters added to the text. Citations count the characters of the text before them.
     added: u64,
@@ -121,7 +121,6 @@ impl Inline {
         self.add(piece, pass_on);
     }
 
-    /// Ends the reasoning, if it is open.
     fn close(&mut self, pass_on: &mut impl FnMut(&Event<'_>)) {
         if std::mem::take(&mut self.is_open) {
             self.matched = 0;
@@ -135,7 +134,7 @@ impl Inline {
         pass_on(&Event::Text(piece));
     }
 
-    /// `text` with a backslash before the last character of each closer, which may have begun in earlier
+    /// `text` with a backslash before the last character of each closer. A closer may have started in earlier
     /// text.
     fn escaped<'t>(&mut self, text: &'t str) -> Cow<'t, str> {
         let (bytes, mut escaped, mut copied, mut at) = (text.as_bytes(), String::new(), 0, 0);
@@ -168,7 +167,7 @@ impl Inline {
         Cow::Owned(escaped)
     }
 
-    /// Moves the cited range by the number of characters that were added.
+    /// Shifts the cited range by the number of characters added.
     fn annotation(
         &self,
         event: &Event<'_>,

@@ -1,19 +1,20 @@
-//! [`StateCollector`]: the state that the upstream wants back when the client replays the response's calls.
+//! [`StateCollector`]: collects the state that the upstream needs when the client replays the response's
+//! calls.
 
 use crate::{
     conversation::{Part, TurnState, WantsBack},
     event::{Opaque, Reasoning},
 };
 
-/// Collects the state of one response, up to a limit. Costs nothing if there is no state to collect.
+/// Collects the state of one response, up to a limit.
 #[derive(Debug, Default)]
 pub(super) struct StateCollector {
     wants: WantsBack,
-    /// Maximum bytes that may be kept. If a response has more, no state is kept for it.
+    /// Maximum bytes of state. If a response has more, none of its state is kept.
     limit: usize,
     kept: usize,
     state: TurnState,
-    /// Reasoning that has not been ended by a signature yet.
+    /// Reasoning that has no signature yet.
     open: String,
 }
 
@@ -41,7 +42,7 @@ impl StateCollector {
         }
     }
 
-    /// Adds a call that the client gets under this id.
+    /// Adds a call that the client received as `id`.
     pub(super) fn call(&mut self, id: &str, signature: Option<&Opaque<'_>>) {
         if self.is_active() && self.has_room(id.len() + signature.map_or(0, |signature| signature.text.len()))
         {
@@ -50,7 +51,7 @@ impl StateCollector {
         }
     }
 
-    /// Forgets everything, since another hop replaces the response so far.
+    /// Discards everything, since another hop replaces the response so far.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.wants, self.limit);
     }
@@ -62,7 +63,6 @@ impl StateCollector {
         reasoning
     }
 
-    /// The state of the response, if it has any that the upstream wants back.
     pub(super) fn take(&mut self) -> Option<TurnState> {
         let rest = self.rest();
         let mut state = std::mem::take(&mut self.state);
@@ -78,7 +78,7 @@ impl StateCollector {
         is_wanted.then(|| Part::Reasoning { text: self.open.clone(), signature: None, redacted: false })
     }
 
-    /// Counts `more` bytes and returns whether they may be kept.
+    /// Counts `more` bytes, and returns whether the total is within the limit.
     fn has_room(&mut self, more: usize) -> bool {
         self.kept = self.kept.saturating_add(more);
         if self.kept > self.limit {

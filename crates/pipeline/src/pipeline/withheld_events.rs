@@ -1,16 +1,15 @@
-//! [`WithheldEvents`]: content of a hop that is kept back from the client, because the model may still be asked
-//! again, and the client must not see content that is then replaced.
+//! [`WithheldEvents`]: content of a hop that is withheld from the client because the model may be asked
+//! again. The client must not see content that is later replaced.
 //!
-//! Only rules that ask for it (`enforce`, `unknown_calls` and `invalid_arguments` with the value `"retry"`)
-//! keep anything back. Nothing is kept back once the client has received content, because sent content cannot
-//! be taken back.
+//! Content is withheld only if `enforce`, `unknown_calls` or `invalid_arguments` is `"retry"`, and only until
+//! the client has received content: from then on, the hop cannot be replaced.
 
 use std::collections::VecDeque;
 
 use super::backlog::Waiting;
 use crate::event::{CallStart, Event, Runner};
 
-/// The content that is kept back.
+/// Which content is withheld.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withhold {
     /// No content.
@@ -28,19 +27,19 @@ enum WithheldState {
     Holding,
 }
 
-/// The content that is kept back, in order.
+/// The withheld content, in order.
 #[derive(Debug)]
 pub(super) struct WithheldEvents {
     rule: Withhold,
     state: WithheldState,
     events: VecDeque<Waiting>,
     bytes: usize,
-    /// Maximum bytes that are kept; if there are more, everything is released.
+    /// Maximum bytes that are withheld; if there are more, everything is released.
     limit: usize,
     peak: usize,
 }
 
-/// Bytes counted for each event in addition to its text, which bounds the number of events.
+/// Bytes that each event counts in addition to its text, which bounds the number of events.
 const OVERHEAD: usize = 64;
 
 impl WithheldEvents {
@@ -51,7 +50,7 @@ impl WithheldEvents {
         withheld
     }
 
-    /// Begins another hop. Content of the previous hop that was kept back is discarded.
+    /// Prepares for another hop, and discards the content withheld from the previous one.
     pub(super) fn next_hop(&mut self, has_sent_content: bool) {
         self.events = VecDeque::new();
         self.bytes = 0;
@@ -63,22 +62,23 @@ impl WithheldEvents {
         };
     }
 
-    /// Whether events may be kept back.
+    /// Whether events may still be withheld.
     pub(super) fn is_active(&self) -> bool {
         self.state != WithheldState::Passing
     }
 
-    /// Whether content is being kept back.
+    /// Whether content is being withheld.
     pub(super) fn is_holding(&self) -> bool {
         self.state == WithheldState::Holding
     }
 
-    /// Maximum number of bytes that were kept back at once.
+    /// Maximum number of bytes withheld at any time.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }
 
-    /// Keeps `event` back if it is `content`. Returns `false` if it must be passed on.
+    /// Withholds `event` if it is content and content is being withheld. Returns `false` if it must be passed
+    /// on.
     pub(super) fn takes(&mut self, event: &Event<'_>, is_content: bool) -> bool {
         if self.state == WithheldState::AwaitingCall && is_content {
             self.state = if is_call(event) { WithheldState::Holding } else { WithheldState::Passing };
@@ -98,12 +98,11 @@ impl WithheldEvents {
         }
     }
 
-    /// Whether more is kept back than may be.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > self.limit
     }
 
-    /// Passes on the content that was kept back, and keeps nothing from now on.
+    /// Passes on the withheld content, and withholds nothing from now on.
     pub(super) fn release(&mut self, mut pass_on: impl FnMut(Event<'_>)) {
         self.state = WithheldState::Passing;
         self.bytes = 0;
@@ -121,7 +120,7 @@ fn is_call(event: &Event<'_>) -> bool {
     }
 }
 
-/// The bytes that an event counts. The pieces of a text count as much as the same text in one piece.
+/// The bytes that an event counts. Text counts the same whether it arrives in one piece or in many.
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),
@@ -151,7 +150,7 @@ mod tests {
         WithheldEvents::new(Withhold::Everything, 1 << 20)
     }
 
-    /// A million tiny pieces take the memory of their text, not of a million events.
+    /// A million tiny pieces take up the memory of their text, not that of a million events.
     #[test]
     fn pieces_of_one_text_are_joined() {
         let pieces: [fn() -> Event<'static>; 3] = [

@@ -1,5 +1,5 @@
-//! The beginning of a call: the name that the client declared, the final index and id, and how the call is
-//! handled.
+//! The start of a call: resolves the declared name, assigns the final index and id, and decides how the call
+//! is handled.
 
 use std::borrow::Cow;
 
@@ -58,7 +58,7 @@ impl Calls {
             _ => false,
         };
         let whole = checks || is_held || self.settings.arguments == ArgumentDelivery::Whole;
-        // A client of the upstream's own dialect gets the blocks of server tools unchanged.
+        // Clients that speak the upstream's own dialect get the blocks of server tools unchanged.
         let is_framed = frame.is_some() && self.settings.server_calls != ServerCalls::Hide;
         let fate = if start.runner == Runner::Upstream && !is_framed && !self.forwards(&written) {
             self.left_out(&start)
@@ -76,7 +76,7 @@ impl Calls {
         self.entries.push(Entry { source, bytes: 0, fate });
     }
 
-    /// The declared name of a native call whose name was written with markup, white space or a namespace
+    /// The declared name of a native call whose name the model wrote with markup, white space or a namespace
     /// around it.
     fn undecorated(&self, start: &CallStart<'_>) -> Option<String> {
         if start.runner != Runner::Client || matches!(start.source, Source::Format(_)) {
@@ -86,7 +86,7 @@ impl Calls {
         self.tools.undecorated(&start.name).filter(|_| !is_known).map(str::to_owned)
     }
 
-    /// Sends the beginning of a call, with its final index and id. Returns the index, or `None` if the call is
+    /// Sends the start of a call with its final index and id. Returns the index, or `None` if the call is
     /// dropped.
     pub(super) fn send_start(
         &mut self,
@@ -102,7 +102,7 @@ impl Calls {
             self.client_calls += 1;
         }
         let index = u32::try_from(self.sent_ids.len()).unwrap_or(u32::MAX);
-        // Servers that number their calls from 0 in each response repeat ids from the history, and clients
+        // Servers that number their calls from 0 in each response reuse ids from the history, and clients
         // would mistake such a call for the earlier one.
         let is_block = start.runner == Runner::Upstream && frame.is_some();
         let fresh =
@@ -127,7 +127,7 @@ impl Calls {
         Some(index)
     }
 
-    /// Whether a call of this response or of the request's history has this id.
+    /// Whether a call in this response or in the request's history has this id.
     pub(super) fn is_used(&self, id: &str) -> bool {
         self.sent_ids.iter().chain(&self.annotated_ids).chain(&self.past_ids).any(|used| used == id)
             || self.hosted.as_ref().is_some_and(|hosted| hosted.has_id(id))

@@ -1,10 +1,10 @@
-//! [`Doubles`]: calls that arrived twice. Some servers send a call over their own channel and also leave it
-//! in the response as text; others send a call with the same id a second time.
+//! [`Doubles`]: drops calls that arrive twice. Some servers send a call natively and also leave it in the
+//! text; others send a call twice with the same id.
 //!
-//! A call is doubtful if there is a call to the same tool on the other channel, or a call with the same id. A
-//! doubtful call is held until it has ended. If its arguments are the same, it is a duplicate and is dropped;
-//! otherwise it is passed on. Equal calls on one channel are separate calls. Responses without doubtful calls
-//! hold nothing.
+//! A call is held until it ends if the same tool was called on the other channel (native or text), or if an
+//! earlier call has the same id. If the arguments are then equal, the call is dropped as a duplicate;
+//! otherwise it is passed on. Equal calls on the same channel are separate calls. Without such calls, nothing
+//! is held.
 
 use std::mem;
 
@@ -14,16 +14,15 @@ use crate::{
     wire::json::is_same,
 };
 
-/// The calls of one hop.
 #[derive(Debug, Default)]
 pub(super) struct Doubles {
     made: Vec<Made>,
     doubtful: Vec<Held>,
-    /// Bytes of arguments that are kept for comparison with later calls.
+    /// Bytes of arguments that are retained for comparison with later calls.
     kept: usize,
 }
 
-/// A call that has been passed on.
+/// A call that has already been passed on.
 #[derive(Debug)]
 struct Made {
     source: u32,
@@ -32,11 +31,10 @@ struct Made {
     is_native: bool,
     arguments: String,
     has_ended: bool,
-    /// The same call has arrived on the other channel, or the call can no longer be compared.
+    /// Whether a duplicate of this call has arrived, or its arguments are no longer available for comparison.
     is_matched: bool,
 }
 
-/// A call that is held.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) start: CallStart<'static>,
@@ -45,20 +43,19 @@ pub(super) struct Held {
     pub(super) end: Option<CallEnd>,
 }
 
-/// Maximum bytes of arguments that are kept for comparison. Longer calls are hardly ever written twice.
+/// Maximum bytes of arguments that are retained for comparison. Longer calls are hardly ever sent twice.
 const MAX_KEPT: usize = 64 << 10;
 
-/// Maximum number of calls that are held.
 const MAX_HELD: usize = 128;
 
 impl Doubles {
-    /// Begins a call to the tool `name`. Returns whether it is held.
+    /// Handles the start of a call to the tool `name`. Returns whether the call is held.
     pub(super) fn begins(&mut self, start: &CallStart<'_>, name: &str) -> bool {
         if start.runner != Runner::Client {
             return false;
         }
         let is_native = is_native(start.source);
-        // Calls after a held call wait too, which keeps calls in order.
+        // Calls that follow a held call are held too, so that they stay in order.
         let is_doubtful = self.is_holding() || self.made.iter().any(|made| made.may_be(start, name));
         if is_doubtful && self.doubtful.len() < MAX_HELD {
             let start = CallStart {
@@ -80,7 +77,7 @@ impl Doubles {
         self.made.push(Made { source, name, id, is_native, arguments, has_ended, is_matched });
     }
 
-    /// Handles a piece of a call's arguments. Returns whether it is held.
+    /// Handles a piece of a call's arguments. Returns whether the piece is held.
     pub(super) fn piece(&mut self, source: u32, piece: &str, limits: &Limits) -> bool {
         if let Some(held) = self.doubtful.iter_mut().rfind(|held| held.start.index == source) {
             held.arguments.push_str(piece);
@@ -100,7 +97,7 @@ impl Doubles {
         false
     }
 
-    /// Ends a call. Returns whether its end is held.
+    /// Handles the end of a call. Returns whether the end is held.
     pub(super) fn ends(&mut self, source: u32, end: CallEnd) -> bool {
         if let Some(held) = self.doubtful.iter_mut().rfind(|held| held.start.index == source) {
             held.end = Some(end);
@@ -112,13 +109,12 @@ impl Doubles {
         false
     }
 
-    /// Whether something is held.
     pub(super) fn is_holding(&self) -> bool {
         !self.doubtful.is_empty()
     }
 
-    /// Takes the held calls that should be passed on, because they are certain or longer than `limits` allow.
-    /// `is_last`: the response ends.
+    /// Removes and returns the held calls that should now be passed on, because they are not duplicates or
+    /// exceed `limits`. `is_last` says that the response has ended.
     pub(super) fn settled(&mut self, is_last: bool, limits: &Limits) -> Vec<Held> {
         let mut settled = Vec::new();
         for held in mem::take(&mut self.doubtful) {
@@ -146,14 +142,14 @@ impl Doubles {
 }
 
 impl Made {
-    /// Whether the call that begins with `start`, to the tool `name`, may be a duplicate of this one.
+    /// Whether a call to `name` that starts with `start` may be a duplicate of this call.
     fn may_be(&self, start: &CallStart<'_>, name: &str) -> bool {
         let is_native = is_native(start.source);
         let has_id = is_native && !start.id.is_empty() && start.id == self.id;
         !self.is_matched && self.name == name && (self.is_native != is_native || has_id)
     }
 
-    /// Whether this call may still become equal to `held`.
+    /// Whether this call is still incomplete and may turn out to equal `held`.
     fn is_open(&self, held: &Held) -> bool {
         let is_whole = || serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok();
         self.may_be(&held.start, &held.name) && !self.has_ended && !is_whole()
@@ -170,8 +166,8 @@ mod tests {
 
     const LIMITS: fn() -> Limits = Limits::default;
 
-    /// Plays calls of the form `source id name arguments`, where a source of at least 100 is native and `-`
-    /// stands for no id. Returns the sources of the calls that were passed on.
+    /// Plays calls of the form `source id name arguments`, where sources from 100 on are native and `-`
+    /// stands for an empty id. Returns the sources of the calls that were passed on.
     fn play(calls: &[(u32, &str, &str, &str)]) -> Vec<u32> {
         let (mut doubles, mut gone_on) = (Doubles::default(), Vec::new());
         for (source, id, name, arguments) in calls {

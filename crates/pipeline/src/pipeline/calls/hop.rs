@@ -1,4 +1,4 @@
-//! The end of a hop: whether another hop follows, and the finish reason if none does.
+//! The end of a hop: decides whether another hop follows, and otherwise what the finish reason is.
 
 use super::{
     super::hops::{FollowUp, Reason},
@@ -10,16 +10,16 @@ use super::{
 };
 use crate::event::{CallEnd, Event, Finish, Sink};
 
-/// A hop that has ended but should be followed by another one. Its finish is withheld.
+/// A hop that has ended and should be followed by another one. Its finish is withheld.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Pending {
     pub(in crate::pipeline) follow_up: FollowUp,
     pub(in crate::pipeline) finish: Finish,
-    /// The calls that are sent unchanged if there is no other hop.
+    /// The calls to send unchanged if no other hop follows.
     incomplete: Vec<Incomplete>,
 }
 
-/// The state of what has been sent.
+/// A snapshot of what had been sent, to which a replaced hop is rolled back.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     ids: usize,
@@ -30,7 +30,7 @@ pub(super) struct Checkpoint {
 }
 
 impl Calls {
-    /// Begins another upstream response, which numbers its calls and characters from 0 again.
+    /// Prepares for the next upstream response, which numbers its calls and characters from 0 again.
     pub(in crate::pipeline) fn next_hop(&mut self) {
         if let Some(Pending { follow_up: FollowUp { reason, .. }, .. }) = self.pending.take() {
             self.tally.follow_ups.push(reason);
@@ -65,17 +65,16 @@ impl Calls {
         self.usage.next_hop();
     }
 
-    /// Prepares the next hop, which continues after the results of hosted tools. The client does not see
-    /// these results.
+    /// Prepares for a hop that continues after the results of hosted tools, which the client does not see.
     fn after_hosted_calls(&mut self) {
         self.is_separator_due |= !self.said.is_empty();
-        // The next request contains the reasoning of this hop. Later requests of the client contain none of
-        // this hop's calls.
+        // The next request repeats the reasoning of this hop. The client's later requests contain none of
+        // this hop's calls, so no state has to be retained for them.
         self.state.clear();
         self.corrections.waive_required();
     }
 
-    /// Forgets the output of this hop, because the next hop replaces it. The output still counts towards the
+    /// Discards the output of this hop, because the next hop replaces it. The output still counts towards the
     /// limits.
     fn roll_back(&mut self) {
         let Checkpoint { ids, client_calls, broken, rescued, calls } = self.checkpoint;
@@ -91,7 +90,7 @@ impl Calls {
         }
     }
 
-    /// Ends the hop: decides whether another hop follows.
+    /// Handles the end of the hop, and decides whether another hop follows.
     pub(super) fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let incomplete = std::mem::take(&mut self.incomplete);
         let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });
@@ -102,7 +101,7 @@ impl Calls {
             true => self.send_incomplete(incomplete, out),
             false => incomplete,
         };
-        // The model is not asked again after a response that was cut off.
+        // A response that was cut off is not retried.
         let follow_up = match said {
             Finish::Length | Finish::Filter => None,
             Finish::Stop | Finish::Calls if !incomplete.is_empty() => {
@@ -135,13 +134,12 @@ impl Calls {
         self.conclude(said, incomplete, frame, out);
     }
 
-    /// Ends the response with this hop, although another hop was expected.
+    /// Ends the response with this hop, even though another one was due.
     pub(in crate::pipeline) fn end_response(&mut self, out: &mut impl Sink) {
         let Some(Pending { finish, incomplete, .. }) = self.pending.take() else { return };
         self.conclude(finish, incomplete, None, out);
     }
 
-    /// Sends the withheld events and the finish.
     fn conclude(
         &mut self,
         said: Finish,
@@ -164,7 +162,7 @@ impl Calls {
         send(Event::Finish(agreed), frame, out);
     }
 
-    /// Sends calls that lack arguments unchanged. Returns an empty list.
+    /// Sends calls that lack arguments as they are. Returns an empty list.
     fn send_incomplete(&mut self, incomplete: Vec<Incomplete>, out: &mut impl Sink) -> Vec<Incomplete> {
         for Incomplete { start, arguments, .. } in incomplete {
             let source = start.index;
@@ -177,10 +175,10 @@ impl Calls {
         Vec::new()
     }
 
-    /// The finish reason that is consistent with what was sent. Complete calls change the reason only if it
-    /// is a plain stop. A response that ends inside a call was cut off. Neither broken calls nor calls that
-    /// the upstream ran itself change the reason. If the upstream's reason is that the response ends with
-    /// calls, it stays even if they are broken.
+    /// The finish reason that is consistent with what was sent. If the client received complete calls, a
+    /// plain stop becomes [`Finish::Calls`]. If the response ended inside a call, it was cut off. Broken
+    /// calls and calls that the upstream ran itself change nothing: if the upstream reported calls, that
+    /// stays the reason even if they are broken.
     fn agreed(&self, said: Finish) -> Finish {
         match said {
             Finish::Stop | Finish::Calls if self.cut => Finish::Length,

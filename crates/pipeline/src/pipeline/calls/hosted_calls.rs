@@ -1,14 +1,14 @@
-//! Calls of hosted tools, which the client does not receive. They are collected, and the shell runs them when
+//! Calls to hosted tools. The client does not receive them; they are collected, and the shell runs them when
 //! the hop has ended.
 //!
-//! | calls of the hop | what follows |
+//! | calls in the hop | what follows |
 //! |---|---|
-//! | hosted ones only | they run, and another hop gets the results |
-//! | hosted ones and the client's | as [`MixedTurns`] says |
-//! | one was cut off, or the response ended early | the response ends; none of them runs |
+//! | only hosted calls | they run, and another hop gets the results |
+//! | hosted calls and client calls | depends on [`MixedTurns`] |
+//! | a call was cut off, or the response ended early | the response ends; no hosted call runs |
 //!
-//! A hop's turn is collected as the model wrote it, since the next request repeats it: its text, and both
-//! kinds of calls in order.
+//! The model's turn is recorded as the model wrote it, with its text and all calls in order, because the next
+//! request repeats it.
 
 use std::borrow::Cow;
 
@@ -25,40 +25,39 @@ use crate::{
     tools::is_spelling_of,
 };
 
-/// The hosted tools of a request, and the calls of the current hop.
+/// The hosted tools of a request, and the calls in the current hop.
 #[derive(Debug, Default)]
 pub(super) struct HostedCalls {
-    /// The names under which they may be called.
+    /// The names under which the model may call them.
     names: Vec<String>,
     rules: HostedRules,
-    /// The calls of this hop in order, both the client's and those of hosted tools.
+    /// All calls in this hop, in order: those to hosted tools and those for the client.
     calls: Vec<HopCall>,
-    /// Bytes of the names, ids and arguments of these calls.
+    /// Total bytes of the names, ids and arguments of these calls.
     kept: usize,
-    /// Calls for the client that wait for the end of the hop.
+    /// Calls for the client that are held until the hop ends.
     held: Vec<(CallStart<'static>, String, CallEnd)>,
-    /// The client's API has no call ids by which results could be matched to calls later.
+    /// Whether the client's API has no call ids, so results could not be matched to calls later.
     lacks_ids: bool,
 }
 
-/// A call of the current hop.
 #[derive(Debug)]
 struct HopCall {
-    /// The call's index in the stage from which the call comes.
+    /// The call's index in the stage that produced it.
     source: u32,
     runner: Runner,
-    /// The call; its id is empty until the client gets it.
+    /// The call, with an empty id until the client receives it.
     call: Call,
     has_ended: bool,
 }
 
-/// A turn with both kinds of calls. The client has received its calls; the hosted calls will be run for its
-/// next request.
+/// A turn with hosted calls and client calls. The client has received its own calls, and the hosted calls run
+/// when it sends its next request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeferredTurn {
     /// The turn as the model wrote it, with all calls under their final ids.
     pub turn: Turn,
-    /// The calls of hosted tools. May be empty if earlier hops had such calls.
+    /// The calls to hosted tools. Empty if only earlier hops contained such calls.
     pub hosted: Vec<Call>,
 }
 
@@ -79,30 +78,29 @@ impl HostedCalls {
         self.rules = rules;
     }
 
-    /// The hosted tool that a model means by `written`: the tool of this name, or the only tool whose name
-    /// differs just in its spelling.
+    /// The hosted tool called `written`, or, failing that, the tool whose name differs from it only in
+    /// spelling.
     pub(super) fn named(&self, written: &str) -> Option<&str> {
         let own = self.names.iter().find(|own| *own == written);
         let own = own.or_else(|| self.names.iter().find(|own| is_spelling_of(written, own)));
         own.map(String::as_str)
     }
 
-    /// Whether `name` is the name of a hosted tool.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
 
-    /// The text between the texts of two hops.
+    /// The text to insert between the texts of two hops.
     pub(super) fn separator(&self) -> &str {
         &self.rules.separator
     }
 
-    /// Whether the client's calls wait until it is known that the hop has no hosted calls.
+    /// Whether the client's calls are held until it is known whether the hop has hosted calls.
     pub(super) fn holds_client_calls(&self) -> bool {
         self.rules.mixed_turns == MixedTurns::ServerFirst
     }
 
-    /// Records the beginning of a call. `id` is empty if the client gets the call later, or not at all.
+    /// Records the start of a call. `id` is empty if the client receives the call later or never.
     pub(super) fn begins(&mut self, source: u32, start: &CallStart<'_>, id: &str) {
         self.kept += id.len() + start.name.len();
         let signature = start.signature.clone().map(crate::event::Opaque::into_owned);
@@ -110,38 +108,35 @@ impl HostedCalls {
         self.calls.push(HopCall { source, runner: start.runner, call, has_ended: false });
     }
 
-    /// Records the next piece of a call's arguments.
     pub(super) fn piece(&mut self, source: u32, piece: &str) {
         let Some(call) = self.call(source) else { return };
         call.call.arguments.push_str(piece);
         self.kept += piece.len();
     }
 
-    /// Records that the client got the call under this id.
+    /// Records the id under which the client received the call.
     pub(super) fn sent(&mut self, source: u32, id: &str) {
         if let Some(call) = self.call(source) {
             id.clone_into(&mut call.call.id);
         }
     }
 
-    /// Records the end of a call.
     pub(super) fn ends(&mut self, source: u32) {
         if let Some(call) = self.call(source) {
             call.has_ended = true;
         }
     }
 
-    /// The failure if more bytes have been collected than may be kept.
+    /// The failure to report if the collected calls exceed the limit.
     pub(super) fn failure(&self, limits: &Limits) -> Option<Failure> {
         (self.kept > limits.max_hold.max(limits.max_arguments)).then(|| limits.hosted_calls_too_long())
     }
 
-    /// Whether a call of this hop has this id.
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.calls.iter().any(|call| call.call.id == id)
     }
 
-    /// Forgets the calls of the hop. Returns their ids.
+    /// Removes the calls of this hop, and returns their ids.
     pub(super) fn next_hop(&mut self) -> impl Iterator<Item = String> + use<> {
         (self.kept, self.held) = (0, Vec::new());
         let calls = std::mem::take(&mut self.calls);
@@ -152,19 +147,17 @@ impl HostedCalls {
         self.calls.iter_mut().rev().find(|call| call.source == source)
     }
 
-    /// The complete calls, and whether toolwire runs each of them.
+    /// The complete calls, each with whether toolwire runs it.
     fn whole(&self) -> impl Iterator<Item = (&Call, bool)> {
         let whole = self.calls.iter().filter(|call| call.has_ended && !call.call.id.is_empty());
         whole.map(|call| (&call.call, call.runner == Runner::Toolwire))
     }
 
-    /// The calls that toolwire must run.
     fn to_run(&self) -> Vec<Call> {
         self.whole().filter(|(_, is_hosted)| *is_hosted).map(|(call, _)| call.clone()).collect()
     }
 
-    /// The model's turn in this hop, in which it wrote `text`. If `dropped`, the calls of hosted tools are
-    /// left out.
+    /// The model's turn in this hop, with the text `text`. Hosted calls are left out if `dropped` is set.
     fn turn(&self, text: &str, dropped: bool) -> Turn {
         let text = (!text.is_empty()).then(|| Part::Text(text.into()));
         let calls = self.whole().filter(|(_, is_hosted)| !(dropped && *is_hosted));
@@ -173,13 +166,14 @@ impl HostedCalls {
     }
 }
 
-/// What follows a hop because of its calls of hosted tools.
+/// What follows a hop, judging by its hosted calls.
 pub(super) enum After {
     /// They run, and another hop follows.
     Hop(FollowUp),
     /// The response ends.
     End {
-        /// The turn that the client's next request lacks, if it contains results of the client's calls.
+        /// The turn to add to the client's next request if that request contains results of the client's
+        /// calls.
         deferred: Option<DeferredTurn>,
         /// Number of calls that are not run.
         dropped: usize,
@@ -187,23 +181,23 @@ pub(super) enum After {
 }
 
 impl After {
-    /// There are no hosted calls, so nothing follows from them.
+    /// The outcome for a hop without hosted calls.
     pub(super) const NOTHING: Self = Self::End { deferred: None, dropped: 0 };
 }
 
 impl Calls {
-    /// The hosted tool that the model means by `written`, which is not a declared name.
+    /// The hosted tool that the model meant by the undeclared name `written`.
     pub(super) fn hosted_name(&self, written: &str) -> Option<String> {
         self.hosted.as_ref()?.named(written).map(str::to_owned)
     }
 
-    /// Whether toolwire handles calls to `name`, which is the tool's declared name or the name as written. A
-    /// client without tools cannot be given a call, so toolwire reports calls to unknown tools to the model.
+    /// Whether toolwire handles calls to `name` (the declared name, or the name as written). If the client
+    /// declared no tools, it cannot be given a call at all, so toolwire also handles calls to unknown tools
+    /// and reports them to the model.
     pub(super) fn is_hosted(&self, name: &str) -> bool {
         self.hosted.as_ref().is_some_and(|hosted| hosted.has(name) || !self.has_tools)
     }
 
-    /// Begins a call of a hosted tool.
     pub(super) fn begin_hosted(&mut self, mut start: CallStart<'_>, rescue: bool) -> Fate {
         start.runner = Runner::Toolwire;
         let id = match start.id.is_empty() || self.is_used(&start.id) {
@@ -216,7 +210,7 @@ impl Calls {
         Fate::Hosted { rescue }
     }
 
-    /// Ends a call of a hosted tool, which is complete or will never be.
+    /// Handles the end of a hosted call.
     pub(super) fn end_hosted(&mut self, source: u32, end: CallEnd, rescue: bool) {
         if end == CallEnd::Cut {
             self.cut = true;
@@ -233,7 +227,8 @@ impl Calls {
         }
     }
 
-    /// Whether the model repeats a call that the upstream refused to run. The call must not run twice.
+    /// Whether this call repeats one that the upstream refused to run, in which case it must not run again.
+    /// Records the call.
     fn is_repeated(&mut self, call: (String, Digest)) -> bool {
         self.apologises = true;
         let is_repeated = self.rescued.contains(&call);
@@ -243,7 +238,6 @@ impl Calls {
         is_repeated
     }
 
-    /// Holds a call for the client until the hop ends.
     pub(super) fn hold(
         &mut self,
         mut start: CallStart<'static>,
@@ -263,13 +257,12 @@ impl Calls {
         hosted.held.push((start, arguments, end));
     }
 
-    /// Sends the calls that were held until the end of the hop.
     pub(super) fn send_held(&mut self, out: &mut impl Sink) {
         let Some(hosted) = &mut self.hosted else { return };
         let mut held = std::mem::take(&mut hosted.held);
-        // The model may end its calls in an order other than that in which it began them.
+        // The model may have ended its calls in a different order from that in which it started them.
         held.sort_by_key(|(start, ..)| hosted.calls.iter().position(|call| call.call.id == start.id));
-        // The held calls keep these ids, which must no longer count as used.
+        // The held calls use these ids, which must therefore no longer count as used.
         hosted.calls.clear();
         for (start, arguments, end) in held {
             if let Some(index) = self.send_start(start, None, out) {
@@ -278,13 +271,12 @@ impl Calls {
         }
     }
 
-    /// Whether the hop has calls that toolwire must run.
     pub(super) fn has_hosted_calls(&self) -> bool {
         self.hosted.as_ref().is_some_and(|hosted| hosted.whole().any(|(_, is_hosted)| is_hosted))
     }
 
-    /// The names of the hop's calls that are not wrong, without duplicates. The client's calls are included
-    /// only if there are hosted tools.
+    /// The names of the hop's valid calls, without duplicates. The client's calls are included only if there
+    /// are hosted tools.
     pub(super) fn others_not_run(&self) -> Vec<String> {
         let calls = self.hosted.iter().flat_map(|hosted| &hosted.calls).filter(|call| call.has_ended);
         let mut names = Vec::new();
@@ -296,14 +288,13 @@ impl Calls {
         names
     }
 
-    /// Whether another client could guess the id of a client's call, by which its result is found later. Held
-    /// calls already have safe ids.
+    /// Whether another client could guess the id of this client call, with which its result is looked up
+    /// later. Held calls already have safe ids.
     pub(super) fn has_guessable_id(&self, start: &CallStart<'_>) -> bool {
         let gives_ids = self.hosted.as_ref().is_some_and(|hosted| !hosted.holds_client_calls());
         gives_ids && start.runner == Runner::Client && is_guessable(&start.id, &start.name)
     }
 
-    /// Decides what follows the hop because of its calls of hosted tools.
     pub(super) fn after_hosted(&self) -> After {
         let Some(hosted) = &self.hosted else { return After::NOTHING };
         let calls = hosted.to_run();
@@ -319,14 +310,14 @@ impl Calls {
         }
         let dropped = if drops { calls.len() } else { 0 };
         let runs = if drops { Vec::new() } else { calls };
-        // The client's next request also lacks the earlier hops, if those had hosted calls.
+        // If earlier hops had hosted calls, the client's next request does not contain those hops either.
         let has_run = self.tally.follow_ups.contains(&Reason::Hosted);
         let lacks_hops = has_run && (has_sent || !hosted.held.is_empty());
         let deferred = (!runs.is_empty() || lacks_hops).then(|| DeferredTurn { turn: turn(), hosted: runs });
         After::End { deferred, dropped }
     }
 
-    /// Sends the text between the texts of two hops, before the first text of the later hop.
+    /// Sends the separator between the texts of two hops. Called before the first text of the later hop.
     pub(super) fn separate(&mut self, out: &mut impl Sink) {
         self.is_separator_due = false;
         let separator = self.hosted.as_ref().map(|hosted| hosted.separator().to_owned()).unwrap_or_default();
@@ -342,7 +333,7 @@ impl Calls {
     }
 }
 
-/// Whether the id of a call to the tool `name` could be guessed because it is not long or random enough.
+/// Whether the id of a call to the tool `name` is too short or not random enough to be unguessable.
 fn is_guessable(id: &str, name: &str) -> bool {
     const LENGTH: usize = 20;
     const OF_EACH: usize = 3;

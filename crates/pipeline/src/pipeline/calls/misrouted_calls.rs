@@ -1,5 +1,5 @@
-//! Calls that the upstream's server-tool channel makes to tools that the client declared. The upstream cannot
-//! run them, so they are sent to the client, or the model is asked for them again (`misroute = "bounce"`).
+//! Calls on the upstream's server-tool channel to tools that the client declared. The upstream cannot run
+//! them, so they are sent to the client, or the model is asked to make them again (`misroute = "bounce"`).
 
 use super::{
     super::hops::{FollowUp, Reason},
@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl Calls {
-    /// Whether a call on the upstream's own channel is meant for the client, because the client declared the
-    /// name. If tools are taught with a prefix, a name without the prefix that the upstream also has belongs
-    /// to the upstream.
+    /// Whether a call on the upstream's own channel is meant for the client because the client declared the
+    /// tool. If tools are taught with a prefix and the upstream has a tool with the bare name, the bare name
+    /// means the upstream's tool.
     pub(super) fn is_misrouted(&self, written: &str) -> bool {
         let prefixed = self.tools.unprefixed(written).is_some_and(|name| self.tools.resolve(name).is_some());
         let theirs =
@@ -22,8 +22,8 @@ impl Calls {
         prefixed || (self.tools.resolve(written).is_some() && !theirs)
     }
 
-    /// Sends the beginning of a call that the upstream cannot run, unless the model should be asked for it
-    /// again.
+    /// Sends the start of a call that the upstream cannot run, or collects the call if the model should be
+    /// asked to make it again.
     pub(super) fn rescue(
         &mut self,
         start: CallStart<'static>,
@@ -31,7 +31,7 @@ impl Calls {
         out: &mut impl Sink,
     ) -> Option<u32> {
         self.apologises = true;
-        // The model repeats a call that the upstream refused to run; the client must not run it twice.
+        // The model often repeats a call that the upstream refused to run; the client must not run it twice.
         let call = (start.name.clone().into_owned(), Digest::of(arguments));
         let waits =
             self.incomplete.iter().any(|other| other.name() == call.0 && other.arguments == arguments);
@@ -50,7 +50,7 @@ impl Calls {
         self.send_start(start, None, out)
     }
 
-    /// Called when the call sent under `index` is complete. The call replaces an earlier one to the same tool
+    /// Called when the call at `index` has been sent completely: it replaces an earlier call to the same tool
     /// that lacks arguments.
     pub(super) fn supersede(&mut self, index: u32) {
         if self.incomplete.is_empty() {
@@ -79,7 +79,7 @@ impl Incomplete {
     }
 }
 
-/// Asks the model for the calls again. `text`: the text that the model wrote in this hop.
+/// Asks the model to make the calls again. `text` is what the model wrote in this hop.
 pub(super) fn follow_up(text: &str, calls: &[Incomplete]) -> FollowUp {
     let messages = calls.iter().map(|call| {
         let (name, arguments, missing) = (call.name(), &call.arguments, call.missing.join("`, `"));

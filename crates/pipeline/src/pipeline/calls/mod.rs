@@ -1,17 +1,22 @@
-//! [`Calls`]: applies the request's rules to calls, whatever their source.
+//! [`Calls`]: applies the request's rules to calls from any source.
 //!
-//! Every call passes through this stage between detection and the writer. It gets its final index (dense,
-//! from 0) and a unique id, and is counted and limited. Then the request's and the model's rules are applied:
-//! calls that the upstream ran itself are forwarded, reported separately or hidden; a call to a declared tool
-//! over the upstream's own channel is rescued; only one call is sent if the client asked for that; arguments
-//! are delivered complete if so configured. The finish reason is made consistent with what was sent. Text
-//! passes unchanged, except for an apology after a rescued call.
+//! Every call passes through this stage on its way from the detector to the writer. The stage assigns the
+//! final index (counted from 0 without gaps) and a unique id, enforces the limits, and applies the rules of
+//! the request and of the model:
 //!
-//! This file follows a call from its arguments to its end; `begin` decides how it is handled, `server` and
-//! `misrouted` handle the calls of the upstream's own tools, `hosted` handles those of hosted tools, and
-//! `hop` decides what follows the end of a hop.
+//! - Calls that the upstream ran itself are forwarded, reported separately, or hidden.
+//! - Calls to declared tools on the upstream's own channel are rescued.
+//! - Only one call is sent if the client asked for that.
+//! - Arguments are delivered in one piece if so configured.
 //!
-//! Limits apply to every call, whether it is sent or not. No part of an omitted call is kept.
+//! The finish reason is made consistent with what was sent. Text passes unchanged, except that the model's
+//! apology after a rescued call is left out.
+//!
+//! This file follows a call from its arguments to its end. `begin` decides how a call is handled, `server`
+//! and `misrouted_calls` handle the upstream's own tools, `hosted_calls` handles hosted tools, and `hop`
+//! decides what follows the end of a hop.
+//!
+//! Limits also apply to calls that are not sent. No part of an omitted call is retained.
 
 mod begin;
 mod doubles;
@@ -46,29 +51,29 @@ use crate::{
 enum Fate {
     /// Sent under this index.
     Sent { index: u32, runner: Runner },
-    /// Held, and sent once it has ended.
+    /// Held until it has ended, then sent.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
-    /// Reported separately, with its result. The arguments are `None` once they have been reported.
+    /// Reported separately, with its result. `arguments` is `None` once the call has been reported.
     Annotated { id: String, name: String, arguments: Option<String> },
-    /// Omitted.
+    /// Left out of the response.
     Hidden,
-    /// Meant for the client, and already sent. The upstream's result for it is only a refusal to run it.
+    /// Meant for the client and already sent. The upstream's result for it only says that it refused to run
+    /// it.
     Rescued,
-    /// A call to a hosted tool, kept until the hop ends. `rescue`: the upstream refuses to run it.
+    /// A call to a hosted tool, collected until the hop ends. `rescue`: the upstream refuses to run it.
     Hosted { rescue: bool },
 }
 
-/// A call from an earlier stage: the reader or the detector.
+/// A call from the previous stage, which is the reader or the detector.
 #[derive(Debug)]
 struct Entry {
     /// The call's index in that stage.
     source: u32,
-    /// Bytes of its arguments so far.
+    /// Number of bytes of arguments so far.
     bytes: usize,
     fate: Fate,
 }
 
-/// The stage that applies the rules for calls.
 #[derive(Debug)]
 pub(super) struct Calls {
     tools: DeclaredTools,
@@ -77,72 +82,67 @@ pub(super) struct Calls {
     ids: Ids,
     /// Calls in order of appearance.
     entries: Vec<Entry>,
-    /// Calls that may have arrived twice.
     doubles: Doubles,
-    /// Number of calls that have begun. Omitted calls count, since each call is remembered.
+    /// Number of calls that have started. Omitted calls count as well, since each takes up memory.
     begun: usize,
     sent_ids: Vec<String>,
-    /// The ids of calls that are reported separately.
+    /// The ids of the calls that are reported separately.
     annotated_ids: Vec<String>,
-    /// The ids of calls in the request's history.
     past_ids: Vec<String>,
     /// Names and arguments of rescued calls.
     rescued: Vec<(String, Digest)>,
-    /// Rescued calls that lack arguments. They are handled when the response ends.
+    /// Rescued calls that lack arguments, to be handled when the response ends.
     incomplete: Vec<Incomplete>,
-    /// The current text is the model's apology for a call that the upstream refused to run.
+    /// Whether the current text is the model's apology for a call that the upstream refused to run.
     apologises: bool,
     client_calls: usize,
-    /// The names of sent calls whose arguments are not JSON although the model continued after them.
+    /// The names of the sent calls whose arguments turned out not to be JSON.
     broken: Vec<String>,
-    /// The response was cut off in the middle of a call.
+    /// Whether the response was cut off inside a call.
     cut: bool,
-    /// The client declared tools.
+    /// Whether the client declared tools.
     has_tools: bool,
-    /// The tools that toolwire runs, if there are any.
+    /// The hosted tools, if there are any.
     hosted: Option<Box<HostedCalls>>,
-    /// The turn that contains calls of hosted tools for which the client does not wait.
+    /// The turn whose hosted calls run only when the client sends its next request.
     pub(super) deferred: Option<DeferredTurn>,
-    /// The model has written reasoning since other content was last shown as reasoning.
+    /// Whether the model's reasoning is the last thing that was shown as reasoning.
     is_reasoning_open: bool,
-    /// Earlier hops have sent text, and this hop has not sent any yet.
+    /// Whether an earlier hop has sent text and this hop has not.
     is_separator_due: bool,
-    /// Number of characters of text sent, from which the positions of citations follow. `None`: not counted,
-    /// because the text cannot have citations.
+    /// Number of characters of text sent, from which the positions of citations follow. `None` if the text
+    /// cannot have citations.
     characters: Option<u64>,
-    /// Bytes of arguments that are kept for calls to be reported separately.
+    /// Bytes of arguments retained for calls that will be reported separately.
     kept: usize,
-    /// The text of this hop, kept only if a follow-up may have to repeat it.
+    /// The text of this hop, retained only if a follow-up may have to repeat it.
     said: String,
     said_is_cut: bool,
-    /// Whether the text and token counts of this hop are kept.
+    /// Whether this hop's text and token counts are retained.
     keeps_text: bool,
-    /// The index of the hop, from 0.
     hop: usize,
-    /// Number of times that the model was asked again because of what it wrote.
+    /// Number of times the model was asked again because its response was unacceptable.
     asked_again: usize,
-    /// Whether another hop may follow this one.
     may_follow_up: bool,
-    /// Number of characters of text sent in earlier hops; the upstream counts from 0 in each hop.
+    /// Number of characters of text sent in earlier hops; the upstream starts from 0 in each hop.
     earlier_characters: u64,
     usage: UsageSum,
-    /// The state that the upstream wants back.
+    /// State to return to the upstream in later requests.
     pub(super) state: StateCollector,
     corrections: Corrections,
-    /// Warnings about the request.
+    /// Warnings that concern the request.
     notices: Vec<Warning<'static>>,
-    /// No content of the response has been sent yet, so another hop may replace this one.
+    /// Whether no content of the response has been sent yet, so that another hop can replace this one.
     pub(super) can_replace: bool,
-    /// The state of what had been sent when this hop began.
+    /// What had been sent when this hop began.
     checkpoint: Checkpoint,
     pub(super) pending: Option<Pending>,
     pub(super) failure: Option<Failure>,
     pub(super) tally: Tally,
-    /// The parts that this stage left out.
+    /// The parts that this stage left out of the response.
     pub(super) skipped: Skipped,
 }
 
-/// The ids of the calls in a request's history.
 fn past_ids(conversation: &Conversation) -> Vec<String> {
     let parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
     let ids = parts.filter_map(|part| match part {
@@ -153,7 +153,7 @@ fn past_ids(conversation: &Conversation) -> Vec<String> {
 }
 
 impl Calls {
-    /// `cites`: the upstream may run tools itself, so the text may contain citations.
+    /// `cites` says that the text may contain citations, because the upstream may run tools itself.
     pub(super) fn new(
         conversation: &Conversation,
         tools: DeclaredTools,
@@ -215,48 +215,42 @@ impl Calls {
         }
     }
 
-    /// Handles the calls of hosted tools by these rules.
     pub(super) fn set_hosted_rules(&mut self, rules: HostedRules) {
         if let Some(hosted) = &mut self.hosted {
             hosted.set_rules(rules);
         }
     }
 
-    /// Prepares for showing reasoning that is not the model's. Returns whether the model's reasoning is still
-    /// open.
+    /// Prepares to show reasoning that is not the model's own. Returns whether the model's reasoning was
+    /// still open.
     pub(super) fn ends_reasoning(&mut self) -> bool {
         std::mem::take(&mut self.is_reasoning_open)
     }
 
-    /// Adds a warning to the response.
     pub(super) fn warn(&mut self, warning: Warning<'static>) {
         self.notices.push(warning);
     }
 
-    /// The checks of this hop's calls.
     pub(super) fn corrections(&self) -> &Corrections {
         &self.corrections
     }
 
-    /// Whether this hop has calls.
     pub(super) fn has_calls(&self) -> bool {
         !self.entries.is_empty() || self.doubles.is_holding()
     }
 
-    /// The tools that may be called.
     pub(super) fn tools(&self) -> &DeclaredTools {
         &self.tools
     }
 
-    /// Handles an event. `frame` is the event's frame from the upstream if that frame may be forwarded
-    /// unchanged.
+    /// Handles an event. `frame` is the upstream's frame for it, if that frame may be forwarded unchanged.
     pub(super) fn event(&mut self, event: Event<'_>, out: &mut impl Sink) {
         if self.failure.is_some() || (self.pending.is_some() && !is_usage(&event)) {
             return;
         }
         match event {
-            // In later hops, frames have the ids of another response. Frames of server tools do not contain
-            // the response's id.
+            // After the first hop, frames contain the id of another response, except those of server tools,
+            // which do not contain a response id.
             Event::Verbatim { frame, means: Some(means) } => {
                 let may_forward = self.hop == 0 || is_of_server_call(means);
                 self.take(means.clone(), Some(frame).filter(|_| may_forward), out);
@@ -315,13 +309,13 @@ impl Calls {
         }
     }
 
-    /// Whether a new call is held because it may repeat an earlier one.
+    /// Whether a new call is held because it may be a duplicate of an earlier one.
     fn is_held_double(&mut self, start: &CallStart<'_>) -> bool {
         let declared = self.tools.resolve(&start.name).map(|name| self.tools.declared(name));
         self.doubles.begins(start, declared.unwrap_or(&start.name))
     }
 
-    /// Passes on the held calls that are not duplicates. `is_last`: the hop ends.
+    /// Passes on the held calls that turned out not to be duplicates. `is_last` says that the hop has ended.
     fn settle_doubles(&mut self, is_last: bool, out: &mut impl Sink) {
         if !self.doubles.is_holding() {
             return;
@@ -338,7 +332,7 @@ impl Calls {
         }
     }
 
-    /// Sends the sum of the token counts of all hops.
+    /// Sends the token counts, summed over all hops.
     fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
         let sum = self.usage.take(&usage, self.keeps_text);
         let frame = frame.filter(|_| sum.is_none());
@@ -367,7 +361,7 @@ impl Calls {
         send(Event::Text(text), frame, out);
     }
 
-    /// Keeps the beginning of the text, up to a limit, for a follow-up that repeats it to the model.
+    /// Records the text for a follow-up that repeats it to the model, up to a limit.
     fn note_said(&mut self, text: &str) {
         let room = self.settings.limits.max_hold.saturating_sub(self.said.len());
         if !self.said_is_cut {
@@ -389,14 +383,14 @@ impl Calls {
         match &mut entry.fate {
             Fate::Sent { index, .. } => {
                 let index = *index;
-                // The part within the limit is still sent, so the output does not depend on how the arguments
+                // Send the part within the limit, so that the output does not depend on how the arguments
                 // were split.
                 let piece =
                     if fits { piece } else { head(&piece, boundary_upto(&piece, room)).to_owned().into() };
                 send(Event::CallArguments { index, piece }, frame.filter(|_| index == source && fits), out);
             }
             Fate::Waits { arguments, .. } if fits => match piece {
-                // All arguments already waited in an earlier stage, so they are not copied.
+                // An earlier stage already held the complete arguments, so they are moved rather than copied.
                 Cow::Owned(all) if arguments.is_empty() => *arguments = all,
                 piece => append(arguments, &piece),
             },
@@ -441,7 +435,7 @@ impl Calls {
                 self.end_waiting(source, start, arguments, rescue, end, out);
             }
             Fate::Annotated { .. } if is_too_much => {
-                // The arguments are too long to be kept until a result arrives, so the call is reported
+                // The arguments are too long to be retained until a result arrives, so the call is reported
                 // without a result.
                 self.annotate(source, None, out);
             }
@@ -449,7 +443,6 @@ impl Calls {
         }
     }
 
-    /// Ends a waiting call that is complete or will never be complete.
     fn end_waiting(
         &mut self,
         source: u32,
@@ -463,7 +456,7 @@ impl Calls {
             let arguments = Some(arguments.as_str()).filter(|_| end == CallEnd::Complete);
             self.corrections.ends(&start.name, arguments);
         }
-        // The finish reason tells the client that the response was cut off inside a call.
+        // The client learns from the finish reason that the response was cut off.
         if end == CallEnd::Cut {
             self.cut = true;
             self.tally.dropped_calls += 1;
@@ -488,7 +481,7 @@ impl Calls {
         self.send_whole(index, arguments, end, out);
     }
 
-    /// Sends the rest of a call whose beginning has been sent.
+    /// Sends the arguments and the end of a call whose start has been sent.
     fn send_whole(&mut self, index: u32, arguments: String, end: CallEnd, out: &mut impl Sink) {
         if end == CallEnd::Broken {
             self.note_broken(index);
@@ -497,20 +490,18 @@ impl Calls {
         out.event(Event::CallEnd { index, end });
     }
 
-    /// Notes that the arguments of the call sent under `index` are not JSON and that the model has continued.
+    /// Records that the arguments of the call sent as `index` are not JSON.
     fn note_broken(&mut self, index: u32) {
         let call = usize::try_from(index).ok().and_then(|index| self.tally.calls.get(index));
         self.broken.push(call.and_then(|call| call.name.clone()).unwrap_or_default());
     }
 
-    /// Notes that the client has received the beginning of a call.
     fn note_sent(&mut self, source: u32) {
         if let (Some(hosted), Some(id)) = (&mut self.hosted, self.sent_ids.last()) {
             hosted.sent(source, id);
         }
     }
 
-    /// Notes that a call of the client is complete.
     fn note_end(&mut self, source: u32) {
         if let Some(hosted) = &mut self.hosted {
             hosted.ends(source);
@@ -540,7 +531,7 @@ fn is_usage(event: &Event<'_>) -> bool {
     matches!(event, Event::Usage(_) | Event::Verbatim { means: Some(Event::Usage(_)), .. })
 }
 
-/// Sends an event, in the form of the upstream's frame if the frame still has the same meaning.
+/// Sends an event, as the upstream's frame if there is one.
 fn send(event: Event<'_>, frame: Option<&str>, out: &mut impl Sink) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),

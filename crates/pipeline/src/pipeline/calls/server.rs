@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Calls {
-    /// Whether a call that the upstream ran itself is sent to the client as one of the response's calls. Many
-    /// clients try to run every call, and fail on a name that they did not declare.
+    /// Whether a call that the upstream ran itself is sent as one of the response's calls. Many clients try
+    /// to run every call, and fail if they did not declare the tool.
     pub(super) fn forwards(&self, written: &str) -> bool {
         match self.settings.server_calls {
             ServerCalls::Forward => true,
@@ -23,7 +23,7 @@ impl Calls {
         }
     }
 
-    /// How to handle a server call that is not forwarded. Clients match the result to the call by its id.
+    /// Decides how to handle a server call that is not forwarded. Clients match its result to it by the id.
     pub(super) fn left_out(&mut self, start: &CallStart<'_>) -> Fate {
         if self.settings.server_calls == ServerCalls::Hide {
             return Fate::Hidden;
@@ -35,7 +35,8 @@ impl Calls {
         Fate::Annotated { id, name, arguments: Some(String::new()) }
     }
 
-    /// Handles the result of a call that the upstream ran. `frame` is the upstream's frame for it.
+    /// Handles the result of a call that the upstream ran. `frame` is the upstream's frame that contains the
+    /// result.
     pub(super) fn result(&mut self, result: CallResult<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let Some(entry) = self.entry(result.index) else { return };
         match &entry.fate {
@@ -54,7 +55,7 @@ impl Calls {
         }
     }
 
-    /// Reports a call that the upstream ran separately from the response's own calls.
+    /// Reports a call that the upstream ran, separately from the response's own calls.
     pub(super) fn annotate(&mut self, source: u32, result: Option<&CallResult<'_>>, out: &mut impl Sink) {
         let Some(Entry { fate: Fate::Annotated { id, name, arguments }, .. }) = self.entry(source) else {
             return;
@@ -74,8 +75,8 @@ impl Calls {
     }
 }
 
-/// Sends the results of a web search (docs/protocols/lumo.md#server-tools) as citations for the first `at`
-/// characters of the text.
+/// Sends the results of a web search (docs/protocols/lumo.md#server-tools) as citations that cover the first
+/// `at` characters of the text.
 fn cite(content: &str, at: u64, out: &mut impl Sink) {
     let Ok(content) = Json::parse(content) else { return };
     for page in content.get("results").into_iter().flat_map(|results| results.elements()) {
