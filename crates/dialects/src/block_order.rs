@@ -1,30 +1,31 @@
-//! [`BlockOrder`]: passes on one block at a time, for clients whose API never has two blocks open at once.
+//! [`BlockOrder`]: passes blocks on one at a time, for client APIs in which two blocks are never open at
+//! once.
 //!
-//! Some upstreams alternate between two calls, a piece of each at a time, or write text between the pieces of
-//! a call. No server of Messages or Responses does that, and clients of these APIs add a piece to the block
-//! that began last. Events of other blocks therefore wait until the open call has ended, and follow in the
-//! order in which their blocks began. Calls that arrive one after another never wait.
+//! Some upstreams interleave the pieces of two calls, or write text between the pieces of a call. Servers of
+//! Messages and Responses never do that, and their clients add each piece to the block that started last.
+//! Events of other blocks are therefore held until the open call has ended, and then follow in the order in
+//! which their blocks started. Calls that arrive one after another are never held.
 //!
-//! Waiting events count toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
+//! Held events count toward `limits.max_answer`, see [`ResponseWriter::kept`](super::ResponseWriter).
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::event::{CallEnd, CallStart, Event, Reasoning};
 
-/// Orders the events of a response so that no block begins before the previous one has ended.
 #[derive(Debug, Default)]
 pub(super) struct BlockOrder {
     /// The call whose block is open.
     open: Option<u32>,
-    /// The open call was cut off. Its block stays open until another block follows, or the response ends.
+    /// Whether the open call was cut off. Its block then stays open until another block or the end of the
+    /// response.
     is_cut: bool,
-    /// The events that wait for the end of the open call. Empty if no call is open.
+    /// The events held until the open call ends. Empty if no call is open.
     held: VecDeque<Held>,
-    /// Number of elements that have left the front of `held`.
+    /// Number of elements removed from the front of `held`.
     left: usize,
-    /// The calls in `held`, with their positions counted from the first element that `held` ever contained.
+    /// The calls in `held`, with their positions counted from the first element that was ever added to it.
     calls: HashMap<u32, usize>,
-    /// Approximate bytes of `held`.
+    /// Approximate size of `held` in bytes.
     bytes: usize,
 }
 
@@ -32,7 +33,7 @@ pub(super) struct BlockOrder {
 enum Held {
     Call(HeldCall),
     Event(Event<'static>),
-    /// A frame with more content than its event.
+    /// A frame, with its event if there is one.
     Frame(String, Option<Event<'static>>),
 }
 
@@ -54,12 +55,12 @@ enum Subject {
 }
 
 impl BlockOrder {
-    /// Approximate bytes of the waiting events.
+    /// Approximate size of the held events in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes
     }
 
-    /// Passes an event to `write`, or keeps it until the open call has ended.
+    /// Passes an event to `write`, or holds it until the open call has ended.
     pub(super) fn event(&mut self, event: &Event<'_>, write: &mut impl FnMut(&Event<'_>)) {
         let meaning = match event {
             Event::Verbatim { means: Some(meaning), .. } => meaning,
@@ -98,8 +99,8 @@ impl BlockOrder {
         }
     }
 
-    /// Ends the response: passes on everything that waits. A call that has not ended is cut off by the next
-    /// block.
+    /// Ends the response: passes on everything that is held. An unfinished call is cut off where the next
+    /// block starts.
     fn end(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             if let Some(index) = self.open.filter(|_| !self.is_cut) {
@@ -109,20 +110,19 @@ impl BlockOrder {
         }
     }
 
-    /// Fails the response: passes on everything that waits. A call that has not ended stays open, so that no
-    /// client considers it complete, but gets no more pieces.
+    /// Fails the response: passes on everything that is held. An unfinished call gets no more pieces, but
+    /// stays open, so that no client takes it for complete.
     pub(super) fn fail(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         while !self.held.is_empty() {
             self.release(write);
         }
     }
 
-    /// Whether this call waits.
+    /// Whether this call is held.
     fn has(&self, index: u32) -> bool {
         self.calls.contains_key(&index)
     }
 
-    /// Begins a call that has to wait.
     fn begin(&mut self, start: &CallStart<'_>) {
         if let Event::CallStart(start) = Event::CallStart(start.clone()).into_owned() {
             self.calls.insert(start.index, self.left + self.held.len());
@@ -131,7 +131,7 @@ impl BlockOrder {
         }
     }
 
-    /// Adds an event to a call that waits.
+    /// Adds an event to a held call.
     fn add(&mut self, index: u32, event: &Event<'_>) {
         let place = self.calls.get(&index).and_then(|place| place.checked_sub(self.left));
         let Some(Held::Call(call)) = place.and_then(|place| self.held.get_mut(place)) else { return };
@@ -145,7 +145,7 @@ impl BlockOrder {
         }
     }
 
-    /// Holds an event of another block. Pieces of the same text are joined.
+    /// Holds an event of another block. Consecutive pieces of text are joined.
     fn hold(&mut self, event: &Event<'_>) {
         let (frame, meaning) = match event {
             Event::Verbatim { frame, means } => (Some(*frame), *means),
@@ -177,8 +177,8 @@ impl BlockOrder {
         }
     }
 
-    /// Handles the end of the open call: passes on the events that waited for it, up to the end of the first
-    /// call that has not ended.
+    /// Handles the end of the open call: passes on the held events, up to the end of the first unfinished
+    /// call.
     fn release(&mut self, write: &mut impl FnMut(&Event<'_>)) {
         (self.open, self.is_cut) = (None, false);
         while self.open.is_none()
@@ -207,7 +207,6 @@ impl BlockOrder {
 }
 
 impl Held {
-    /// Approximate size in bytes.
     fn size(&self) -> usize {
         let texts = match self {
             Self::Call(call) => call.start.id.len() + call.start.name.len() + call.arguments.len(),
@@ -229,7 +228,7 @@ impl Held {
     }
 }
 
-/// Bytes counted for each element in addition to its texts.
+/// Bytes that each element counts in addition to its text.
 const ELEMENT: usize = 128;
 
 fn subject(event: &Event<'_>) -> Subject {
@@ -267,8 +266,8 @@ mod tests {
         Event::CallEnd { index, end }
     }
 
-    /// The output for these events: calls by number, texts by their characters. Ends with the number of bytes
-    /// that still wait.
+    /// The output for these events, with calls shown by number and text by its characters. Ends with the
+    /// number of bytes that are still held.
     fn ordered(events: &[Event<'static>]) -> (String, usize) {
         let (mut order, mut written) = (BlockOrder::default(), Vec::new());
         for event in events {

@@ -1,5 +1,5 @@
-//! [`BodyReader`]: reads the body of an upstream's response, of any kind, and splits it into the data that a
-//! dialect reads.
+//! [`BodyReader`]: reads the body of an upstream's response, whatever kind it is, and splits it into the data
+//! that a dialect interprets.
 //!
 //! ```text
 //! bytes ─▶ what is it? ─event stream─▶ data of each event ─▶ ResponseState ─▶ Event
@@ -7,7 +7,7 @@
 //!                      └─a page─▶ Failure
 //! ```
 //!
-//! The first byte determines the kind of body. The dialect's [`ResponseState`] interprets the data.
+//! The first byte tells which kind of body it is. The dialect's [`ResponseState`] interprets the data.
 
 use std::{fmt::Debug, mem, ops::ControlFlow, str};
 
@@ -31,54 +31,54 @@ use crate::{
 
 /// Interprets the data of one response in its dialect.
 pub trait ResponseState: Debug {
-    /// The kind of a body that begins like JSON.
+    /// How to read a body that starts like JSON.
     const JSON: JsonBody;
 
     /// Whether servers of the dialect may run tools themselves and report that in their responses.
     const RUNS_TOOLS: bool = false;
 
-    /// Sets what was requested. Called once, before any data.
+    /// Sets what the request asked for. Called once, before any data.
     fn expect(&mut self, asked: Asked);
 
-    /// Reads the data of a server-sent event, a line of JSON lines, or an element of an array. `is_last`: the
-    /// data may have been truncated by the end of the body.
+    /// Handles the data of a server-sent event, a line of JSON Lines, or an element of an array. `is_last`
+    /// says that the end of the body may have truncated the data.
     ///
     /// # Errors
-    /// The upstream's error, or the way in which the data violates the dialect.
+    /// The upstream's error, or a description of how the data violates the dialect.
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// Reads a body that is one JSON value, or should have been one.
+    /// Handles a body that is, or should have been, a single JSON value.
     ///
     /// # Errors
     /// The same as for [`ResponseState::data`].
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// Ends the body. `is_value`: the body was one JSON value.
+    /// Handles the end of the body. `is_value` says that the body was a single JSON value.
     ///
     /// # Errors
     /// [`Kind::Truncated`] if the response is not complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// The progress of the response.
+    /// How far the response has progressed.
     fn progress(&self) -> &Progress;
 
-    /// The parts that were left out, by reason.
+    /// The parts of the response that were left out, by reason.
     fn skipped(&self) -> Skipped;
 
-    /// The field in which reasoning arrived, in dialects with several such fields.
+    /// The field in which reasoning arrived, in dialects that have several such fields.
     fn reasoning_field(&self) -> Option<ReasoningField> {
         None
     }
 }
 
-/// The kinds of JSON body.
+/// The kinds of JSON bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonBody {
-    /// One value.
+    /// A single value.
     Value,
-    /// A value on each line, or one value on any number of lines.
+    /// One value per line, or a single value on any number of lines.
     Lines,
-    /// An array that is read element by element, or one value that is not an array.
+    /// An array, read element by element, or a single value of another type.
     Elements,
 }
 
@@ -87,42 +87,42 @@ pub enum JsonBody {
 pub struct BodyReader<R> {
     max_frame: usize,
     body: Body,
-    /// The first bytes, until data has been read.
+    /// The first bytes of the body, until data has been read.
     opening: Vec<u8>,
-    /// Boxed because readers of all dialects are variants of one enum.
+    /// Boxed because the readers of all dialects are variants of one enum.
     response: Box<R>,
-    /// The limits of the response, if the client wants it in one piece.
+    /// The limits of the response, if the client did not ask for a stream.
     whole: Option<Limits>,
-    /// A frame or a line has been read.
+    /// Whether a frame or a line has been read.
     has_begun: bool,
-    /// The response has ended, successfully or not: further input is ignored.
+    /// Whether the response has ended or failed, so that further input is ignored.
     is_over: bool,
 }
 
 /// The kinds of body that an upstream sends.
 #[derive(Debug)]
 enum Body {
-    /// Only white space and this many bytes of a byte order mark have arrived.
+    /// So far only white space, and this many bytes of a byte order mark.
     Blank(usize),
     /// An event stream.
     Stream(Box<Frames>),
-    /// A JSON value on each line: the number of lines that have been read, and the beginning of the next one.
+    /// JSON Lines: the number of lines that have been read, and the start of the next one.
     Lines { count: usize, partial: Vec<u8> },
-    /// An array, read element by element.
+    /// An array that is read element by element.
     Elements(JsonArray),
-    /// One JSON value: a complete response, or an error.
+    /// A single JSON value: a complete response, or an error.
     Value(Vec<u8>),
-    /// Markup: an error page from a server on the path.
+    /// Markup: an error page, probably from a server between toolwire and the upstream.
     Page,
 }
 
-/// Maximum bytes of an unexpected body that are kept to be quoted.
+/// Maximum bytes of an unexpected body that are retained for the error message.
 const QUOTED: usize = 512;
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl<R: ResponseState> BodyReader<R> {
-    /// A reader that passes its data to `response`. `max_frame` is the maximum size of a frame, and of a JSON
+    /// Creates a reader that passes data to `response`. `max_frame` limits the size of a frame and of a JSON
     /// value, in bytes.
     pub(super) fn with_state(response: R, max_frame: usize) -> Self {
         Self {
@@ -136,18 +136,18 @@ impl<R: ResponseState> BodyReader<R> {
         }
     }
 
-    /// Sets what was requested. If the client wants the response in one piece, the upstream may also send it
-    /// in one piece, up to `max_answer` bytes.
+    /// Sets what the request asked for. If the client did not ask for a stream, the upstream may also respond
+    /// without one, with up to `max_answer` bytes.
     pub(crate) fn expect(&mut self, asked: Asked) {
         self.whole = (!asked.stream).then_some(asked.limits);
         self.response.expect(asked);
     }
 
-    /// Reads the next bytes of the body, which may be split anywhere.
+    /// Reads the next bytes of the body. They may be split anywhere.
     ///
     /// # Errors
-    /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was certain
-    /// before the error has been passed to `out`.
+    /// The upstream's error, or a description of how its bytes violate the dialect. Everything that was
+    /// certain before the error has been passed to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_over {
             return Ok(());
@@ -179,11 +179,11 @@ impl<R: ResponseState> BodyReader<R> {
         result
     }
 
-    /// Ends the body.
+    /// Handles the end of the body.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if the response was not complete; a description of the body if it was not a
-    /// response.
+    /// [`Kind::Truncated`] if the response was incomplete. If the body was not a response at all, the error
+    /// describes what it was.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if mem::replace(&mut self.is_over, true) {
             return Ok(());
@@ -217,24 +217,24 @@ impl<R: ResponseState> BodyReader<R> {
         }
     }
 
-    /// Whether the end mark has been read, or the response has failed: further input is ignored.
+    /// Whether the end marker has been read or the response has failed. Further input is then ignored.
     pub fn is_done(&self) -> bool {
         self.is_over
     }
 
-    /// Whether only one of the finish reason and the end mark has arrived: the response is complete if the
-    /// body then ends properly.
+    /// Whether only one of the finish reason and the end marker has arrived. If the body then ends properly,
+    /// the response is complete.
     pub(crate) fn awaits_end(&self) -> bool {
         !self.is_over && self.response.progress().awaits_end()
     }
 
-    /// Whether the finish reason arrived without the end mark: the response is complete even if the body does
-    /// not end.
+    /// Whether the finish reason has arrived without the end marker. The response is then complete even if
+    /// the body does not end.
     pub(crate) fn lacks_only_mark(&self) -> bool {
         !self.is_over && self.response.progress().lacks_only_mark()
     }
 
-    /// Whether the response has content: text, a call, an image. Reasoning alone does not count.
+    /// Whether the response has content, such as text, a call or an image. Reasoning alone does not count.
     pub(crate) fn has_content(&self) -> bool {
         self.response.progress().has_content
     }
@@ -244,17 +244,17 @@ impl<R: ResponseState> BodyReader<R> {
         R::RUNS_TOOLS
     }
 
-    /// As described for [`ResponseState::reasoning_field`].
+    /// See [`ResponseState::reasoning_field`].
     pub(crate) fn reasoning_field(&self) -> Option<ReasoningField> {
         self.response.reasoning_field()
     }
 
-    /// The parts that were received and left out, by reason.
+    /// The parts of the response that were left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.response.skipped()
     }
 
-    /// Skips bytes that may precede the first significant byte, and chooses the kind of body by that byte.
+    /// Skips white space and a byte order mark, and chooses the kind of body by the first byte after them.
     /// Returns the rest of `bytes`.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;
@@ -278,8 +278,8 @@ impl<R: ResponseState> BodyReader<R> {
         rest
     }
 
-    /// Reads the lines that `bytes` complete. If the first line is not a complete value, the body is one
-    /// value on several lines.
+    /// Reads the lines that end in `bytes`. If the first line is not a complete value, the body is a single
+    /// value that spans several lines.
     fn push_lines(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let limit = self.limit();
         let mut rest = bytes;
@@ -312,14 +312,14 @@ impl<R: ResponseState> BodyReader<R> {
         self.push_value(rest)
     }
 
-    /// Reads the elements that `bytes` complete.
+    /// Reads the elements that end in `bytes`.
     fn push_elements(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let limit = self.limit();
         let Self { body: Body::Elements(array), response, has_begun, .. } = self else { return Ok(()) };
         let mut result = Ok(());
         let read = array.push(bytes, limit, |element| {
             result = read_data(&mut **response, element, false, out);
-            // Until a response has begun, the body may still have to be quoted.
+            // The body may have to be quoted in an error until a response has started.
             *has_begun = response.progress().has_choice;
             let is_over = result.is_err() || response.progress().is_done;
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -333,7 +333,7 @@ impl<R: ResponseState> BodyReader<R> {
         })
     }
 
-    /// Keeps a part of a JSON value.
+    /// Appends to the JSON value that is being collected.
     fn push_value(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let limit = self.limit();
         if let Body::Value(kept) | Body::Lines { partial: kept, .. } = &mut self.body {
@@ -345,7 +345,7 @@ impl<R: ResponseState> BodyReader<R> {
         Ok(())
     }
 
-    /// Ends a body that is one JSON value.
+    /// Handles the end of a body that is a single JSON value.
     fn finish_value(&mut self, value: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if !breaks_off(value) {
             self.response.value(utf8(value)?, out)?;
@@ -356,7 +356,7 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.end(true, out)
     }
 
-    /// Ends JSON lines. The last line may have no line end.
+    /// Handles the end of JSON Lines. The last line need not end with a line break.
     fn finish_lines(&mut self, count: usize, last: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let is_value = count == 1 && last.trim_ascii().is_empty();
         read_last(&mut *self.response, last, out)?;
@@ -377,7 +377,7 @@ impl<R: ResponseState> BodyReader<R> {
     }
 }
 
-/// Passes data to the response. Data after the end mark is ignored, even if the body has not ended.
+/// Passes data to the response. Data after the end marker is ignored, even if the body goes on.
 fn read_data(
     response: &mut impl ResponseState,
     data: &[u8],
@@ -404,7 +404,7 @@ fn read_frame(
     }
 }
 
-/// Reads a last frame that no blank line follows.
+/// Reads the final frame if it is not followed by a blank line.
 fn read_last_frame(
     response: &mut impl ResponseState,
     frame: Frame<'_>,
@@ -417,13 +417,13 @@ fn read_last_frame(
     }
 }
 
-/// Reads data that may have been truncated by the end of the body. Data that breaks off inside a character
-/// has been truncated, and is ignored.
+/// Reads data that the end of the body may have truncated. If it ends inside a character, it was truncated
+/// and is ignored.
 fn read_last(response: &mut impl ResponseState, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
     if breaks_off(data) { Ok(()) } else { read_data(response, data, true, out) }
 }
 
-/// Whether the end of `data` is inside a character.
+/// Whether `data` ends inside a UTF-8 character.
 fn breaks_off(data: &[u8]) -> bool {
     str::from_utf8(data).is_err_and(|error| error.error_len().is_none())
 }
@@ -436,8 +436,8 @@ fn utf8(data: &[u8]) -> Result<&str, Failure> {
     })
 }
 
-/// Handles data that is not JSON. If this may lose a part of the response (`is_loss`), it is an error, unless
-/// the data is only a sign of life; otherwise it is skipped.
+/// Handles data that is not JSON. It is an error if part of the response may be lost (`is_loss`), and skipped
+/// if not, or if it is only a keep-alive.
 pub(super) fn not_json(data: &str, is_loss: bool, skipped: &mut Skipped) -> Result<(), Failure> {
     if is_loss && !data.starts_with(':') && !is_sign_of_life(data) {
         let words = first_words(data.as_bytes()).unwrap_or_default();

@@ -1,24 +1,24 @@
-//! [`CacheHints`]: the positions up to which a client wants a prompt to be cached, given by `cache_control`
-//! in Messages and in Chat Completions at `OpenRouter`.
+//! [`CacheHints`]: the positions up to which a client wants its prompt to be cached. They are given as
+//! `cache_control` in Messages, and in Chat Completions at `OpenRouter`.
 
 use serde_json::Value;
 
 use crate::conversation::{Part, Tool, Turn};
 
-/// The member with a hint, in blocks, content parts, messages, tools and requests.
+/// The member that contains a hint. It occurs in blocks, content parts, messages, tools and requests.
 pub(super) const CACHE_CONTROL: &str = "cache_control";
 
-/// The hints in a turn from a client of another dialect, in the order of its parts.
+/// The hints in a turn from a client of another dialect, in the order of the turn's parts.
 #[derive(Debug, Default)]
 pub(super) struct CacheHints<'t> {
     content: &'t [Value],
     calls: &'t [Value],
-    /// The hint of the message itself, which applies to its last part.
+    /// The hint on the message itself. It applies to the last part.
     message: Option<&'t Value>,
 }
 
 impl<'t> CacheHints<'t> {
-    /// The hints in `turn`, if its client speaks `dialect`.
+    /// The hints in `turn`, if the client speaks `dialect`.
     pub(super) fn of(turn: &'t Turn, dialect: &str) -> Self {
         let Some(rest) = turn.rest.from_dialect(dialect) else { return Self::default() };
         let list = |key: &str| {
@@ -28,12 +28,12 @@ impl<'t> CacheHints<'t> {
         Self { content: list("content"), calls: list("tool_calls"), message: hint(rest.get(CACHE_CONTROL)) }
     }
 
-    /// Whether there are no hints.
     pub(super) fn is_empty(&self) -> bool {
         self.content.is_empty() && self.calls.is_empty() && self.message.is_none()
     }
 
-    /// The hint on `part`, which is the next part of the turn or a later one. `is_last`: no part follows it.
+    /// The hint on `part`. Must be called for the turn's parts in order, though some may be left out.
+    /// `is_last` says that `part` is the last one.
     pub(super) fn next(&mut self, part: &Part, is_last: bool) -> Option<&'t Value> {
         let own = match part {
             Part::Text(said) => after(&mut self.content, |element| is(element, "text", said)),
@@ -57,11 +57,11 @@ impl<'t> CacheHints<'t> {
     }
 }
 
-/// The hint on a tool's declaration by a client of `dialect`. Some clients write it next to the name of the
-/// function.
+/// The hint on a tool declared by a client of `dialect`. Some clients put it inside the function object,
+/// beside the name.
 pub(super) fn of_tool(tool: &Tool, dialect: &str) -> Option<Value> {
     let declared = tool.declared.as_ref()?.from_dialect(dialect)?.view();
-    // Most declarations have no hint and need not be read.
+    // Most declarations have no hint and need not be parsed.
     if !declared.raw().contains(CACHE_CONTROL) {
         return None;
     }
@@ -74,13 +74,13 @@ fn has_hint(element: &Value) -> bool {
     element.get(CACHE_CONTROL).is_some() || inner_hint(element).is_some()
 }
 
-/// The hint on a part of a result.
+/// The hint on one of the parts of a result.
 fn inner_hint(element: &Value) -> Option<&Value> {
     let inner = element.get("content").and_then(Value::as_array).into_iter().flatten();
     inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)))
 }
 
-/// The value itself if it is a hint.
+/// Returns `value` if it is a hint.
 fn hint(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| value.get("type").is_some_and(Value::is_string))
 }
@@ -89,9 +89,9 @@ fn is(element: &Value, key: &str, text: &str) -> bool {
     element.get(key).and_then(Value::as_str) == Some(text)
 }
 
-/// The next element of the list for which `is_it` is true. Advances the list past it.
+/// Returns the next element for which `is_it` is true, and advances the list past it.
 fn after<'t>(list: &mut &'t [Value], is_it: impl Fn(&Value) -> bool) -> Option<&'t Value> {
-    /// Limits the search for a part that the client did not write.
+    /// Limits the search if the client did not write the part at all.
     const NEAR: usize = 16;
     let place = list.iter().take(NEAR).position(is_it)?;
     let (before, behind) = list.split_at_checked(place + 1)?;

@@ -1,12 +1,12 @@
-//! [`Channel`]: a channel of text in an upstream's stream (for the response or for its reasoning), with the
-//! state that readers need in order to forward its frames unchanged.
+//! [`Channel`]: decodes one kind of text in an upstream's stream (the response itself, or its reasoning), and
+//! tracks whether its frames can be forwarded unchanged.
 
 use crate::{
     event::{Event, Sink},
     wire::json::Unescaper,
 };
 
-/// Emits an event, with its frame if the frame contains nothing else.
+/// Emits an event. If its frame contains nothing else, the frame goes with it.
 pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     match frame {
         Some(frame) => out.event(Event::Verbatim { frame, means: Some(&event) }),
@@ -14,14 +14,14 @@ pub(super) fn emit(out: &mut impl Sink, frame: Option<&str>, event: Event<'_>) {
     }
 }
 
-/// Decodes the string bodies of one channel, piece by piece.
+/// Decodes the JSON string bodies of one channel, piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     unescaper: Unescaper,
     scratch: String,
-    /// Number of bytes of text that have arrived, if each frame repeats all earlier text.
+    /// Number of bytes of text received so far, if each frame repeats all earlier text.
     seen: usize,
-    /// Whether the last piece began or ended inside a surrogate pair.
+    /// Whether the last piece started or ended inside a surrogate pair.
     cut: bool,
 }
 
@@ -34,13 +34,13 @@ impl Channel {
         self.unescaper.decode(body, &mut self.scratch)
     }
 
-    /// Whether the frame of a piece may be forwarded, because the piece neither begins nor ends inside a
-    /// character.
+    /// Whether the frame of a piece may be forwarded, which is not the case if the piece starts or ends
+    /// inside a surrogate pair.
     pub(super) fn may_forward(&self, body: &str) -> bool {
         !self.cut && !cuts_pair(body)
     }
 
-    /// Decodes the new part of a text that repeats all earlier text.
+    /// Decodes a string that repeats all earlier text, and returns the part of it that is new.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);
@@ -49,14 +49,14 @@ impl Channel {
         news
     }
 
-    /// Ends the channel: returns the replacement for half a character whose other half never arrived.
+    /// Ends the channel. If half of a surrogate pair is left over, returns the replacement character for it.
     pub(super) fn finish(&mut self) -> Option<char> {
         self.unescaper.finish()
     }
 }
 
-/// Whether a string body begins or ends inside a surrogate pair that a server has split. Such a piece cannot
-/// be forwarded unchanged, because most clients decode each frame by itself.
+/// Whether a string body starts or ends inside a surrogate pair that the server has split. Such a frame
+/// cannot be forwarded, because most clients decode each frame on its own.
 pub(super) fn cuts_pair(body: &str) -> bool {
     let body = body.as_bytes();
     let is_half = |escape: &[u8], halves: &[u8]| match escape {

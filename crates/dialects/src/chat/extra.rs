@@ -1,8 +1,8 @@
-//! State of other parties in this API: `extra_content` of calls, and OpenRouter's `reasoning_details`.
+//! Opaque state in Chat Completions: the `extra_content` of calls, and OpenRouter's `reasoning_details`.
 //!
-//! The API has no place for signatures. Google's compatible API sends the signature of a call as
-//! `extra_content.google.thought_signature`, and some clients send it back in the same member. Therefore
-//! toolwire also uses this member to carry the state of other dialects through clients, marked as such (see
+//! The API itself has no field for signatures. Google's compatible API sends a call's signature in
+//! `extra_content.google.thought_signature`, and some clients send this member back. toolwire therefore also
+//! uses `extra_content` to carry the state of other dialects through clients, with the dialect's name (see
 //! [`opaque`](crate::opaque)). OpenRouter sends signed reasoning as objects; the state of a piece of
 //! reasoning is its object without the text.
 
@@ -16,10 +16,9 @@ use crate::{
     wire::json::Json,
 };
 
-/// The dialect of this module.
 const DIALECT: &str = Dialect::Chat.name();
 
-/// The state in the `extra_content` of a past call, as a client sends it back.
+/// The state in the `extra_content` of a past call that a client has sent back.
 pub(super) fn past_call_state(extra: &Value) -> Option<Opaque<'static>> {
     let members = extra.as_object().filter(|members| !members.is_empty())?;
     let signature = members.get("google").and_then(|google| google.get("thought_signature")?.as_str());
@@ -30,7 +29,7 @@ pub(super) fn past_call_state(extra: &Value) -> Option<Opaque<'static>> {
     }
 }
 
-/// The `extra_content` in which a client receives the state of a call.
+/// The `extra_content` in which the state of a call is sent to the client.
 pub(super) fn extra_content(state: &Opaque<'_>) -> Value {
     let own = || state.from_dialect(DIALECT).and_then(|text| serde_json::from_str(text).ok());
     match own() {
@@ -39,15 +38,15 @@ pub(super) fn extra_content(state: &Opaque<'_>) -> Value {
     }
 }
 
-/// The `extra_content` that returns the state of a call to an upstream, if the state came from this API or
-/// from Gemini.
+/// The `extra_content` in which a call's state is sent back to an upstream, if the state came from this API
+/// or from Gemini.
 pub(super) fn returned_extra_content(state: &Opaque<'_>) -> Option<Value> {
     let is_known = [DIALECT, Dialect::Gemini.name()].contains(&state.dialect);
     is_known.then(|| extra_content(state))
 }
 
-/// The state in an element of `reasoning_details`: the element without its text. `None` if there is nothing
-/// to send back.
+/// The state in an element of `reasoning_details`, which is the element without its text. `None` if nothing
+/// in it has to be sent back.
 pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
     let is_signed = ["signature", "data"].iter().any(|key| {
         detail.get(key).is_some_and(|value| value.string_body().is_some_and(|body| !body.is_empty()))
@@ -60,11 +59,11 @@ pub(super) fn detail_state(detail: Json<'_>) -> Option<Opaque<'static>> {
     Some(Opaque::new(DIALECT, Value::Object(state).to_string()))
 }
 
-/// Members of an element of `reasoning_details` that contain its text.
+/// The members that contain the text of an element of `reasoning_details`.
 pub(super) const TEXT_KEYS: [&str; 2] = ["text", "summary"];
 
-/// The elements of `reasoning_details` from which `parts` were read; empty if no part has the state of an
-/// element.
+/// The elements of `reasoning_details` from which `parts` were read. Empty if no part has the state of such
+/// an element.
 pub(super) fn reasoning_details(parts: &[Part]) -> Vec<Value> {
     let details = parts.iter().filter_map(|part| {
         let Part::Reasoning { text, signature: Some(state), .. } = part else { return None };

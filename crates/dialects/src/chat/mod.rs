@@ -1,13 +1,13 @@
-//! OpenAI Chat Completions, as client dialect and as upstream, and similar APIs.
+//! OpenAI Chat Completions and similar APIs, both for clients and for upstreams.
 //!
 //! ```text
 //! client's request ─request::decode─▶ Conversation ─request::encode─▶ upstream's request
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! The reader accepts every form that servers of this API are known to send and turns all of them into the
-//! same events; the writer writes the one form that every client understands. [`refusal()`] reads an
-//! upstream's errors, and [`error_body`] writes toolwire's errors.
+//! The reader accepts every variant that servers of this API are known to send, and turns all of them into
+//! the same events. The writer sends the one variant that every client understands. [`refusal()`] parses an
+//! upstream's errors, and [`error_body`] writes toolwire's own.
 
 mod client;
 mod extra;
@@ -27,8 +27,8 @@ pub use reader::{Reader, ReaderSettings};
 pub use upstream::{Options, Streaming};
 pub use writer::Writer;
 
-/// The path of requests, below an upstream's base URL.
+/// The path of requests, relative to an upstream's base URL.
 pub(crate) const PATH: &str = "chat/completions";
 
-/// The path of the list of models, below the base URL.
+/// The path of the list of models, relative to the base URL.
 pub(crate) const MODELS_PATH: &str = "models";

@@ -1,7 +1,7 @@
-//! [`Profile`]: what is known about a provider of this API, as a short list of switches.
+//! [`Profile`]: the facts known about a provider of this API, as a short list of switches.
 //!
-//! docs/protocols/chat.md#providers gives the source of each fact. A profile only sets the defaults of
-//! settings; a configuration can set each of these separately.
+//! docs/protocols/chat.md#providers cites the source of each fact. A profile only provides the defaults of
+//! settings, each of which can be overridden in the configuration.
 
 use super::{Options, Server};
 use crate::{
@@ -12,16 +12,16 @@ use crate::{
 /// A provider of this API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// None of the known providers.
+    /// Not one of the known providers.
     #[default]
     None,
     /// OpenAI.
     OpenAi,
-    /// Azure, with OpenAI's models.
+    /// OpenAI's models on Azure.
     Azure,
     /// Mistral.
     Mistral,
-    /// Moonshot: Kimi.
+    /// Moonshot (Kimi).
     Moonshot,
     /// `DeepSeek`.
     DeepSeek,
@@ -37,7 +37,7 @@ pub enum Profile {
     Together,
 }
 
-/// The names of profiles in configurations.
+/// The names of the profiles in the configuration.
 pub(super) const PROFILES: [(&str, Profile); 11] = [
     ("none", Profile::None),
     ("openai", Profile::OpenAi),
@@ -52,7 +52,7 @@ pub(super) const PROFILES: [(&str, Profile); 11] = [
     ("together", Profile::Together),
 ];
 
-/// Hosts with a profile. It also applies to names below these hosts (`….openai.azure.com`).
+/// The hosts for which a profile is known, including their subdomains (`….openai.azure.com`).
 const HOSTS: [(&str, Profile); 16] = [
     ("api.openai.com", Profile::OpenAi),
     ("openai.azure.com", Profile::Azure),
@@ -72,7 +72,6 @@ const HOSTS: [(&str, Profile); 16] = [
     ("api.together.ai", Profile::Together),
 ];
 
-/// One fact about a provider.
 #[derive(Debug, Clone, Copy)]
 enum Switch {
     Server(Server),
@@ -90,10 +89,10 @@ enum Switch {
     KeyHeader(KeyHeader),
 }
 
-/// The field that limits the number of tokens of a response.
+/// The request field that limits the number of tokens in the response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MaxTokens {
-    /// The field that the client uses.
+    /// Whichever field the client used.
     #[default]
     AsGiven,
     /// `max_tokens`
@@ -103,7 +102,7 @@ pub enum MaxTokens {
 }
 
 impl MaxTokens {
-    /// The words of the setting.
+    /// The values of the setting.
     pub(super) const WORDS: [(&str, Self); 3] = [
         ("as_given", Self::AsGiven),
         ("max_tokens", Self::MaxTokens),
@@ -111,24 +110,24 @@ impl MaxTokens {
     ];
 }
 
-/// How past reasoning is sent.
+/// How reasoning from past turns is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PastReasoning {
-    /// In the form that the server reads: [`PastReasoning::Reasoning`] for vLLM, Ollama and `OpenRouter`; for
-    /// other servers, the field in which they send reasoning, or [`PastReasoning::ReasoningContent`] until
-    /// that is known.
+    /// In the field that the server reads: [`PastReasoning::Reasoning`] for vLLM, Ollama and `OpenRouter`;
+    /// for other servers, the field in which they send reasoning, or [`PastReasoning::ReasoningContent`]
+    /// until that is known.
     #[default]
     Auto,
-    /// As `reasoning_content`.
+    /// In `reasoning_content`.
     ReasoningContent,
-    /// As `reasoning`, and as `reasoning_details` if the upstream sent reasoning in that form.
+    /// In `reasoning`, and also in `reasoning_details` if the upstream sent it there.
     Reasoning,
     /// Not at all.
     Off,
 }
 
 impl PastReasoning {
-    /// The words of the setting.
+    /// The values of the setting.
     pub(super) const WORDS: [(&str, Self); 4] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
@@ -136,7 +135,7 @@ impl PastReasoning {
         ("off", Self::Off),
     ];
 
-    /// The choice for a server, which may decide [`PastReasoning::Auto`].
+    /// Resolves [`PastReasoning::Auto`] for servers that are known.
     pub(super) fn for_server(self, server: Server) -> Self {
         match (self, server) {
             (Self::Auto, Server::Vllm | Server::Ollama | Server::OpenRouter) => Self::Reasoning,
@@ -145,7 +144,7 @@ impl PastReasoning {
     }
 }
 
-/// The word for a choice that requires a call.
+/// The value of `tool_choice` that requires a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequiredChoice {
     /// `required`
@@ -156,7 +155,7 @@ pub enum RequiredChoice {
 }
 
 impl RequiredChoice {
-    /// The words of the setting, which are also those of the API.
+    /// The values of the setting, which are also those of the API.
     pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
 
     pub(super) fn word(self) -> &'static str {
@@ -168,11 +167,11 @@ impl RequiredChoice {
 }
 
 impl Profile {
-    /// The profile of the server at `host`, which is in lower case.
+    /// The profile for `host`, which must be in lower case.
     pub(super) fn at_host(host: &str) -> Self {
         let is_at = |known: &str| {
             host.strip_suffix(known).is_some_and(|before| {
-                // In Google's regional hosts, the region comes before a hyphen.
+                // The host names of Google's regions are of the form `REGION-aiplatform.googleapis.com`.
                 before.is_empty()
                     || before.ends_with('.')
                     || (known.ends_with("googleapis.com") && before.ends_with('-'))
@@ -234,7 +233,7 @@ impl Profile {
         }
     }
 
-    /// Sets the facts of this profile in `options`, and resets those that a previous profile may have set.
+    /// Sets the facts of this profile in `options`, and resets those that another profile may have set.
     pub(super) fn apply(self, options: &mut Options) {
         let Options { cumulative, stream, keep_result_images, join_user_turns, system_messages, .. } =
             options;

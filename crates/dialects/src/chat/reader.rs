@@ -1,8 +1,8 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! Servers of this API deviate wherever a client library tolerates it, and often where it does not
-//! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames in any kind of body;
-//! [`answer`] reads the frames; [`chunk`] is the view of a single frame.
+//! Servers deviate from this API wherever a client library tolerates it, and often where it does not
+//! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames in any kind of body,
+//! [`answer`] interprets them, and [`chunk`] is a view of a single frame.
 
 mod answer;
 mod calls;
@@ -11,17 +11,17 @@ mod chunk;
 use crate::BodyReader;
 use answer::AnswerState;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum size of a frame, and of a body that is JSON instead of a stream, in bytes.
     pub max_frame: usize,
-    /// Whether the client speaks this dialect too: frames in the canonical form are forwarded as
-    /// [`Event::Verbatim`](crate::event::Event::Verbatim).
+    /// Whether the client speaks this dialect as well, so that frames in the canonical form can be forwarded
+    /// as [`Event::Verbatim`](crate::event::Event::Verbatim).
     pub verbatim: bool,
     /// Whether each frame repeats all of the text so far.
     pub cumulative: bool,
-    /// Whether a body that ends without an end mark counts as complete.
+    /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -31,11 +31,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response from an upstream that speaks Chat Completions or a similar API.
+/// Reads a response from an upstream that speaks Chat Completions or a similar API.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(AnswerState::new(settings), settings.max_frame)
     }

@@ -1,13 +1,13 @@
-//! Requests of OpenAI Chat Completions: read from a client, written for an upstream.
+//! Chat Completions requests: decoded from clients, encoded for upstreams.
 //!
 //! ```text
 //! body ─decode─▶ Conversation ─(a format's instructions)─▶ encode ─▶ body
 //! ```
 //!
-//! Encoding a decoded request keeps everything that the client sent: fields that
-//! [`Conversation`](crate::conversation::Conversation) does not model are kept in its `rest`, including the
-//! digits of numbers. If a message contains more than its parts can hold (a `cache_control` on a text, a
-//! signature on a call), its original form is also kept; see `original`.
+//! Decoding and encoding a request preserves everything that the client sent. Fields that
+//! [`Conversation`](crate::conversation::Conversation) does not model stay in its `rest`, down to the digits
+//! of numbers. If a message contains more than its parts can represent (such as `cache_control` on a text, or
+//! a signature on a call), the original is stored as well; see `original`.
 
 mod decode;
 mod encode;

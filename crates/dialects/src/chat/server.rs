@@ -1,25 +1,24 @@
-//! [`Fields`]: the request fields that ask a server of this dialect to constrain its model's output.
+//! [`Fields`]: the request fields that make a server of this dialect constrain its model's output.
 //!
-//! docs/protocols/enforcement.md describes these requests.
+//! See docs/protocols/enforcement.md.
 
 use serde_json::{Map, Value, json};
 
 use super::Server;
 use crate::conversation::{Constraint, Prefill};
 
-/// The fields of a request that ask for a constraint.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fields {
     /// Members of the request.
     pub(super) members: Map<String, Value>,
-    /// The last message: an assistant turn that the response continues.
+    /// The last message: an assistant turn for the model to continue.
     pub(super) begun: Option<Value>,
     /// The text of that turn.
     pub(super) prefill: Option<Prefill>,
 }
 
 impl Fields {
-    /// The fields that ask `server` to enforce `constraint`.
+    /// The fields that make `server` enforce `constraint`.
     pub(super) fn new(server: Server, constraint: &Constraint) -> Self {
         let mut members = server.members(constraint);
         let Constraint::Prefill(text) = constraint else { return Self { members, ..Self::default() } };

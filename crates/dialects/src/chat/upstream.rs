@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use serde_json::json;
 
@@ -19,48 +19,49 @@ use crate::{
     upstream::include_usage,
 };
 
-/// How one upstream differs from OpenAI's own servers.
+/// How an upstream differs from OpenAI's own servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether to request token counts at the end of the stream. Off for upstreams that reject the option.
+    /// Whether to request token counts at the end of the stream. Some upstreams reject this option.
     pub include_usage: bool,
     /// Whether each delta repeats all earlier text.
     pub cumulative: bool,
-    /// Whether a stream is requested.
+    /// When to request a stream.
     pub stream: Streaming,
-    /// Whether the role `developer` is known. Otherwise, such a message is sent with the role `system`.
+    /// Whether the upstream knows the role `developer`. If not, `system` is sent instead.
     pub keep_developer: bool,
-    /// Whether custom tools are known. Otherwise they are sent as functions with one argument for the input.
+    /// Whether the upstream knows custom tools. If not, they are sent as functions with one argument for the
+    /// input.
     pub keep_custom_tools: bool,
-    /// Whether a tool's result may contain images. Otherwise they follow in a user turn.
+    /// Whether results may contain images. If not, the images follow in a user turn.
     pub keep_result_images: bool,
-    /// Whether adjacent user turns are joined, for chat templates in which user and assistant must alternate.
+    /// Whether to join adjacent user turns, for chat templates in which user and assistant must alternate.
     pub join_user_turns: bool,
-    /// What happens to system messages other than a single one at the beginning.
+    /// What to do with system messages other than a single one at the start.
     pub system_messages: SystemMessages,
-    /// The software behind the API, which decides which constraints can be enforced and how to request them.
+    /// The server software, which determines which constraints can be enforced and how to request them.
     pub server: Server,
-    /// The provider whose deviations are the defaults of the other options.
+    /// The provider, which determines the defaults of the other options.
     pub profile: Profile,
-    /// The field that carries the token limit.
+    /// The field for the token limit.
     pub max_tokens: MaxTokens,
-    /// The form of tool names that the upstream accepts.
+    /// Which tool names the upstream accepts.
     pub tool_names: NameForm,
-    /// The form of call ids that the upstream accepts.
+    /// Which call ids the upstream accepts.
     pub call_ids: IdForm,
-    /// The state of past turns that the upstream wants back.
+    /// The state of past turns that the upstream needs back.
     pub wants_back: WantsBack,
     /// How past reasoning is sent.
     pub past_reasoning: PastReasoning,
-    /// Whether past calls must be sent with reasoning, which may be empty.
+    /// Whether past calls must be sent with reasoning, even if it is empty.
     pub reasoning_placeholder: bool,
-    /// Whether `thinking` excludes `reasoning_effort`, and must be off if a call is required.
+    /// Whether `thinking` excludes `reasoning_effort` and must be off if a call is required.
     pub exclusive_thinking: bool,
-    /// The word for a choice that requires a call.
+    /// The value of `tool_choice` that requires a call.
     pub required_choice: RequiredChoice,
     /// Whether results must name their tools.
     pub name_results: bool,
-    /// The header that carries the key.
+    /// The header that contains the API key.
     pub key_header: KeyHeader,
     /// Azure's version of the API. If set, requests go to the deployment that the model names.
     pub api_version: Option<String>,

@@ -1,9 +1,9 @@
-//! Decodes the frames of one response, in order, to events.
+//! Decodes the frames of a response into events.
 //!
-//! A frame takes one of two paths. The slow path parses it and views it as a [`Chunk`]. The fast path is for
-//! the hundreds of frames that differ from the previous one only in a string: they are recognised by
-//! comparison ([`FrameTemplate`]) and mean the same as that frame, but with another string. Tests check that
-//! both paths agree.
+//! A frame takes one of two paths. The slow path parses it into a [`Chunk`]. The fast path handles the
+//! hundreds of frames that differ from the previous one only in a string: [`FrameTemplate`] recognises them
+//! by comparison, and they mean the same as that frame, apart from the string. Tests check that both paths
+//! agree.
 
 mod delta_content;
 mod ends;
@@ -40,40 +40,40 @@ pub struct AnswerState {
     deltas: CallDeltas,
     calls: Calls,
     plain: FrameCache<Plain>,
-    /// The last usage object, until it is passed on: some servers send one with every chunk.
+    /// The latest usage object until it is passed on. Some servers send one with every chunk.
     usage: String,
-    /// The last chunk's finish reason was an empty string.
+    /// Whether the finish reason in the last chunk was an empty string.
     blank_finish: bool,
     progress: Progress,
-    /// The response arrived as a message, not as deltas.
+    /// Whether the response arrived as a message instead of deltas.
     is_whole: bool,
-    /// The client wants the response in one piece.
+    /// Whether the client did not ask for a stream.
     wants_whole: bool,
-    /// The frame of a complete response should be forwarded, because of members that are not events.
+    /// Whether to forward the frame of a complete response because it has members that no event represents.
     keeps_frame: bool,
-    /// The client is known to have asked for several choices.
+    /// Whether the client is known to have asked for several choices.
     several: bool,
-    /// Several choices that make up one response, if there are any.
+    /// The choices that together make up the response, if there are several.
     merged: Option<MergedChoices>,
-    /// The finish, until it is certain that no other choice follows.
+    /// The finish, while another choice may still follow.
     held_finish: Option<HeldFinish>,
     skipped: Skipped,
     reasoning_field: Option<ReasoningField>,
 }
 
-/// The values that must stay the same in all frames of a stream, as the upstream wrote them.
+/// The values that must be the same in all frames of a stream, as raw JSON.
 #[derive(Debug)]
 struct Head {
     id: String,
     created: String,
 }
 
-/// The template of a frame with a piece of text or arguments and nothing else.
+/// The template for frames that contain a piece of text or arguments and nothing else.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
     channel: ChannelName,
-    /// The frame was in the canonical form.
+    /// Whether the frame was in the canonical form.
     is_canonical: bool,
 }
 
@@ -81,7 +81,6 @@ struct Plain {
 enum ChannelName {
     Text,
     Reasoning,
-    /// The arguments of the call with this number.
     Arguments(u64),
 }
 
@@ -210,7 +209,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Whether the frame's outer members allow forwarding the frame.
+    /// Whether the frame may be forwarded, judging by its outer members.
     fn is_canonical(&self, chunk: &Chunk<'_>, frame: &str) -> bool {
         let stays = |head: &Head| raw(chunk.id) == head.id && raw(chunk.created) == head.created;
         self.settings.verbatim
@@ -220,7 +219,7 @@ impl AnswerState {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// Reads everything in a chunk except the main choice: usage, a late notice, another choice.
+    /// Handles everything in a chunk other than the main choice: usage, a late notice, another choice.
     fn beside(
         &mut self,
         chunk: &Chunk<'_>,
@@ -270,7 +269,7 @@ impl AnswerState {
         if self.progress.is_finished || begins {
             return Ok(());
         }
-        // The writer writes the role, once.
+        // The writer sends the role itself, exactly once.
         let canonical = canonical.filter(|_| choice.delta.role.is_none());
         self.say(&choice.delta, canonical, out)?;
         match choice.finish_word() {
@@ -289,7 +288,7 @@ impl AnswerState {
         }
     }
 
-    /// Emits the response's head before everything else, with its frame if the frame contains nothing else.
+    /// Emits the head of the response before anything else, with its frame if that contains nothing else.
     fn start(&mut self, chunk: &Chunk<'_>, frame: Option<&str>, out: &mut impl Sink) {
         if self.head.is_some() {
             return;
@@ -301,7 +300,7 @@ impl AnswerState {
         emit(out, frame, Event::Start(Start { id, model, created }));
     }
 
-    /// Learns the template of a frame with one piece of text or arguments and nothing else.
+    /// Learns the template of a frame that contains one piece of text or arguments and nothing else.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, frame: &str, is_canonical: bool) {
         let delta = &choice.delta;
         let has_more = choice.has_other_members

@@ -1,12 +1,12 @@
-//! Decides which frames of native calls may be forwarded unchanged, next to the events that
+//! Decides which frames of native calls are forwarded unchanged along with the events that
 //! [`CallDeltas`](crate::tool_calls::CallDeltas) makes from them.
 //!
-//! A call is announced once its name is certain, which may not be the case before a later frame. The first
-//! frame of a call is therefore kept until then and sent with the call's start; each later frame is sent with
-//! its piece of arguments.
+//! A call is announced once its name is certain, which may take more than one frame. The first frame of a
+//! call is therefore held until then, and sent with the start of the call. Every later frame is sent with its
+//! piece of the arguments.
 //!
-//! Calls of custom tools, whose input is plain text, become calls whose arguments are that input. Forwarded
-//! frames keep their own form.
+//! Calls to custom tools have plain text as input, which becomes the arguments of the call. Forwarded frames
+//! are not converted.
 
 use std::borrow::Cow;
 
@@ -16,29 +16,28 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// The state of the response's calls.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// A call has begun.
+    /// Whether a call has started.
     pub(super) any: bool,
-    /// A call was cut off.
+    /// Whether a call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
-    /// The frame of a held piece of arguments, and the number of its call.
+    /// The frame of a held piece of arguments, and the index of its call.
     held: Option<(String, u64)>,
     customs: Vec<Custom>,
 }
 
-/// A call of a custom tool.
+/// A call to a custom tool.
 #[derive(Debug)]
 struct Custom {
-    /// The upstream's index of the call, and toolwire's.
+    /// The upstream's index of the call, followed by toolwire's.
     key: u64,
     index: u32,
     input: Channel,
 }
 
-/// The first frame of a call that has not been announced.
+/// The first frame of a call that has not been announced yet.
 #[derive(Debug)]
 struct Head {
     frame: String,
@@ -54,8 +53,8 @@ impl Head {
 }
 
 impl Calls {
-    /// Returns the sink for the events of one delta. `piece`: the delta's frame, if it contains only a piece
-    /// of the arguments of the call with this number.
+    /// Returns a sink for the events of one delta. `piece` is the delta's frame and the index of a call, if
+    /// the frame contains only a piece of that call's arguments.
     pub(super) fn listen<'a, S: Sink>(
         &'a mut self,
         piece: Option<(&'a str, u64)>,
@@ -64,7 +63,7 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// Returns the same sink for a delta that may be a call's first. `frame`: the delta's frame, if the frame
+    /// Like `listen`, for a delta with which a call may start. `frame` is the delta's frame, if the frame
     /// contains nothing else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,
@@ -77,13 +76,13 @@ impl Calls {
         Listening { calls: self, head, piece, out }
     }
 
-    /// Called when more arguments arrive for a call for which `index` returns true: the held arguments then
-    /// no longer match their frame.
+    /// Handles more arguments for the calls for which `index` returns true. Held arguments of such a call no
+    /// longer match their frame.
     pub(super) fn goes_on(&mut self, index: impl Fn(u64) -> bool) {
         self.held.take_if(|(_, held)| index(*held));
     }
 
-    /// Reads an element of a delta that belongs to a call of a custom tool, and that is at this position in
+    /// Handles an element of a delta that belongs to a call to a custom tool. `position` is its position in
     /// the list.
     pub(super) fn custom(
         &mut self,
@@ -119,7 +118,7 @@ impl Calls {
         }
     }
 
-    /// Ends the calls of custom tools.
+    /// Ends the calls to custom tools.
     pub(super) fn finish_customs(&mut self, cut: bool, out: &mut impl Sink) {
         let end = if cut { CallEnd::Cut } else { CallEnd::Complete };
         for call in self.customs.drain(..) {
@@ -128,19 +127,19 @@ impl Calls {
     }
 }
 
-/// Records the events of calls, and attaches the frame to those that have one.
+/// Records the events of calls, and attaches frames to events that have one.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
-    /// The possible first frame of a call.
+    /// The frame that may be the first of a call.
     head: Option<Head>,
-    /// A frame that contains only a piece of the arguments of the call with this number.
+    /// A frame that contains only a piece of the arguments of the call with this index.
     piece: Option<(&'a str, u64)>,
     out: &'a mut S,
 }
 
 impl<S> Listening<'_, S> {
-    /// Ends the delta. Keeps the frame if it is the first of a call not announced yet, or if its arguments
-    /// are held.
+    /// Ends the delta. Retains the frame if it starts a call that has not been announced yet, or if its
+    /// arguments are held.
     pub(super) fn keep(self, is_holding: bool) {
         if self.head.is_some() {
             self.calls.head = self.head;
@@ -162,7 +161,7 @@ impl<S: Sink> Sink for Listening<'_, S> {
                     return self.out.event(Event::Verbatim { frame: &head.frame, means: Some(&event) });
                 }
             }
-            // A piece that is not borrowed differs from the piece in the frame.
+            // If the piece is not borrowed, it differs from what is in the frame.
             Event::CallArguments { index, piece: Cow::Borrowed(_) } => {
                 let wanted = u64::from(*index);
                 if let Some((frame, _)) = self.piece.take_if(|(_, index)| *index == wanted) {
@@ -184,8 +183,8 @@ fn only(tool_calls: Json<'_>) -> Option<Json<'_>> {
     elements.next().filter(|_| elements.next().is_none())
 }
 
-/// The delta as the first frame of a call, if it is in the canonical form: it contains the complete head, and
-/// no arguments yet.
+/// Returns the first frame of a call if it is in the canonical form: it has the complete head, and no
+/// arguments yet.
 fn head(frame: &str, tool_calls: Json<'_>) -> Option<Head> {
     let element = only(tool_calls)?;
     let function = element.get("function").filter(|function| function.kind() == Kind::Object)?;

@@ -1,8 +1,8 @@
-//! A view of one frame's JSON: the chunk, its choice, and the choice's delta.
+//! A view of a frame's JSON: the chunk, its choice, and the choice's delta.
 //!
-//! Each level is read in one pass over its members; a missing member, null and a wrong type are treated
-//! alike. Each level also notes whether it is in the canonical form, which every client understands
-//! (docs/protocols/chat.md#stream): only frames in this form may be forwarded unchanged.
+//! Each level reads its members in one pass. A missing member, null, and a value of the wrong type are
+//! treated alike. Each level also records whether it is in the canonical form, which every client understands
+//! (docs/protocols/chat.md#stream): only such frames may be forwarded unchanged.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk, or whatever was sent instead of one.
+/// A chunk, or whatever the server sent in its place.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
@@ -25,16 +25,16 @@ pub(super) struct Chunk<'a> {
     /// The first element of `choices`, and whether it is the only one.
     first: Option<Json<'a>>,
     is_single: bool,
-    /// A value has a type that breaks clients: an element of `choices`, or `usage`.
+    /// Whether `usage` or an element of `choices` has a type that breaks clients.
     is_broken: bool,
-    /// Padding that hides the length of the frame's token. It differs from frame to frame.
+    /// Padding of varying length that hides the length of the frame's token.
     pub(super) padding: Option<Json<'a>>,
-    /// The chunk has members that not every chunk has.
+    /// Whether the chunk has members that most chunks do not have.
     pub(super) has_other_members: bool,
 }
 
 impl<'a> Chunk<'a> {
-    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
+    /// Parses a string. Returns its JSON and the chunk, whose fields are set only if the JSON is an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -67,7 +67,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Completes the chunk after all members of `json` have been read.
+    /// Derives the remaining fields once all members of `json` have been read.
     fn complete(mut self, json: Json<'a>) -> Self {
         let mut choices = self.choices.unwrap_or_default().elements();
         (self.first, self.is_single) = (choices.next(), choices.next().is_none());
@@ -84,14 +84,13 @@ impl<'a> Chunk<'a> {
         self
     }
 
-    /// The choice that is read: number 0, or the first if the choices have no numbers.
+    /// The choice to read: the one with index 0, or the first if they have no indexes.
     pub(super) fn choice(&self) -> Option<Choice<'a>> {
         let read = |choice: Json<'a>| Some(Choice::read(choice)).filter(|choice| choice.number == 0);
         let further = || if self.is_single { None } else { self.elements().find_map(read) };
         self.first.and_then(read).or_else(further)
     }
 
-    /// All choices, in order.
     pub(super) fn choices(&self) -> impl Iterator<Item = Choice<'a>> + use<'a> {
         self.elements().map(Choice::read)
     }
@@ -101,22 +100,22 @@ impl<'a> Chunk<'a> {
         self.is_single
     }
 
-    /// Whether the value has none of a chunk's members.
+    /// Whether the value has none of the members that make a chunk.
     pub(super) fn is_no_chunk(&self) -> bool {
         self.choices.is_none() && self.usage.is_none()
     }
 
-    /// Whether there is a choice, of any number.
+    /// Whether there is any choice.
     pub(super) fn has_choices(&self) -> bool {
         self.first.is_some()
     }
 
-    /// Whether there are choices with numbers other than that of the main choice.
+    /// Whether any choice has an index other than 0.
     pub(super) fn has_other_choices(&self) -> bool {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
-    /// Whether there are choices that are messages, not deltas.
+    /// Whether any choice is a message instead of a delta.
     pub(super) fn has_messages(&self) -> bool {
         self.elements().any(|choice| choice.get("message").is_some())
     }
@@ -127,7 +126,7 @@ impl<'a> Chunk<'a> {
         is_list && !self.has_choices() && !self.is_broken
     }
 
-    /// Whether everything around the choices is in the canonical form.
+    /// Whether everything outside the choices is in the canonical form.
     pub(super) fn is_canonical(&self) -> bool {
         let is_text = |json: Option<Json<'_>>| {
             json.and_then(|json| json.string_body()).is_some_and(|text| !text.is_empty())
@@ -150,25 +149,24 @@ fn is_error(value: Json<'_>) -> bool {
     value.as_bool() != Some(false) && value.string_body() != Some("")
 }
 
-/// A choice's number; 0 if it has none.
+/// A choice's index, or 0 if it has none.
 fn number_of(index: Option<Json<'_>>) -> u64 {
     index.and_then(|index| index.as_u64()).unwrap_or(0)
 }
 
-/// A choice of a chunk.
 #[derive(Debug, Default)]
 pub(super) struct Choice<'a> {
     pub(super) delta: Delta<'a>,
     pub(super) finish: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
-    /// Members that no stage reads: `logprobs`, filter results.
+    /// Whether there are members that no stage reads, such as `logprobs` or filter results.
     pub(super) has_other_members: bool,
     pub(super) number: u64,
     has_index: bool,
     has_finish: bool,
     has_delta: bool,
-    /// The choice is a message, not a delta.
+    /// Whether the choice is a message instead of a delta.
     pub(super) has_message: bool,
 }
 
@@ -190,7 +188,7 @@ impl<'a> Choice<'a> {
                     choice.has_message = key == "message";
                     choice.delta = Delta::read(value);
                 }
-                // The text in a chunk of the older completions API, instead of a delta.
+                // The older Completions API has `text` instead of a delta.
                 "delta" | "message" | "text" if value.string_body().is_some_and(|text| !text.is_empty()) => {
                     choice.delta.content = choice.delta.content.or(Some(value));
                 }
@@ -202,7 +200,7 @@ impl<'a> Choice<'a> {
         choice
     }
 
-    /// The finish reason. The empty string, which some servers send with every chunk, does not count.
+    /// The finish reason. Some servers send an empty string with every chunk, which does not count.
     pub(super) fn finish_word(&self) -> Option<Cow<'a, str>> {
         self.finish?.as_str().filter(|word| !word.is_empty())
     }
@@ -225,13 +223,11 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// The content that a choice adds to the response.
 #[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
     pub(super) role: Option<Json<'a>>,
     /// A string, or a list of parts.
     pub(super) content: Option<Json<'a>>,
-    /// A string.
     pub(super) reasoning: Option<Json<'a>>,
     pub(super) reasoning_field: Option<ReasoningField>,
     /// OpenRouter's list of reasoning parts, with signatures.
@@ -242,9 +238,9 @@ pub(super) struct Delta<'a> {
     pub(super) calls: Option<Json<'a>>,
     pub(super) legacy_call: Option<Json<'a>>,
     pub(super) results: Option<Json<'a>>,
-    /// Members that no stage reads: `audio`.
+    /// Whether there are members that no stage reads, such as `audio`.
     pub(super) has_other_members: bool,
-    /// Some member is in a form that breaks clients.
+    /// Whether a member has a form that breaks clients.
     is_sloppy: bool,
 }
 
@@ -278,13 +274,14 @@ impl<'a> Delta<'a> {
                 _ => delta.has_other_members |= !is_empty,
             }
         }
-        // Most clients do not read a list of content parts. The form from before November 2023 is rewritten.
+        // Most clients cannot read a list of content parts. The `function_call` field from before November
+        // 2023 is never forwarded.
         let is_list = delta.content.is_some_and(|content| content.string_body().is_none());
         delta.is_sloppy |= is_list || delta.legacy_call.is_some();
         delta
     }
 
-    /// Number of kinds of content in the delta.
+    /// Number of pieces of content in the delta.
     pub(super) fn things(&self) -> usize {
         let lists = [self.annotations, self.images, self.results];
         let listed: usize = lists.into_iter().flatten().map(|list| list.elements().count().max(1)).sum();
@@ -293,13 +290,13 @@ impl<'a> Delta<'a> {
         single.into_iter().flatten().count() + usize::from(reasons) + listed
     }
 
-    /// Whether there is content that a client would miss.
+    /// Whether there is content that a client would miss if it were dropped.
     pub(super) fn has_content(&self) -> bool {
         let parts = [self.content, self.refusal, self.calls, self.legacy_call, self.images];
         parts.iter().any(Option::is_some)
     }
 
-    /// Whether the delta begins the response in the canonical form, and contains nothing else.
+    /// Whether the delta contains only the role with which a response starts, in the canonical form.
     pub(super) fn is_role_only(&self) -> bool {
         self.role.and_then(|role| role.string_body()) == Some("assistant") && self.things() == 0
     }

@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
-//! Every known field is taken out of the object and checked; all other fields are kept unchanged. All errors
-//! are the client's fault: they name the field by its path and describe a valid value.
+//! Known fields are removed from the object and checked; all others are stored unchanged. Every error is the
+//! client's fault: it gives the path of the field, and describes a valid value.
 
 mod messages;
 mod own;
@@ -21,7 +21,7 @@ use crate::{
 /// Decodes a Chat Completions request.
 ///
 /// # Errors
-/// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
+/// [`Kind::Request`] with the path of the field in `param`, and a message that helps to correct the request.
 pub fn decode(body: &[u8]) -> Result<Conversation, Failure> {
     let conversation = read(&Bytes::copy_from_slice(body))?;
     fields::check_choice(&conversation)?;
@@ -69,7 +69,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     })
 }
 
-/// Reads `n`, which stays among the fields that are passed on.
+/// Reads `n`, which stays among the fields that are forwarded.
 fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let Some(n) = fields.peek("n") else { return Ok(None) };
     match n.as_u64() {
@@ -82,8 +82,8 @@ fn choices(fields: &Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     }
 }
 
-/// Takes `max_completion_tokens`, which is newer and takes precedence, or `max_tokens`. The newer field also
-/// stays in the rest, since an upstream may know only the name that its own clients use.
+/// Takes `max_completion_tokens`, or else the older `max_tokens`. The newer field also stays in `rest`, since
+/// an upstream may know only the name that its own clients use.
 fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     let older = fields.count("max_tokens")?;
     let newer = fields.count("max_completion_tokens")?;
@@ -96,7 +96,7 @@ fn max_tokens(fields: &mut Fields<'_, '_>) -> Result<Option<u64>, Failure> {
     Ok(newer.or(older))
 }
 
-/// Takes `include_usage` out of `stream_options` and keeps the other options.
+/// Takes `include_usage` out of `stream_options`, whose other members remain.
 fn include_usage(fields: &mut Fields<'_, '_>) -> Result<bool, Failure> {
     let Some(mut options) = fields.object("stream_options")? else { return Ok(false) };
     let wanted = options.boolean("include_usage")?.unwrap_or(false);

@@ -17,7 +17,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
+/// Encodes `conversation` for an upstream that knows the model as `model`. An empty model name is left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let stream = conversation.stream || options.stream == Streaming::Always;
@@ -81,11 +81,11 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     }
 }
 
-/// The dialect from which fields may be forwarded unchanged.
+/// The dialect whose fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Chat.name();
 
-/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
-/// express them.
+/// The names of fields that a client of another dialect sent and that this dialect cannot express. They are
+/// dropped.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
@@ -96,9 +96,9 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
 }
 
-/// The turns in the forms that the upstream accepts.
+/// The turns, arranged as the upstream requires.
 fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
-    // If a server knows developer messages, its models accept several of them.
+    // If a server knows the role `developer`, its models accept several such messages.
     let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
     if !options.keep_result_images {
         arranged = then(arranged, media_behind_results);
@@ -109,7 +109,7 @@ fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [T
     arranged
 }
 
-/// `turns`, rearranged by `arrange`.
+/// Applies `arrange` to `turns`.
 fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> Cow<'t, [Turn]> {
     match turns {
         Cow::Borrowed(turns) => arrange(turns),
@@ -117,17 +117,16 @@ fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> 
     }
 }
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether the encoder writes a field separately and not with the other fields of `rest`.
+/// Whether the encoder writes this field of `rest` separately.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "messages" | "stream" | "stream_options" | "max_tokens" | "max_completion_tokens")
         || tools::owns(key)
 }
 
-/// Writes the token limit in the field that the upstream knows, or otherwise in the fields that the client
-/// used.
+/// Writes the token limit in the field that the upstream knows, or else in the fields that the client used.
 fn put_max_tokens(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -150,15 +149,15 @@ fn put_max_tokens(
     }
 }
 
-/// The `thinking` member that turns thinking off. It is sent to servers that reject thinking together with a
-/// required call, and if a client of another dialect turns thinking off.
+/// The `thinking` member that turns thinking off. It is sent if a client of another dialect turns thinking
+/// off, and to servers that reject thinking together with a required call.
 fn disabled_thinking(conversation: &Conversation, options: &Options) -> Option<Value> {
     let is_forced = conversation.tool_choice.requires_call() && !conversation.tools.is_empty();
     let is_off = options.takes_thinking() && thinking::is_off(conversation, Dialect::Chat);
     (is_off || (options.exclusive_thinking && is_forced)).then(|| json!({"type": "disabled"}))
 }
 
-/// Writes the other sampling settings, except those that `constraint` replaces.
+/// Writes the other sampling settings, except those that `constraint` overrides.
 fn put_sampling(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -180,15 +179,13 @@ fn put_sampling(
     put.member("seed", sampling.seed.as_ref());
 }
 
-/// Writes optional members.
 struct Optional<'a> {
     body: &'a mut Encoder,
     rest: &'a Map<String, Value>,
 }
 
 impl Optional<'_> {
-    /// Writes a member that the client gave. A field with the same name in `rest` is the client's original
-    /// and takes precedence.
+    /// Writes a member, unless `rest` contains the client's original of it.
     fn member(&mut self, key: &str, value: Option<&impl Serialize>) {
         if let Some(value) = value
             && !self.rest.contains_key(key)
@@ -198,8 +195,8 @@ impl Optional<'_> {
     }
 }
 
-/// Writes the stream options, including those of the client. Token counts are requested even if the client
-/// does not want them: they are for the log, and the writer leaves them out.
+/// Writes the stream options, including the client's. Token counts are always requested, because the log
+/// needs them; the writer drops them if the client did not ask for them.
 fn put_stream_options(body: &mut Encoder, rest: &Map<String, Value>, options: &Options) {
     let others = rest.get("stream_options").and_then(Value::as_object);
     if others.is_none_or(Map::is_empty) && !options.include_usage {

@@ -1,10 +1,10 @@
-//! Originals: the client's own form of a list in a message, kept if the parts made from the list contain
+//! Originals: the lists in a message as the client wrote them, stored if the parts made from them contain
 //! less.
 //!
-//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls without room for fields of one
-//! dialect. If an element has such fields, the complete list is kept in the turn's `rest` under its own key.
-//! The encoder then writes each part in its original form if that form still matches the part; a part that a
-//! stage has changed or added is written in the plain form. So nothing outdated is sent.
+//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls, but no fields that exist in only one
+//! dialect. If an element has such fields, the complete list is stored in the turn's `rest` under its own
+//! key. The encoder then writes a part's original if it still matches the part. Parts that a stage has
+//! changed or added are written without additional fields, so nothing outdated is sent.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// The part that an element of `content` means; `None` if the element's form is unknown.
+/// Converts an element of `content` to a part. `None` if its type is unknown.
 pub(super) fn part(element: &Value) -> Option<Part> {
     match element.get("type")?.as_str()? {
         "text" => Some(Part::Text(element.get("text")?.as_str()?.into())),
@@ -30,8 +30,7 @@ pub(super) fn part(element: &Value) -> Option<Part> {
     }
 }
 
-/// Whether `element` of `content` has the meaning `part`, as [`part`] reads it. Nothing is copied, because
-/// this runs for many elements.
+/// Whether [`part`] would convert `element` to `part`. This runs for many elements, so it copies nothing.
 pub(super) fn means(element: &Value, part: &Part) -> bool {
     let text = |value: Option<&Value>, said: &str| value.and_then(Value::as_str) == Some(said);
     match (element.get("type").and_then(Value::as_str), part) {
@@ -46,7 +45,7 @@ pub(super) fn means(element: &Value, part: &Part) -> bool {
     }
 }
 
-/// The part that an element of `content` means; `None` if the element contains anything else.
+/// Like [`part`], but `None` if the element has any other members.
 pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     match &*element.get("type")?.as_str()? {
         "text" => {
@@ -66,7 +65,7 @@ pub(super) fn plain_part(element: Json<'_>) -> Option<Part> {
     }
 }
 
-/// The equivalent of `part` in this API, if its type belongs to another API.
+/// The equivalent of `part` in this API, if it comes from another API.
 pub(super) fn adopted_part(part: Part) -> Part {
     match part {
         Part::Other(other) => adopted(Dialect::Chat, other.parts().1).unwrap_or(Part::Other(other)),
@@ -78,7 +77,7 @@ fn other(element: Value) -> Part {
     Part::Other(Received::new(Dialect::Chat.name(), element))
 }
 
-/// The call that an element of `tool_calls` means.
+/// Converts an element of `tool_calls` to a call.
 pub(super) fn call(element: &Value) -> Option<Call> {
     let id = element.get("id")?.as_str()?.to_owned();
     let text = |value: Option<&Value>| match value {
@@ -97,12 +96,12 @@ pub(super) fn call(element: &Value) -> Option<Call> {
     Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
 }
 
-/// Whether an element of `tool_calls` is a call of a custom tool.
+/// Whether an element of `tool_calls` is a call to a custom tool.
 pub(super) fn is_custom_call(element: &Value) -> bool {
     element.get("custom").is_some()
 }
 
-/// The call that an element of `tool_calls` means; `None` if the element contains anything else.
+/// Like [`call`], but `None` if the element has any other members.
 pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
     let [id, kind, function] = only(element, ["id", "type", "function"])?;
     let [name, arguments] = only(function?, ["name", "arguments"])?;
@@ -112,7 +111,7 @@ pub(super) fn plain_call(element: Json<'_>) -> Option<Call> {
 }
 
 /// The text of a tool message's `content`: the string itself, or its text parts joined by newlines. Parts
-/// with a type but without text are among its [`result_media`].
+/// that have a type but no text are returned by [`result_media`].
 pub(super) fn result_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -129,7 +128,7 @@ pub(super) fn result_text(content: &Value) -> String {
     }
 }
 
-/// The parts of a tool message's `content` that are not text: images, files, audio.
+/// The parts of a tool message's `content` that are not text, such as images, files and audio.
 pub(super) fn result_media(content: &Value) -> Vec<Part> {
     let elements = content.as_array().map(Vec::as_slice).unwrap_or_default();
     let media = elements.iter().filter(|element| is_media(element));
@@ -141,19 +140,18 @@ fn is_media(element: &Value) -> bool {
     is_text("type") && !is_text("text")
 }
 
-/// The originals of a message's parts that have not been written yet, in order.
+/// The originals of a message's remaining parts, in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Originals<'a>(&'a [Value]);
 
 impl<'a> Originals<'a> {
-    /// The originals in `rest[key]`.
     pub(super) fn of(rest: &'a Map<String, Value>, key: &str) -> Self {
         Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// The next original for which `means` is true. Originals before it no longer belong to any part.
+    /// Returns the next original for which `means` is true, and skips the originals before it.
     pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
-        /// Limits the search for a part that has no original.
+        /// Limits the search if a part has no original.
         const NEAR: usize = 16;
         let place = self.0.iter().take(NEAR).position(means)?;
         let (before, behind) = self.0.split_at_checked(place + 1)?;
@@ -162,7 +160,7 @@ impl<'a> Originals<'a> {
     }
 }
 
-/// The members with these keys, provided that the object has no other members and none of these twice.
+/// The members with these keys. `None` if the object has other members, or one of these twice.
 fn only<'a, const N: usize>(object: Json<'a>, keys: [&str; N]) -> Option<[Option<Json<'a>>; N]> {
     let mut found = [None; N];
     for (key, value) in object.members() {

@@ -1,4 +1,4 @@
-//! Emits the content of one delta, piece by piece.
+//! Emits the content of a delta, piece by piece.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl AnswerState {
-    /// Emits the content of a delta. `frame` is only given if there is at most one piece.
+    /// Emits the content of a delta. `frame` must be `None` if there is more than one piece.
     pub(super) fn say(
         &mut self,
         delta: &Delta<'_>,
@@ -68,7 +68,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Emits calls of custom tools: one element per frame, as OpenAI sends them.
+    /// Emits calls to custom tools. OpenAI sends one element per frame.
     fn say_custom(&mut self, calls: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| calls.elements().nth(1).is_none());
         for (position, element) in (0..).zip(calls.elements()) {
@@ -79,8 +79,8 @@ impl AnswerState {
         }
     }
 
-    /// Emits content. It is usually a string; some servers send a list of parts, as in a message, or one
-    /// part, or a bare number.
+    /// Emits content, which is usually a string. Some servers send a list of parts, as in a message, or a
+    /// single part, or a bare number.
     fn say_content(
         &mut self,
         content: Json<'_>,
@@ -91,14 +91,14 @@ impl AnswerState {
             Kind::Array => content.elements().try_for_each(|part| self.say_part(part, out)),
             Kind::Object => self.say_part(content, out),
             _ => {
-                // A value that is not a string has no escapes: its JSON is its text.
+                // A value that is not a string has no escapes, so its JSON is the text.
                 let body = content.string_body().unwrap_or(content.raw());
                 self.say_piece(ChannelName::Text, body, frame, out)
             }
         }
     }
 
-    /// A part of a message: text, a thought, or an image.
+    /// Emits one part of a message: text, a thought, or an image.
     fn say_part(&mut self, part: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let text = part.string_body().or_else(|| part.get("text")?.string_body());
         if let Some(body) = text {
@@ -108,7 +108,7 @@ impl AnswerState {
             out.event(image);
             return Ok(());
         }
-        // Mistral's form of reasoning: `{"type":"thinking","thinking":[{"type":"text","text":"…"}]}`.
+        // How Mistral sends reasoning: `{"type":"thinking","thinking":[{"type":"text","text":"…"}]}`.
         let mut is_known = part.is_null();
         let thinking = part.get("thinking");
         let thoughts = elements(thinking).filter_map(|thought| thought.get("text")?.string_body());
@@ -122,7 +122,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Emits a piece of text or reasoning, for both the fast and the slow path.
+    /// Emits a piece of text or reasoning. Both paths use this.
     pub(super) fn say_piece(
         &mut self,
         name: ChannelName,
@@ -155,7 +155,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Emits, on the fast path, a piece of the arguments of call number `index`.
+    /// Emits a piece of the arguments of call number `index`, on the fast path.
     fn say_arguments(
         &mut self,
         index: u64,
@@ -171,8 +171,8 @@ impl AnswerState {
         read
     }
 
-    /// Emits each element of a list. An element without an event is forwarded unchanged if its frame allows
-    /// this.
+    /// Emits each element of a list. An element without a corresponding event is forwarded unchanged if there
+    /// is a frame to forward.
     fn say_each<'a>(
         &mut self,
         list: Option<Json<'a>>,
@@ -189,9 +189,8 @@ impl AnswerState {
         }
     }
 
-    /// Reads OpenRouter's list of reasoning parts, which often arrives together with the same text as a
-    /// string. Each part with state ends a piece of reasoning; text that only the string contains is the
-    /// first piece.
+    /// Emits OpenRouter's list of reasoning parts. Often the same text also arrives as a string. A part that
+    /// has state ends a piece of reasoning; text that occurs only in the string forms the first piece.
     fn say_details(
         &mut self,
         body: Option<&str>,
@@ -224,7 +223,7 @@ impl AnswerState {
             }
         }
         pieces.retain(|piece| !piece.text.is_empty() || piece.signature.is_some());
-        // The frame is passed on with the only text in it. A client of this API does not get state without
+        // The frame goes with the only piece that has text. Clients of this API do not get state without
         // text.
         let with_text = pieces.iter().filter(|piece| !piece.text.is_empty()).count();
         let shown = pieces.iter().position(|piece| !piece.text.is_empty()).unwrap_or(0);
@@ -258,7 +257,7 @@ fn annotation(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Annotation(Annotation { url: text(citation, "url"), title: text(citation, "title"), span }))
 }
 
-/// An image in the response itself, as a `data:` URL.
+/// Parses an image that the response contains as a `data:` URL.
 fn image(json: Json<'_>) -> Option<Event<'_>> {
     let url = json.get("image_url")?.get("url")?.as_str()?;
     let (mime, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
@@ -266,7 +265,7 @@ fn image(json: Json<'_>) -> Option<Event<'_>> {
     Some(Event::Media(Media { id: text(json, "id"), mime, data }))
 }
 
-/// A call's result in the form in which another toolwire writes it.
+/// Parses a call's result as another toolwire writes it.
 fn result(json: Json<'_>) -> Option<Event<'_>> {
     let given = |key| json.get(key).and_then(|value| value.as_str());
     let is_error = json.get("is_error").and_then(|flag| flag.as_bool()).unwrap_or(false);

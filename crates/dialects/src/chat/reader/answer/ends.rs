@@ -1,4 +1,4 @@
-//! The end of a response: the finish reason, the usage, the end mark or its absence.
+//! The end of a response: finish reason, usage, and end marker.
 
 use super::{AnswerState, delta_content};
 use crate::{
@@ -13,16 +13,16 @@ use crate::{
     wire::json::Json,
 };
 
-/// A finish that has not been passed on, since another choice may follow and continue the response.
+/// A finish that is held, because another choice may still continue the response.
 #[derive(Debug)]
 pub(super) struct HeldFinish {
     pub(super) finish: Finish,
-    /// The finish's frame, if it is in the canonical form and contains nothing else.
+    /// The frame of the finish, if it is in the canonical form and contains nothing else.
     frame: Option<String>,
 }
 
 impl AnswerState {
-    /// Ends the response. If no finish reason arrived, it is derived from the content.
+    /// Ends the response. If there was no finish reason, it is derived from the content.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if let Some(finish) = self.merged_finish() {
             self.finish_merged(finish, out);
@@ -38,7 +38,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Ends a body that has no end mark.
+    /// Handles the end of a body that has no end marker.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let may_end =
             self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some();
@@ -76,13 +76,13 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Ends a response all of whose choices have ended.
+    /// Ends a response whose choices have all ended.
     pub(super) fn finish_merged(&mut self, finish: Finish, out: &mut impl Sink) {
         self.end_calls(matches!(finish, Finish::Length | Finish::Filter), out);
         self.finish(finish, None, out);
     }
 
-    /// Corrects the finish reason: `stop` after calls means `tool_calls`, and `tool_calls` without a call
+    /// Corrects the finish reason: `stop` after a call means `tool_calls`, and `tool_calls` without a call
     /// means `stop`.
     fn promoted(&self, finish: Finish) -> Finish {
         finish.of_calls(self.calls.any)
@@ -90,7 +90,7 @@ impl AnswerState {
 
     fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
-            // If the model was interrupted, half of a surrogate pair is only an incomplete character and is
+            // If the model was interrupted, half of a surrogate pair is just an unfinished character, and is
             // dropped.
             if let Some(half) = channel.finish().filter(|_| !cut) {
                 let half = half.to_string().into();
@@ -111,15 +111,15 @@ impl AnswerState {
         self.held_finish = Some(HeldFinish { finish, frame: frame.map(str::to_owned) });
     }
 
-    /// Passes on a held finish, because no part of the response follows it.
+    /// Passes on the held finish, since nothing else of the response follows.
     pub(super) fn release_finish(&mut self, out: &mut impl Sink) {
         if let Some(HeldFinish { finish, frame }) = self.held_finish.take() {
             emit(out, frame.as_deref(), Event::Finish(finish));
         }
     }
 
-    /// Keeps the usage, which is passed on at the end: after the finish, or at the end of the response.
-    /// `frame` is its frame, if the frame is in the canonical form and contains nothing else.
+    /// Records the usage, which is passed on after the finish or at the end of the response. `frame` is its
+    /// frame, if that is in the canonical form and contains nothing else.
     pub(super) fn note_usage(&mut self, usage: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         self.usage.clear();
         self.usage.push_str(usage.raw());

@@ -1,5 +1,5 @@
-//! Reads several choices although the client asked for only one: some servers put the text into one choice
-//! and the calls into another. All of these choices are parts of one response.
+//! Merges several choices into one response when the client asked for only one: some servers put the text
+//! into one choice and the calls into another.
 
 use super::AnswerState;
 use crate::{
@@ -11,11 +11,10 @@ use crate::{
     refusal::reported_json,
 };
 
-/// The progress of a response's choices.
 #[derive(Debug, Default)]
 pub(super) struct MergedChoices {
-    /// The choices that have begun and those that have finished, one bit for each number; all higher numbers
-    /// share the last bit.
+    /// The choices that have started and finished, one bit for each index. All high indexes share the last
+    /// bit.
     begun: u64,
     finished: u64,
     finish: Option<Finish>,
@@ -28,13 +27,12 @@ impl MergedChoices {
         bit
     }
 
-    /// Handles more content of a choice after its finish.
+    /// Handles content that arrives after the choice's finish.
     fn reopen(&mut self, number: u64) {
         self.finished &= !self.note(number);
     }
 
-    /// Handles the finish of a choice: calls take precedence over a stop, and truncation takes precedence
-    /// over both.
+    /// Handles the finish of a choice. Calls take precedence over a stop, and truncation over both.
     fn end(&mut self, number: u64, finish: Finish) {
         self.finished |= self.note(number);
         self.finish = Some(match (self.finish, finish) {
@@ -47,13 +45,12 @@ impl MergedChoices {
 }
 
 impl AnswerState {
-    /// Whether the choices of `chunk` are parts of one response. `choice` is the choice that would otherwise
-    /// be the only one read.
+    /// Whether the choices in `chunk` form one response. `choice` is the only one that is read otherwise.
     pub(super) fn merges(&self, chunk: &Chunk<'_>, choice: Option<&Choice<'_>>) -> bool {
         if self.several {
             return false;
         }
-        // Calls were announced but have not arrived: they may be in another choice.
+        // Calls were announced but have not arrived, so they may be in another choice.
         let lacks_calls = || {
             let word = choice.and_then(|choice| choice.finish_word());
             word.is_some_and(|word| finish_of(&word) == Some(Finish::Calls)) && !self.calls.any
@@ -68,8 +65,8 @@ impl AnswerState {
             || (lacks_calls() && !has_calls() && !self.is_whole_message(choice))
     }
 
-    /// Handles a chunk after the finish, which is held. If the chunk continues the response, the finish
-    /// applied only to one choice. If the chunk has no choice, the response has ended.
+    /// Handles a chunk that follows the held finish. If it continues the response, the finish belonged to
+    /// only one of the choices. If it has no choice, the response has ended.
     pub(super) fn follow_finish(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) {
         if chunk.choices().any(|choice| self.continues(&choice)) {
             let merged = self.merged.get_or_insert_default();
@@ -82,8 +79,8 @@ impl AnswerState {
         }
     }
 
-    /// Whether `choice` continues the response after the finish, under another number or with content that
-    /// contradicts the finish. Text after a stop, and complete messages after calls, are repetitions.
+    /// Whether `choice` continues the response after the finish, because its index differs or its content
+    /// contradicts the finish. Text after a stop and complete messages after calls only repeat what was said.
     fn continues(&self, choice: &Choice<'_>) -> bool {
         let delta = &choice.delta;
         let has_calls = delta.calls.is_some() || delta.legacy_call.is_some();
@@ -94,12 +91,12 @@ impl AnswerState {
                 || (is_of_calls && !choice.has_message))
     }
 
-    /// Whether this is a complete message, which contains all of its choices.
+    /// Whether the response is a complete message, which contains all of its choices.
     fn is_whole_message(&self, choice: Option<&Choice<'_>>) -> bool {
         self.is_whole || choice.is_some_and(|choice| choice.has_message)
     }
 
-    /// Takes all choices of a chunk.
+    /// Handles all choices in a chunk.
     pub(super) fn merge(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let mut merged = self.merged.take().unwrap_or_default();
         if chunk.has_choices() {
@@ -157,7 +154,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish of the choices that have finished, if it waits for other choices.
+    /// The finish of the choices so far, if it is held until other choices finish.
     pub(super) fn merged_finish(&self) -> Option<Finish> {
         self.merged.as_ref()?.finish.filter(|_| !self.progress.is_finished)
     }
@@ -170,7 +167,7 @@ mod tests {
         Asked, ResponseState, chat::ReaderSettings, event::Event, rules::Limits, tools::DeclaredTools,
     };
 
-    /// The text, the arguments of calls, and the finish of a response with these frames.
+    /// The text, the call arguments and the finish of a response that consists of these frames.
     fn read(several: bool, frames: &[String]) -> String {
         let mut state = AnswerState::new(ReaderSettings::default());
         let (tools, limits) = (DeclaredTools::default(), Limits::default());
@@ -206,7 +203,7 @@ mod tests {
             vec![event(&[of(0, text, calls)]), event(&[of(1, call, calls)])],
             vec![event(&[of(0, text, none)]), event(&[of(0, "{}", none), of(1, call, calls)])],
             vec![event(&[of(1, text, none)]), event(&[of(0, call, calls)]), event(&[of(1, "{}", stop)])],
-            // One choice finishes before the next begins.
+            // One choice finishes before the next starts.
             vec![event(&[of(0, text, stop)]), event(&[of(0, call, calls)])],
             vec![
                 event(&[of(0, text, none)]),
@@ -219,7 +216,7 @@ mod tests {
         }
         let frames = [event(&[of(1, call, calls)]), event(&[of(0, text, none)]), event(&[of(0, "{}", stop)])];
         assert_eq!(read(false, &frames), "{}A Calls");
-        // A repetition of the response does not continue it.
+        // A repeated response does not continue the first one.
         let whole = format!(r#"{{"index":0,"message":{text},"finish_reason":"stop"}}"#);
         for again in [of(0, text, "\"length\""), whole] {
             assert_eq!(read(false, &[event(&[of(0, text, stop)]), event(&[again])]), "A Stop");

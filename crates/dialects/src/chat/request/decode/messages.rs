@@ -1,4 +1,4 @@
-//! Decodes `messages`: the turns of the conversation.
+//! Decodes `messages` into the turns of the conversation.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");
     let mut turns = Vec::new();
-    // The results that the upstream gave to calls of the last response, with their positions among the turns.
+    // The results that the upstream gave for calls in the latest response, with their positions in `turns`.
     let mut given = HashMap::new();
     for (place, message) in messages.enumerate() {
         let mut message = Fields::new(Path::Element(&path, place), message)?;
@@ -34,7 +34,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
             continue;
         }
         let turn = turn(message)?;
-        // The client ran the call as well, so the client's own result is used.
+        // The client ran the call as well, so its own result is used.
         if let [Part::Result(output), ..] = turn.parts.as_slice()
             && let Some(given) = given.remove(&output.id).and_then(|place| turns.get_mut(place))
         {
@@ -69,7 +69,7 @@ fn turn(mut message: Fields<'_, '_>) -> Result<Turn, Failure> {
     Ok(Turn { role, parts, rest: Rest::new(Dialect::Chat.name(), message.into_rest()) })
 }
 
-/// The content of a message that must not be empty.
+/// Reads the content of a message that must not be empty.
 fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if message.peek("content").is_none() {
         return Err(missing(message.at("content"), "a string or an array of content parts"));
@@ -77,10 +77,10 @@ fn spoken(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     content(message)
 }
 
-/// The parts of an assistant turn: its reasoning, text and calls. Content may be null or absent.
+/// Reads an assistant turn: its reasoning, text and calls. `content` may be null or absent.
 fn answered(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
-    // `reasoning` stays in the rest, so that an upstream of this API receives it unchanged.
+    // `reasoning` stays in `rest`, so that an upstream of this API receives it unchanged.
     let reasoning = match message.peek("reasoning_content").and_then(|text| text.as_str()) {
         Some(text) => {
             message.any("reasoning_content");
@@ -110,7 +110,8 @@ fn content(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     }
 }
 
-/// Reads content parts. If a part contains more than a [`Part`] can hold, the complete list is kept.
+/// Reads content parts. If one contains more than a [`Part`] can represent, the complete list is stored as
+/// well.
 fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     if let Some(parts) = content.elements().map(original::plain_part).collect::<Option<Vec<_>>>() {
         return Ok(parts.into_iter().map(original::adopted_part).collect());
@@ -122,7 +123,7 @@ fn parts(content: Json<'_>, message: &mut Fields<'_, '_>) -> Result<Vec<Part>, F
     Ok(parts)
 }
 
-/// Reads one content part. It is checked field by field, so that an error names the invalid field.
+/// Reads a content part field by field, so that an error can name the invalid field.
 fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     if let Some(part) = original::part(&element.to_value()) {
         return Ok(original::adopted_part(part));
@@ -137,7 +138,7 @@ fn part(path: Path<'_>, element: Json<'_>) -> Result<Part, Failure> {
     }
 }
 
-/// Reads calls. If a call contains more than a [`Call`] can hold, the complete list is kept.
+/// Reads calls. If one contains more than a [`Call`] can represent, the complete list is stored as well.
 fn calls(message: &mut Fields<'_, '_>) -> Result<Vec<Call>, Failure> {
     let elements: Vec<_> = message.list("tool_calls")?.collect();
     if let Some(calls) = elements.iter().map(|element| original::plain_call(*element)).collect() {
@@ -161,7 +162,7 @@ fn call(path: Path<'_>, element: Json<'_>) -> Result<Call, Failure> {
     Ok(Call::new(id, name, ""))
 }
 
-/// Reads a `tool` message: the result, and those of its parts that are not text.
+/// Reads a `tool` message: the result's text, and those of its parts that are not text.
 fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let Some(id) = message.string("tool_call_id")?.filter(|id| !id.is_empty()) else {
         return Err(missing(message.at("tool_call_id"), "the id of the call that this message answers"));
@@ -170,7 +171,7 @@ fn result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     output(message, id.into_owned(), name)
 }
 
-/// A `function` message, the form from before November 2023: it names the function and has no id.
+/// Reads a `function` message, as used before November 2023. It names the function and has no id.
 fn function_result(message: &mut Fields<'_, '_>) -> Result<Vec<Part>, Failure> {
     let name = message.needed_string("name")?.into_owned();
     output(message, String::new(), name)

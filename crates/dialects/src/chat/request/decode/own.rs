@@ -1,5 +1,5 @@
-//! Reads calls that the upstream or toolwire ran from the extension field `tool_results` of a message that the client
-//! sends back.
+//! Reads the calls that the upstream or toolwire ran, from the extension field `tool_results` of a message
+//! that the client sends back.
 
 use std::collections::HashSet;
 
@@ -11,19 +11,17 @@ use crate::{
     wire::json::Json,
 };
 
-/// The name of the field.
 const FIELD: &str = "tool_results";
 
-/// The contents of the field.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// The calls that toolwire ran, and their results. They come before the message's text.
+    /// The calls that toolwire ran, and their results. They belong before the message's text.
     pub(super) before: Vec<Turn>,
-    /// The results of the message's own calls, which the upstream ran.
+    /// The upstream's results for the message's own calls.
     pub(super) results: Vec<CallOutput>,
 }
 
-/// Takes these calls and results out of `message`. Other elements of the field are left there.
+/// Takes these calls and results out of `message`. Other elements stay in the field.
 pub(super) fn take(message: &mut Fields<'_, '_>) -> Taken {
     let Some(list) = message.peek(FIELD) else { return Taken::default() };
     let text = |element: &Json<'_>, key: &str| Some(element.get(key)?.as_str()?.into_owned());
@@ -57,7 +55,6 @@ pub(super) fn take(message: &mut Fields<'_, '_>) -> Taken {
     Taken { before: call.into_iter().chain(answers).collect(), results }
 }
 
-/// The turn that contains a result.
 pub(super) fn answer(output: CallOutput) -> Turn {
     Turn::of(Role::Tool, vec![Part::Result(output)])
 }

@@ -1,5 +1,5 @@
-//! Decodes `tools`, `tool_choice`, `parallel_tool_calls`, and their forms from before November 2023,
-//! `functions` and `function_call`.
+//! Decodes `tools`, `tool_choice` and `parallel_tool_calls`, and also `functions` and `function_call`, which
+//! were used before November 2023.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -12,7 +12,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The tools of a request and the choice among them.
+/// The tools of a request, and the tool choice.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: HashSet<String>,
@@ -23,11 +23,11 @@ pub(super) struct Toolbox {
     pub(super) legacy: bool,
 }
 
-/// Takes all fields about tools out of the request.
+/// Takes all fields that concern tools out of the request.
 ///
-/// Tools of an unknown type (such as an upstream's own search) have no name by which they could be called.
-/// For an upstream of this dialect, they are kept in `rest` under `tools`; choices that only repeat the
-/// default are kept there, too.
+/// Tools of unknown types, such as an upstream's own search, have no name under which they could be called.
+/// They stay in `tools` in `rest`, for upstreams of this dialect, and so does a tool choice that only repeats
+/// the default.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut custom, mut server, mut unknown) =
         (Vec::new(), HashSet::new(), Vec::new(), Vec::new());
@@ -63,7 +63,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     Ok(Toolbox { tools, custom, server, choice, parallel: parallel.unwrap_or(true), legacy })
 }
 
-/// One element of `tools`.
+/// An element of `tools`.
 enum Declared {
     Function(Tool),
     Custom(Tool),
@@ -86,7 +86,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     }
 }
 
-/// Decodes a tool whose input is plain text as a function with one argument for the input.
+/// Decodes a custom tool, whose input is plain text, as a function with one argument.
 fn custom_tool(mut body: Fields<'_, '_>, declared: Json<'_>) -> Result<Tool, Failure> {
     let parameters = input_schema(body.any("format"));
     Ok(Tool { parameters, ..tool(body, declared)? })

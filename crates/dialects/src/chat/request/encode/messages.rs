@@ -1,4 +1,4 @@
-//! Encodes a turn as messages.
+//! Encodes a turn as one or more messages.
 
 use serde_json::{Map, Value, json};
 
@@ -18,16 +18,16 @@ use crate::{
 /// What a message depends on in addition to its turn.
 pub(super) struct Context<'a> {
     options: &'a Options,
-    /// The past calls, if results need the names of their tools.
+    /// The past calls, if results must name their tools.
     calls: Option<CallsById<'a>>,
-    /// Past calls must be sent with reasoning.
+    /// Whether past calls must be sent with reasoning.
     needs_reasoning: bool,
-    /// The index of the turn from which on the first call of a turn needs a signature.
+    /// From this turn on, the first call of each turn needs a signature.
     signed_from: Option<usize>,
 }
 
 impl<'a> Context<'a> {
-    /// The context for the turns of a request to `model`. `rest` are the other fields of the request.
+    /// Creates the context for a request to `model`. `rest` contains the other fields of the request.
     pub(super) fn new(
         turns: &'a [Turn],
         rest: &Map<String, Value>,
@@ -45,7 +45,7 @@ impl<'a> Context<'a> {
         Self { options, calls, needs_reasoning, signed_from }
     }
 
-    /// The cache hints in a turn from a client of Messages, if the upstream accepts them.
+    /// The cache hints of a Messages client in `turn`, if the upstream accepts them.
     fn hints<'t>(&self, turn: &'t Turn) -> CacheHints<'t> {
         match self.options.takes_cache_hints() {
             true => CacheHints::of(turn, Dialect::Messages.name()),
@@ -53,13 +53,13 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The name of the tool that gave this result; empty if it is not needed.
+    /// The name of the tool that produced this result, if the upstream needs it.
     fn name_of(&self, output: &'a CallOutput) -> &'a str {
         self.calls.as_ref().map_or(&output.name, |calls| calls.tool_of(output))
     }
 }
 
-/// The index of the turn from which on the upstream checks the signatures of calls.
+/// The index of the first turn in which the upstream checks the signatures of calls.
 fn signed_from(turns: &[Turn]) -> usize {
     let is_spoken = |turn: &Turn| !matches!(turn.role, Role::System | Role::Developer);
     let (places, spoken): (Vec<_>, Vec<_>) =
@@ -67,7 +67,7 @@ fn signed_from(turns: &[Turn]) -> usize {
     places.get(begin_of_turn(&spoken)).copied().unwrap_or_default()
 }
 
-/// Writes the messages of a turn: one, or one for each result and one for the rest of the turn.
+/// Writes a turn as messages: one for each result, and one for the remaining parts.
 pub(super) fn put<'a>(
     body: &mut Encoder,
     (place, turn): (usize, &'a Turn),
@@ -95,7 +95,8 @@ pub(super) fn put<'a>(
     }
 }
 
-/// Writes a result and its media. A result without an id is written in the form from before November 2023.
+/// Writes a result and its media. A result without an id becomes a `function` message, as used before
+/// November 2023.
 fn result(
     body: &mut Encoder,
     (output, name): (&CallOutput, &str),
@@ -136,7 +137,8 @@ fn message(
     let (role, may_be_null) = match turn.role {
         Role::Developer if options.keep_developer => ("developer", false),
         Role::System | Role::Developer => ("system", false),
-        // A result written as text becomes a user message: servers reject a `tool` message without an id.
+        // A result that was rewritten as text becomes a user message, because servers reject a `tool` message
+        // without an id.
         Role::User | Role::Tool => ("user", false),
         Role::Assistant => ("assistant", true),
     };
@@ -172,7 +174,7 @@ fn content(
     }
 }
 
-/// Whether a part can be expressed in a message's content in this dialect.
+/// Whether this dialect can express `part` in a message's content.
 fn is_expressible(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Image { .. } => true,
@@ -215,8 +217,8 @@ fn element(body: &mut Encoder, part: &Part, originals: &mut Originals<'_>, hint:
     }
 }
 
-/// Writes past reasoning in the field that the upstream knows. Kimi rejects a past call without reasoning,
-/// but accepts empty reasoning. The client's own `reasoning_details` are among the other fields of its
+/// Writes past reasoning in the field that the upstream knows. Kimi rejects past calls without reasoning, but
+/// accepts empty reasoning. A client's own `reasoning_details` are written with the other fields of the
 /// message.
 fn put_reasoning(
     body: &mut Encoder,
@@ -307,7 +309,7 @@ fn call_element(
     let own = original.get("function").map(|function| function.get("arguments"));
     let is_good = |own: &Value| own.is_string() && Arguments::of(&call.arguments).is_object();
     let arguments = own.filter(|own| !own.is_some_and(is_good));
-    // State of another dialect, which the client carries in this member.
+    // Clients carry the state of other dialects in this member.
     let is_foreign = matches!(state, Some(None));
     let has_its_id = original.get("id").and_then(Value::as_str) == Some(&call.id);
     if !is_foreign && arguments.is_none() && has_its_id && stand_in.is_none() {
@@ -331,8 +333,8 @@ fn call_element(
     body.value(&original);
 }
 
-/// The element of `tool_calls` that the client wrote for `call`, if the upstream knows its kind. The call may
-/// have been given a new id since.
+/// The element of `tool_calls` that the client sent for `call`, if the upstream supports its type. The call's
+/// id may have been replaced in the meantime.
 fn original_call<'r>(call: &Call, originals: &mut Originals<'r>, options: &Options) -> Option<&'r Value> {
     let is_known = |element: &Value| options.keep_custom_tools || !original::is_custom_call(element);
     let means_it = |element: &Value| is_known(element) && original::call(element).as_ref() == Some(call);
@@ -350,7 +352,7 @@ fn function(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Writes the remaining fields of the message, except the originals.
+/// Writes the remaining fields of the message, except the stored originals.
 fn extend(body: &mut Encoder, rest: &Map<String, Value>) {
     for (key, value) in rest {
         if !matches!(key.as_str(), "content" | "tool_calls") {

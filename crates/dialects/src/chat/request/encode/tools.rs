@@ -1,4 +1,4 @@
-//! Encodes the tools of a request and the tool choice.
+//! Encodes the tools of a request, and the tool choice.
 
 use serde_json::{Map, Value};
 
@@ -17,8 +17,8 @@ pub(super) fn owns(key: &str) -> bool {
     matches!(key, "tools" | "tool_choice" | "function_call" | "parallel_tool_calls")
 }
 
-/// Writes the tools and the tool choice. A conversation without tools, or whose tools are taught in the
-/// prompt, has no tool choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the tool choice. The tool choice is omitted if there are no tools, or if they are
+/// described in the prompt. Tools of the upstream that the client requested are forwarded.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -83,15 +83,15 @@ fn declaration(body: &mut Encoder, tool: &Tool, conversation: &Conversation, opt
     }
 }
 
-/// A schema to send instead of one that the upstream rejects.
+/// A replacement for a schema that the upstream would reject.
 fn other_schema(schema: Json<'_>, options: &Options) -> Option<Value> {
     let is_strict = matches!(options.profile, Profile::OpenAi | Profile::Azure)
         || matches!(options.server, Server::OpenAi | Server::LmStudio);
     if is_strict { for_openai(schema) } else { None }
 }
 
-/// The client's declaration, with another schema if the upstream rejects the client's schema. No server
-/// accepts a null schema.
+/// The client's declaration with a replaced schema, if the upstream would reject the client's schema. All
+/// servers reject a null schema.
 fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     let schema = match &tool.parameters {
         Some(parameters) => other_schema(parameters.view(), options)?,
@@ -107,8 +107,7 @@ fn mended(tool: &Tool, declared: Json<'_>, options: &Options) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes the tool choice under `key`. `written` is the client's value for it, if that only repeats the
-/// default.
+/// Writes the tool choice as `key`. `written` is the client's own value, if that only repeats the default.
 fn choice(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -138,7 +137,7 @@ fn choice(
     }
 }
 
-/// Writes a reference to a declared tool, in the form of its type.
+/// Writes a reference to a declared tool, as its type requires.
 fn reference(body: &mut Encoder, conversation: &Conversation, name: &str, options: &Options) {
     let is_custom = options.keep_custom_tools && conversation.is_custom(name);
     let kind = if is_custom { "custom" } else { "function" };
