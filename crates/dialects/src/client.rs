@@ -1,4 +1,4 @@
-//! [`ClientSide`]: the trait that each dialect implements for the clients that speak it.
+//! [`ClientSide`]: the trait by which a dialect serves the clients that speak it.
 
 use std::collections::HashSet;
 
@@ -12,32 +12,32 @@ use crate::{
     rules::Reasoning,
 };
 
-/// The client's side of a dialect.
+/// How a dialect serves its clients.
 pub trait ClientSide: Sync {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
     /// Decodes a request's body, but allows the tool choice to name tools that are declared later. The
-    /// decoded texts share the body's memory.
+    /// decoded strings share the body's memory.
     ///
     /// # Errors
-    /// [`Kind::Request`](crate::failure::Kind::Request), naming the invalid field.
+    /// [`Kind::Request`](crate::failure::Kind::Request), which names the invalid field.
     fn read(&self, body: &Bytes) -> Result<Conversation, Failure>;
 
     /// Decodes a request's body.
     ///
     /// # Errors
-    /// [`Kind::Request`](crate::failure::Kind::Request), naming the invalid field.
+    /// [`Kind::Request`](crate::failure::Kind::Request), which names the invalid field.
     fn decode(&self, body: &[u8]) -> Result<Conversation, Failure> {
         let conversation = self.read(&Bytes::copy_from_slice(body))?;
         check_choice(&conversation)?;
         Ok(conversation)
     }
 
-    /// A writer for one response.
+    /// Creates a writer for one response.
     fn writer(&self, answering: &Answering) -> Writer;
 
-    /// Whether clients receive the images that hosted calls made, in addition to the model's own output.
+    /// Whether clients receive images produced by hosted calls, in addition to the model's own output.
     fn shows_generated_images(&self) -> bool {
         false
     }
@@ -45,33 +45,32 @@ pub trait ClientSide: Sync {
     /// The body of an error response.
     fn error_body(&self, failure: &Failure) -> Vec<u8>;
 
-    /// The body of a response that reports the number of tokens of a request, for dialects that have such
-    /// requests.
+    /// The body of a response to a request that only counts tokens, for dialects that have such requests.
     fn token_count(&self, tokens: usize) -> Value {
         json!({ "input_tokens": tokens })
     }
 
-    /// How responses report what remains of a client's limits.
+    /// How responses report what is left of a client's limits.
     fn rate_style(&self) -> RateStyle {
         RateStyle::OpenAi
     }
 
-    /// The status that reports that no upstream has capacity.
+    /// The status to send if no upstream has capacity.
     fn overloaded_status(&self) -> u16 {
         503
     }
 
-    /// The failure of a request for a model that does not exist.
+    /// The failure for a request that names an unknown model.
     fn unknown_model(&self, name: &str) -> Failure;
 
-    /// The stored responses to which the request `body` refers, for dialects whose requests can continue a
+    /// The stored responses that the request `body` refers to, in dialects in which a request can continue a
     /// response.
     fn references(&self, _body: &[u8]) -> References {
         References::default()
     }
 
-    /// The request together with the history to which it refers. `records` belong to the ids in `references`,
-    /// in the same order; `None` if the store has no such record.
+    /// The request together with the history that it refers to. `records` are in the order of the ids in
+    /// `references`; an element is `None` if the store does not have that record.
     ///
     /// # Errors
     /// A record is missing.
@@ -84,52 +83,52 @@ pub trait ClientSide: Sync {
         Ok(Bytes::copy_from_slice(body))
     }
 
-    /// The part of the request `body` that is stored with the response to it.
+    /// The part of the request `body` that is stored with the response.
     fn record_input(&self, _body: &Bytes) -> Option<Bytes> {
         None
     }
 
-    /// The record of the `response` to a request with this `input`, see [`ClientSide::record_input`].
+    /// The record to store for `response`. `input` comes from [`ClientSide::record_input`].
     fn record(&self, _input: &[u8], _response: &str) -> Option<Record> {
         None
     }
 
-    /// The response in a record, as the body of a response to a client.
+    /// The response in a record, as the body of an HTTP response.
     fn stored_response(&self, _record: &[u8]) -> Option<Bytes> {
         None
     }
 
-    /// The input in a record, as the body of a response to a client.
+    /// The input in a record, as the body of an HTTP response.
     fn stored_input(&self, _record: &[u8]) -> Option<Bytes> {
         None
     }
 }
 
-/// The provider whose headers and statuses are used to report what remains of a client's limits.
+/// Whose headers and statuses are used to report what is left of a client's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateStyle {
     /// `x-ratelimit-*`
     OpenAi,
-    /// `anthropic-ratelimit-*`; 402 for a budget that is used up.
+    /// `anthropic-ratelimit-*`, and status 402 if a budget is used up.
     Anthropic,
 }
 
-/// The ids of the stored responses to which a request refers.
+/// The ids of the stored responses that a request refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
     /// The response that the request continues.
     pub previous: Option<String>,
-    /// Responses from which the request refers to single items.
+    /// Responses of which the request refers to single items.
     pub others: Vec<String>,
 }
 
 impl References {
-    /// Whether the request refers to nothing.
+    /// Whether the request refers to no stored responses.
     pub fn is_empty(&self) -> bool {
         self.previous.is_none() && self.others.is_empty()
     }
 
-    /// All ids, in the order of their records.
+    /// All ids, in the order in which their records are passed on.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.previous.iter().chain(&self.others).map(String::as_str)
     }
@@ -144,35 +143,35 @@ pub struct Record {
     pub value: Bytes,
 }
 
-/// The form of the response to a client, apart from its dialect.
+/// How to write a response, apart from the dialect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answering {
-    /// As a stream, or in one piece.
+    /// Whether to write a stream.
     pub stream: bool,
-    /// Token counts at the end of a stream.
+    /// Whether to report token counts at the end of a stream.
     pub include_usage: bool,
-    /// In OpenAI's `function_call` form from before November 2023.
+    /// Whether to use OpenAI's `function_call` as it was before November 2023.
     pub legacy_functions: bool,
-    /// Names of the tools whose calls are written as calls of custom tools.
+    /// The names of the tools whose calls are written as calls to custom tools.
     pub custom_tools: HashSet<String>,
-    /// Tools whose calls are written with their namespace.
+    /// The tools whose calls are written with a namespace.
     pub namespaced: Vec<Namespaced>,
     /// Fields of the request that the response repeats.
     pub repeated: Rest,
-    /// Tools of the request that the upstream did not receive.
+    /// Tools in the request that the upstream did not receive.
     pub left_out: Vec<String>,
-    /// The response is stored.
+    /// Whether the response is stored.
     pub stored: bool,
-    /// How the writer passes reasoning on: the name of its field.
+    /// How reasoning is passed on, which determines the name of its field.
     pub reasoning: Reasoning,
-    /// The model name that the response contains if the upstream does not name a model.
+    /// The model name to report if the upstream does not send one.
     pub model: String,
-    /// The time and the seed of ids.
+    /// The current time, and the seed for ids.
     pub stamp: Stamp,
 }
 
 impl Answering {
-    /// The form that `conversation` asks for, under the default rules.
+    /// How to write the response to `conversation` under the default rules.
     pub fn new(conversation: &Conversation, stamp: Stamp) -> Self {
         Self {
             stream: conversation.stream,

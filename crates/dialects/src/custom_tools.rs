@@ -1,7 +1,7 @@
-//! Custom tools of OpenAI's APIs, whose input is plain text, and calls to them.
+//! Custom tools in OpenAI's APIs, whose input is plain text, and calls to them.
 //!
-//! Upstreams that do not support custom tools receive functions with one argument instead, and so do models
-//! that are taught tools in the prompt. Calls to these functions have the arguments `{"input":"…"}`; the
+//! If an upstream does not support custom tools, or tools are described in the prompt, the model sees
+//! functions with one argument instead. Calls to these functions have the arguments `{"input":"…"}`, and the
 //! client receives the text of that string as it arrives.
 
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ use crate::{
     wire::json::{Encoder, Json, Kind, Raw, Unescaper},
 };
 
-/// The schema of the function that represents a custom tool whose input has this `format`. The argument's
-/// description contains the grammar that the input must follow, if there is one.
+/// The schema of the function that stands for a custom tool whose input has this `format`. The argument's
+/// description includes the grammar for the input, if there is one.
 pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     let format = format.filter(|format| format.kind() == Kind::Object);
     let grammar = format.map(|format| format.get("grammar").unwrap_or(format));
@@ -42,24 +42,24 @@ pub(super) fn input_schema(format: Option<Json<'_>>) -> Option<Raw> {
     Json::parse(&schema).ok().map(Raw::from)
 }
 
-/// The arguments of a custom tool's call when it is written as a function call.
+/// The arguments of a function call that stands for a call to a custom tool.
 pub(super) fn input_arguments(input: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| json.key(CUSTOM_INPUT).string(input));
     json.finish_text()
 }
 
-/// Maximum bytes before the text of the input that are searched for its key. If there are more, the arguments
-/// are read only at their end.
+/// Maximum bytes in which the input's key is searched for. If it is not found there, the arguments are read
+/// only when they are complete.
 const LONGEST_OPENING: usize = 256;
 
-/// The calls of custom tools in one response. Only a pointer, since nearly all responses have no such calls.
+/// The calls to custom tools in one response. Boxed because few responses have such calls.
 #[derive(Debug)]
 pub(super) struct Customs(Option<Box<CustomCalls>>);
 
 #[derive(Debug, Default)]
 struct CustomCalls {
-    /// Names of the client's custom tools.
+    /// The names of the client's custom tools.
     names: HashSet<String>,
     calls: HashMap<u32, Input>,
 }
@@ -73,7 +73,7 @@ impl Customs {
         )
     }
 
-    /// Records a call that begins; returns `true` if it calls a custom tool.
+    /// Records the start of a call. Returns whether it is a call to a custom tool.
     pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
         let input = match start.source {
             Source::NativeCustom => Input::Plain,
@@ -86,12 +86,12 @@ impl Customs {
         true
     }
 
-    /// The input of the call `index`, if it calls a custom tool.
+    /// The input of the call `index`, if it is a call to a custom tool.
     pub(super) fn get(&mut self, index: u32) -> Option<&mut Input> {
         self.0.as_mut()?.calls.get_mut(&index)
     }
 
-    /// Whether `event` belongs to a call of a custom tool, which is written differently from a function call.
+    /// Whether `event` belongs to a call to a custom tool that must be converted from a function call.
     pub(super) fn are_told_otherwise(&self, event: &Event<'_>) -> bool {
         let Some(custom) = &self.0 else { return false };
         match event {
@@ -108,25 +108,24 @@ impl Customs {
     }
 }
 
-/// The input of one call, read from its arguments as they arrive.
+/// The input of one call, extracted from its arguments as they arrive.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// The arguments are the input: the upstream knows custom tools.
+    /// The arguments are the input, because the upstream knows custom tools.
     Plain,
-    /// The text of the input has not begun. `held`: what has arrived so far of the arguments. `tool`: the
-    /// called tool.
+    /// The text of the input has not started. `held` contains the arguments so far.
     Before { held: String, tool: Box<str> },
-    /// The arguments do not match the declared function, or begin with another member, so they are read at
-    /// their end.
+    /// The arguments do not match the declared function or have another member first, so they are read when
+    /// they are complete.
     Held { held: String, tool: Box<str> },
-    /// Inside the text. `escaped`: after a backslash.
+    /// Inside the text. `escaped` says that the last character was a backslash.
     Inside { text: Unescaper, escaped: bool },
-    /// The text has ended; the rest closes the object.
+    /// After the text: only the end of the object follows.
     Behind,
 }
 
 impl Input {
-    /// Takes the next piece of the arguments, and returns the next piece of the input.
+    /// Handles a piece of the arguments, and returns the next piece of the input.
     pub(super) fn piece(&mut self, piece: &str) -> String {
         match self {
             Self::Plain => piece.to_owned(),
@@ -157,18 +156,17 @@ impl Input {
         }
     }
 
-    /// Ends the call: returns the rest of the input. If the arguments contain no input, they are themselves
-    /// used as the input, unchanged.
+    /// Ends the call, and returns the rest of the input. Arguments without an input are returned as they are.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held { held, tool } => whole(&held, &tool),
             Self::Before { held, tool } if end == CallEnd::Complete => whole(&held, &tool),
-            // The call was truncated before its input began.
+            // The call was cut off before its input started.
             Self::Before { .. } | Self::Plain | Self::Inside { .. } | Self::Behind => String::new(),
         }
     }
 
-    /// Reads a piece of the string's body, and possibly its end.
+    /// Reads a piece of the string's body, possibly including its end.
     fn inside(&mut self, piece: &str) -> String {
         let Self::Inside { text, escaped } = self else { return String::new() };
         let is_end = |byte: u8| match (std::mem::take(escaped), byte) {
@@ -191,18 +189,18 @@ impl Input {
     }
 }
 
-/// The kind of beginning that the arguments have.
+/// How the arguments start.
 enum Opening<'a> {
     /// `{"input":"`, followed by this text.
     Text(&'a str),
-    /// Too short: more text may complete the expected beginning.
+    /// With part of what is expected: more may follow.
     Short,
-    /// Something else.
+    /// With something else.
     Other,
 }
 
 fn opening(arguments: &str) -> Opening<'_> {
-    /// The tokens of the beginning. White space may follow all of them except the last.
+    /// The tokens before the text. White space may follow all but the last.
     const TOKENS: [&str; 4] = ["{", "\"input\"", ":", "\""];
     let mut rest = arguments;
     for token in TOKENS {
@@ -216,7 +214,7 @@ fn opening(arguments: &str) -> Opening<'_> {
     Opening::Text(rest)
 }
 
-/// The input in the complete arguments of a call of `tool`.
+/// The input in the complete arguments of a call to `tool`.
 fn whole(arguments: &str, tool: &str) -> String {
     let Ok(json) = Json::parse(arguments) else { return arguments.to_owned() };
     let text = |json: Json<'_>| only_text(json, tool).unwrap_or_else(|| json.raw().to_owned());
@@ -227,8 +225,8 @@ fn whole(arguments: &str, tool: &str) -> String {
     }
 }
 
-/// The text that `json` is, or that is its only member. The member may also be a command line that consists
-/// of `tool` and the text. `null` is an empty text.
+/// The text that `json` consists of, or its only member. The member may also be a command line of `tool` and
+/// the text. `null` means an empty text.
 fn only_text(json: Json<'_>, tool: &str) -> Option<String> {
     match json.kind() {
         Kind::String => json.as_str().map(Into::into),

@@ -1,8 +1,8 @@
-//! Keys of a request that some servers read as a known field although their spelling differs.
+//! Detects keys that some servers take for a known field even though the case differs.
 //!
-//! Servers written in Go ignore the case of keys, and use the last matching key. The value that was checked
-//! under one key is then not the value that the server uses, so a request with both `model` and `Model` is
-//! rejected. A field that toolwire checks, limits or writes must be listed here.
+//! Servers written in Go ignore the case of keys, and use the last key that matches. A request with both
+//! `model` and `Model` is rejected, since toolwire would check one value and the server use the other. Every
+//! field that toolwire checks, limits or writes must be listed here.
 
 /// The fields that toolwire checks, limits, translates or writes itself, at any depth. Sorted.
 const KNOWN: [&str; 120] = [
@@ -128,7 +128,7 @@ const KNOWN: [&str; 120] = [
     "web_search_options",
 ];
 
-/// The known field that a server may read in `key`, if `key` is spelled differently.
+/// The known field that a server may take `key` for, if `key` is spelled differently.
 pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     if !key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         return None;
@@ -137,18 +137,18 @@ pub(crate) fn respelled(key: &str) -> Option<&'static str> {
     KNOWN.binary_search(&folded.as_str()).ok().and_then(|place| KNOWN.get(place)).copied()
 }
 
-/// Whether a server may read `key` as `name`, because they are equal or differ only in case.
+/// Whether a server may take `key` for `name`, because they are equal or differ only in case.
 pub fn is_like(key: &str, name: &str) -> bool {
     key == name || key.chars().map(folded).eq(name.chars().map(folded))
 }
 
-/// The letter in lower case. Letters outside of ASCII that differ from an ASCII letter only in case are
-/// mapped to that letter.
+/// Converts a letter to lower case. Non-ASCII letters that are case variants of an ASCII letter are converted
+/// to that letter.
 fn folded(letter: char) -> char {
     match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
-        // According to the case rules of Java and Turkish.
+        // By the case rules of Java, and of Turkish.
         'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     }

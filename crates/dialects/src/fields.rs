@@ -1,7 +1,7 @@
-//! Takes the fields of a request out of their objects by name and type. Fields that are left over are unknown
-//! to the decoder.
+//! Takes the fields of a request out of their objects, by name and type. The fields that remain are those
+//! unknown to the decoder.
 //!
-//! All errors are the client's fault: they name the field by its path and describe a valid value.
+//! Every error is the client's fault: it gives the path of the field, and describes a valid value.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -15,7 +15,7 @@ use crate::{
     wire::json::{Index, Json, Kind as JsonKind, mend_surrogates},
 };
 
-/// The place of a value in the request: `messages[2].content`. Only formatted for an error.
+/// The position of a value in the request, such as `messages[2].content`. It is formatted only for an error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Path<'p> {
     /// The request's body.
@@ -37,7 +37,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// An object of the request and the path to it.
+/// The fields of an object, and the path to it.
 #[derive(Debug)]
 pub(crate) struct Fields<'a, 'p> {
     path: Path<'p>,
@@ -49,7 +49,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     /// The fields of `value`.
     ///
     /// # Errors
-    /// `value` is not an object, or a key differs from that of a known field only in case.
+    /// `value` is not an object, or a key differs only in case from that of a known field.
     pub(crate) fn new(path: Path<'p>, value: Json<'a>) -> Result<Self, Failure> {
         if value.kind() != JsonKind::Object {
             return Err(wrong_type(path, "an object", value));
@@ -64,24 +64,22 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// The path to a field.
     pub(crate) fn at<'s>(&'s self, key: &'s str) -> Path<'s> {
         Path::Member(&self.path, key)
     }
 
-    /// Looks at a field without taking it; null counts as absent.
+    /// Returns a field without taking it. Null counts as absent.
     pub(crate) fn peek(&self, key: &str) -> Option<Json<'a>> {
         self.last(key).filter(|value| !value.is_null())
     }
 
-    /// Takes a field of any type; null counts as absent.
+    /// Takes a field of any type. Null counts as absent.
     pub(crate) fn any(&mut self, key: &str) -> Option<Json<'a>> {
         let value = self.last(key)?;
         self.members.retain(|(name, _)| name != key);
         Some(value).filter(|value| !value.is_null())
     }
 
-    /// The last field with this name.
     fn last(&self, key: &str) -> Option<Json<'a>> {
         #[cfg(debug_assertions)]
         assert!(super::field_case::is_known(key), "`{key}` must be in the list of known fields");
@@ -89,33 +87,29 @@ impl<'a, 'p> Fields<'a, 'p> {
         Some(*value)
     }
 
-    /// Takes a string.
     pub(crate) fn string(&mut self, key: &str) -> Result<Option<Cow<'a, str>>, Failure> {
         self.typed(key, "a string", |value| value.as_str())
     }
 
-    /// Takes a required string.
     pub(crate) fn needed_string(&mut self, key: &str) -> Result<Cow<'a, str>, Failure> {
         self.string(key)?.ok_or_else(|| missing(self.at(key), "a string"))
     }
 
-    /// Takes a required string, which may be long.
+    /// Takes a required string that may be long.
     pub(crate) fn needed_text(&mut self, key: &str) -> Result<Text, Failure> {
         let text = self.typed(key, "a string", Text::received)?;
         text.ok_or_else(|| missing(self.at(key), "a string"))
     }
 
-    /// Takes a boolean.
     pub(crate) fn boolean(&mut self, key: &str) -> Result<Option<bool>, Failure> {
         self.typed(key, "true or false", |value| value.as_bool())
     }
 
-    /// Takes a count.
     pub(crate) fn count(&mut self, key: &str) -> Result<Option<u64>, Failure> {
         self.typed(key, "a whole number, 0 or more", |value| value.as_u64())
     }
 
-    /// Takes a number; its digits are kept as written.
+    /// Takes a number, with its digits unchanged.
     pub(crate) fn number(&mut self, key: &str) -> Result<Option<Number>, Failure> {
         self.typed(key, "a number", |value| match value.to_value() {
             Value::Number(number) => Some(number),
@@ -123,7 +117,7 @@ impl<'a, 'p> Fields<'a, 'p> {
         })
     }
 
-    /// Takes a string or an array of strings. If the field is absent, the result is empty.
+    /// Takes a string, or an array of strings. Empty if the field is absent.
     pub(crate) fn texts(&mut self, key: &str) -> Result<Vec<String>, Failure> {
         let Some(value) = self.any(key) else { return Ok(Vec::new()) };
         let path = self.at(key);
@@ -138,19 +132,17 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Takes an array. If the field is absent, the result is empty.
+    /// Takes an array. Empty if the field is absent.
     pub(crate) fn list(&mut self, key: &str) -> Result<impl Iterator<Item = Json<'a>> + use<'a>, Failure> {
         let list = self.typed(key, "an array", |value| (value.kind() == JsonKind::Array).then_some(value))?;
         Ok(list.into_iter().flat_map(|list| list.elements()))
     }
 
-    /// Takes an object.
     pub(crate) fn object<'s>(&'s mut self, key: &'s str) -> Result<Option<Fields<'a, 's>>, Failure> {
         let value = self.any(key);
         value.map(|value| Fields::new(self.at(key), value)).transpose()
     }
 
-    /// Takes a required object.
     pub(crate) fn needed_object<'s>(&'s mut self, key: &'s str) -> Result<Fields<'a, 's>, Failure> {
         match self.any(key) {
             Some(value) => Fields::new(self.at(key), value),
@@ -158,12 +150,12 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Puts a field back, in the form in which it should be kept.
+    /// Puts a field back, with `value` as its new value.
     pub(crate) fn keep(&mut self, key: &str, value: impl Into<Value>) {
         self.kept.insert(key.to_owned(), value.into());
     }
 
-    /// All fields that were not taken.
+    /// Returns the fields that were not taken.
     pub(crate) fn into_rest(self) -> Map<String, Value> {
         let left = self.members.into_iter().map(|(key, value)| (key.into_owned(), value.to_value()));
         left.chain(self.kept).collect()
@@ -180,7 +172,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     }
 }
 
-/// Reads a request's body as a JSON object.
+/// Parses a request's body as a JSON object, and passes its fields to `read`.
 ///
 /// # Errors
 /// [`Kind::Request`] if the body is not a JSON object, and the errors of `read`.
@@ -195,11 +187,11 @@ pub(crate) fn read_body<T>(
     if let Cow::Owned(mended) = &mended {
         index.read(mended).map_err(|_| unreadable(body))?;
     }
-    // A text with replaced surrogates is not a part of the body, so its strings are copied.
+    // If surrogates were replaced, the text is no longer part of `body`, and strings must be copied.
     read(Fields::new(Path::Body, index.view_of(&mended, body))?)
 }
 
-/// Describes why `body` is not valid JSON, in the words of serde_json.
+/// Describes why `body` is not valid JSON, using serde_json's message.
 fn unreadable(body: &[u8]) -> Failure {
     let message = match serde_json::from_slice::<Value>(body) {
         _ if body.is_empty() => "the request body is empty; it must be a JSON object".to_owned(),
@@ -214,10 +206,10 @@ fn unreadable(body: &[u8]) -> Failure {
     Failure::new(Kind::Request, message).with_code("invalid_json")
 }
 
-/// Maximum bytes of a number that an error shows. A longer number is described as "a number".
+/// Maximum length of a number that an error quotes. A longer number is described as "a number".
 const MAX_SHOWN: usize = 32;
 
-/// The error for a field of the wrong type, or a number out of range.
+/// The error for a field of the wrong type, or for a number out of range.
 pub(crate) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failure {
     let found = match value.kind() {
         JsonKind::Null => "null",
@@ -238,7 +230,8 @@ pub(crate) fn wrong_type(path: Path<'_>, wanted: &str, value: Json<'_>) -> Failu
     }
 }
 
-/// The error for a field whose value is invalid; `why` continues the sentence after the field's name.
+/// The error for a field with an invalid value. `why` continues the sentence that starts with the field's
+/// name.
 pub(crate) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
     let failure = Failure::new(Kind::Request, format!("`{path}` {why}"));
     failure.with_param(path.to_string()).with_code("invalid_value")
@@ -251,12 +244,11 @@ pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
         .with_code("missing_required_parameter")
 }
 
-/// Maximum bytes of a tool's name that are accepted from a client. The limit is larger than that of any API:
-/// names that an upstream does not accept are replaced (see
-/// [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
+/// Maximum length of a tool's name in bytes, larger than in any API. Names that an upstream does not accept
+/// are replaced (see [`Conversation::in_forms`](crate::conversation::Conversation::in_forms)).
 pub(crate) const LONGEST_NAME: usize = 256;
 
-/// Checks a tool's name, which must be readable text.
+/// Checks that a tool's name is readable text.
 pub(crate) fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     if name.trim().is_empty() {
         return Err(wrong_value(path, "is empty; a tool needs a name"));
@@ -273,7 +265,7 @@ pub(crate) fn check_name(path: Path<'_>, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Rejects two tools with the same name. `list` is the path of their declarations.
+/// Rejects tools with equal names. `list` is the path of their declarations.
 pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), Failure> {
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
     names.sort_unstable();
@@ -283,8 +275,8 @@ pub(crate) fn check_names_differ(list: Path<'_>, tools: &[Tool]) -> Result<(), F
     }
 }
 
-/// Rejects tool choices that cannot be satisfied. Hosted tools may satisfy them, so this is called once these
-/// are declared.
+/// Rejects tool choices that cannot be satisfied. Hosted tools may satisfy a choice, so this must be called
+/// after they have been declared.
 pub fn check_choice(conversation: &Conversation) -> Result<(), Failure> {
     let Conversation { tools, server_tools, tool_choice, legacy_functions, .. } = conversation;
     let path = Path::Member(&Path::Body, if *legacy_functions { "function_call" } else { "tool_choice" });

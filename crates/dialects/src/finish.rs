@@ -1,17 +1,17 @@
 //! Finish reasons: OpenAI's own words, and those of other servers that offer its API.
 //!
-//! All readers look words up here, so a word that only one dialect has is added here, too. A word that [`finish_of`] knows
-//! is never a failure.
+//! All readers look words up here, so a word that only one dialect uses belongs here as well. A word known to
+//! [`finish_of`] never means a failure.
 
 use crate::{
     event::Finish,
     failure::{Failure, Kind},
 };
 
-/// Maximum bytes of an upstream's finish reason that a message quotes.
+/// Maximum bytes of an upstream's finish reason that an error message quotes.
 const MAX_WORD: usize = 40;
 
-/// The finish reason for `word`, ignoring case; `None` if the word is unknown.
+/// The finish reason for `word`, regardless of case. `None` if the word is unknown.
 pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     Some(match word.to_ascii_lowercase().as_str() {
         "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" | "end" | "complete" | "completed" => {
@@ -25,8 +25,7 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
         | "insufficient_system_resource"
         | "context_length_exceeded"
         | "model_context_window_exceeded"
-        // Anthropic's servers paused in the middle of the turn: the client must send the turn back to
-        // continue it.
+        // Anthropic's servers paused in the middle of a turn, which continues when the client sends it back.
         | "pause_turn"
         | "compaction" => Finish::Length,
         "content_filter" | "safety" | "recitation" | "prohibited_content" | "blocklist" | "sensitive"
@@ -35,7 +34,6 @@ pub(crate) fn finish_of(word: &str) -> Option<Finish> {
     })
 }
 
-/// OpenAI's own word for `finish`.
 pub(crate) fn finish_word(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
@@ -45,8 +43,7 @@ pub(crate) fn finish_word(finish: Finish) -> &'static str {
     }
 }
 
-/// The failure that corresponds to `word`, if a response that ends with this word is not complete. `None` for
-/// any other word.
+/// The failure that `word` stands for, if a response with this finish reason is incomplete.
 pub(crate) fn failure_of(word: &str) -> Option<Failure> {
     let lower = word.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));

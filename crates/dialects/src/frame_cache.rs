@@ -1,15 +1,14 @@
-//! [`FrameCache`]: the fast path of a reader, for frames that differ from an earlier one only in a few values.
+//! [`FrameCache`]: a reader's fast path, for frames that differ from an earlier one only in a few values.
 
-/// The template of the last frame that was worth learning: recognises similar frames, and knows their meaning
-/// (`P`).
+/// The latest template that was learnt. It recognises similar frames, whose meaning is `P`.
 #[derive(Debug)]
 pub(super) struct FrameCache<P> {
     plain: Option<P>,
-    /// Number of templates learnt since a template last matched a frame.
+    /// Number of templates learnt since one last matched a frame.
     unused: u32,
 }
 
-/// Number of unused templates after which learning stops, because each template costs copies of a frame.
+/// Number of unused templates after which learning stops, since each one costs copies of a frame.
 const FUTILE: u32 = 4;
 
 impl<P> Default for FrameCache<P> {
@@ -19,8 +18,8 @@ impl<P> Default for FrameCache<P> {
 }
 
 impl<P> FrameCache<P> {
-    /// The result of `recognise` for a frame, with the meaning of such a frame. `None` if nothing is known,
-    /// or the frame is different.
+    /// Applies `recognise` to the template. Returns the meaning of the frame and what `recognise` extracted,
+    /// or `None` if there is no template or the frame does not match.
     pub(super) fn find<'f>(
         &mut self,
         recognise: impl FnOnce(&P) -> Option<&'f str>,
@@ -31,18 +30,18 @@ impl<P> FrameCache<P> {
         Some((plain, found))
     }
 
-    /// Whether learning another template is worth its cost.
+    /// Whether learning another template is still worthwhile.
     pub(super) fn may_learn(&self) -> bool {
         self.unused <= FUTILE
     }
 
-    /// Takes the template of the frame that was just read; `None` if the frame has none.
+    /// Sets the template of the frame that was just read. `None` if the frame has no template.
     pub(super) fn learn(&mut self, plain: Option<P>) {
         self.unused += 1;
         self.plain = plain;
     }
 
-    /// Drops the template, because similar frames may have another meaning from now on.
+    /// Drops the template, because similar frames may mean something else from now on.
     pub(super) fn forget(&mut self) {
         self.plain = None;
     }

@@ -171,7 +171,9 @@ impl Profile {
     pub(super) fn at_host(host: &str) -> Self {
         let is_at = |known: &str| {
             host.strip_suffix(known).is_some_and(|before| {
-                // The host names of Google's regions are of the form `REGION-aiplatform.googleapis.com`.
+                // Google's regional hosts put the region and a hyphen first:
+                // `us-central1-aiplatform.googleapis.com`.
+                // `us-central1-aiplatform.googleapis.com`.
                 before.is_empty()
                     || before.ends_with('.')
                     || (known.ends_with("googleapis.com") && before.ends_with('-'))

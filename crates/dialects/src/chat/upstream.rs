@@ -63,24 +63,24 @@ pub struct Options {
     pub name_results: bool,
     /// The header that contains the API key.
     pub key_header: KeyHeader,
-    /// Azure's version of the API. If set, requests go to the deployment that the model names.
+    /// The version of Azure's API. If set, requests go to the deployment named after the model.
     pub api_version: Option<String>,
 }
 
-/// When an upstream is asked to stream.
+/// When to request a stream from an upstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Streaming {
-    /// If the client asks for a stream. If a response is not streamed, the upstream's status and token counts
-    /// reach the client.
+    /// If the client asks for a stream. Without a stream, clients see the upstream's status, and all
+    /// upstreams report token counts.
     #[default]
     AsAsked,
-    /// Always: for upstreams that can only stream. For clients that do not stream, toolwire assembles the
-    /// response.
+    /// Always, for upstreams that can only stream. toolwire assembles complete responses for clients that do
+    /// not stream.
     Always,
 }
 
 impl Default for Options {
-    /// The options for OpenAI's own servers.
+    /// Returns the options for OpenAI's own servers.
     fn default() -> Self {
         Self {
             include_usage: true,
@@ -109,12 +109,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether content may contain hints up to where a prompt should be cached.
+    /// Whether the upstream accepts hints up to where the prompt should be cached.
     pub(super) fn takes_cache_hints(&self) -> bool {
         self.profile == Profile::OpenRouter || self.server == Server::OpenRouter
     }
 
-    /// Whether the server accepts `thinking` as Anthropic's API defines it.
+    /// Whether the server accepts `thinking` as defined by Anthropic's API.
     pub(super) fn takes_thinking(&self) -> bool {
         matches!(self.profile, Profile::Moonshot | Profile::DeepSeek)
     }
@@ -151,11 +151,11 @@ const WANTS_BACK: [(&str, WantsBack); 3] = [
 const KEY_HEADER: [(&str, KeyHeader); 2] =
     [("authorization", KeyHeader::Bearer), ("api-key", KeyHeader::Named("api-key"))];
 
-/// The documented default of settings that a profile may set.
+/// How the documentation shows the default of a setting that the profile determines.
 const BY_PROFILE: &str = "by `profile`";
 
 impl Options {
-    /// Visits the settings about tools and reasoning in which providers differ.
+    /// Visits the settings for tools and reasoning in which providers differ.
     fn provider_settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -331,8 +331,8 @@ impl UpstreamSide for Options {
         PATH
     }
 
-    /// Files are sent by reference only if OpenAI's servers store them, since the API does not accept URLs of
-    /// files.
+    /// The API does not accept the URLs of files, so a file is sent by reference only if OpenAI's servers
+    /// store it.
     fn file_part(&self, file: &File) -> Option<Part> {
         let value = match &file.source {
             Source::Data(_) => file.recording().or_else(|| {
@@ -392,7 +392,7 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// Enables search in the form of GLM's API.
+    /// Enables search as in GLM's API.
     fn enable_search(&mut self, conversation: &mut Conversation) {
         conversation.rest.add_tool(
             Dialect::Chat.name(),
@@ -447,10 +447,10 @@ impl UpstreamSide for Options {
     }
 }
 
-/// Encodes `text` as one path segment or query value (RFC 3986, section 2).
+/// Percent-encodes `text` as a single path segment or query value (RFC 3986, section 2).
 fn in_url(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    // A segment that consists only of dots would lead to another path.
+    // Unescaped, the segments `.` and `..` would change the path.
     let has_only_dots = text.bytes().all(|byte| byte == b'.');
     let encoded = text.bytes().map(|byte| match byte {
         byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),

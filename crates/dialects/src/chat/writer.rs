@@ -1,8 +1,8 @@
-//! The writer: encodes events for a client of Chat Completions, as a stream or as one object.
+//! Encodes events for a client of Chat Completions, as a stream or as a single object.
 //!
-//! The stream has the one form that every client library understands (docs/protocols/chat.md#stream): one
-//! role, complete call heads, clean argument deltas, one finish, usage last. The writer relies on the
-//! previous stage for call indices from 0 without gaps, unique ids, and a single finish.
+//! A stream has the one form that every client library understands (docs/protocols/chat.md#stream): the role
+//! once, complete call heads, clean argument deltas, one finish, and the usage last. The writer relies on the
+//! previous stage for call indexes without gaps, unique ids, and a single finish.
 
 mod delta;
 mod reasoning;
@@ -13,10 +13,9 @@ mod whole;
 
 use crate::{Answering, Ids, ResponseWriter, event::Start};
 
-/// Writes one response to a client that speaks Chat Completions.
+/// Writes a response to a client that speaks Chat Completions.
 pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 
-/// The fields that all chunks of a response have in common.
 #[derive(Debug)]
 struct Head {
     id: String,
@@ -25,7 +24,7 @@ struct Head {
 }
 
 impl Head {
-    /// Generated values, for an upstream that sends no head.
+    /// Generates values for upstreams that send no head.
     fn new(answering: &Answering) -> Self {
         Self {
             id: Ids::new(answering.stamp.seed, ID_SALT).next("chatcmpl-"),
@@ -46,5 +45,5 @@ impl Head {
     }
 }
 
-/// Distinguishes a response's id from other ids of the same seed.
+/// Makes response ids differ from other ids with the same seed.
 const ID_SALT: u64 = 0x6368_6174;

@@ -1,8 +1,8 @@
-//! Text completions, as an upstream: a finished prompt in, text out.
+//! Text completion upstreams: a finished prompt in, text out.
 //!
-//! The API has three forms (`Form`, docs/protocols/completions.md#servers). One reader recognises all of them
-//! by their fields. The model's chat template writes the prompt; without a template, the prompt is the
-//! conversation's bare text.
+//! The API exists in three versions (`Form`, docs/protocols/completions.md#servers). A single reader
+//! recognises all of them by their fields. The model's chat template writes the prompt; without a template,
+//! the prompt is the bare text of the conversation.
 
 mod reader;
 mod request;

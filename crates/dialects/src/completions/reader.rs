@@ -1,8 +1,8 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! Servers send an event stream, or JSON lines as Ollama does. A body that is one JSON value, on one line or
-//! several, is a response that is not streamed, or an error. [`BodyReader`] distinguishes these; [`answer`]
-//! reads the chunks; [`chunk`] is the view of a single chunk.
+//! Servers send an event stream or, like Ollama, JSON Lines. A body that is a single JSON value, on one line
+//! or several, is a response without streaming, or an error. [`BodyReader`] distinguishes these, [`answer`]
+//! interprets the chunks, and [`chunk`] is a view of a single chunk.
 
 mod answer;
 mod chunk;
@@ -10,12 +10,12 @@ mod chunk;
 use crate::BodyReader;
 use answer::AnswerState;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum size of a frame, and of a body that is JSON instead of a stream, in bytes.
     pub max_frame: usize,
-    /// Whether a body that ends without an end mark counts as complete.
+    /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -25,11 +25,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream that completes text.
+/// Reads a response from a text completion upstream.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(AnswerState::new(settings.tolerate_truncation), settings.max_frame)
     }

@@ -1,4 +1,4 @@
-//! Encodes the prompt and sampling settings of a [`Conversation`] as the body of a request.
+//! Encodes the prompt and the sampling settings of a [`Conversation`] as a request body.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Fields of a chat request that have the same meaning here. llama.cpp and Ollama support some of them.
+/// Fields of chat requests that mean the same here. llama.cpp and Ollama support some of them.
 const SAMPLING: [&str; 8] = [
     "presence_penalty",
     "frequency_penalty",
@@ -24,7 +24,7 @@ const SAMPLING: [&str; 8] = [
     "mirostat",
 ];
 
-/// Further fields of OpenAI's form, or of vLLM's and SGLang's versions of it.
+/// Further fields of OpenAI's API, or of vLLM's and SGLang's versions of it.
 const OPENAI: [&str; 12] = [
     "logit_bias",
     "user",
@@ -40,7 +40,7 @@ const OPENAI: [&str; 12] = [
     "priority",
 ];
 
-/// Fields that are handled elsewhere: the limit, the form of the response, the template's variables.
+/// Fields that other code handles: the token limit, the response format, and the template's variables.
 const HANDLED: [&str; 9] = [
     "model",
     "messages",
@@ -70,7 +70,7 @@ pub(super) fn bare_prompt(conversation: &Conversation) -> Prompt {
     Prompt { text: texts.join(BETWEEN_TURNS), bos: 0 }
 }
 
-/// Encodes the request for an upstream that knows the model as `model`; an empty name is left out.
+/// Encodes the request for an upstream that knows the model as `model`. An empty model name is left out.
 pub(super) fn encode(
     prompt: &Prompt,
     conversation: &Conversation,
@@ -126,7 +126,7 @@ pub(super) fn encode(
     }
 }
 
-/// Writes the members of OpenAI's form, except those that `constraint` replaces.
+/// Writes the members of OpenAI's API, except those that `constraint` overrides.
 fn openai(
     body: &mut Encoder,
     (conversation, rest): (&Conversation, &Map<String, Value>),
@@ -160,7 +160,7 @@ fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> 
     newer.or(conversation.sampling.max_tokens)
 }
 
-/// Writes the members that all forms share, with the token limit as `limit_key`.
+/// Writes the members that all API versions share. The name of the token limit is `limit_key`.
 fn sampling(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), limit_key: &str) {
     let sampling = &conversation.sampling;
     put(body, limit_key, limit(conversation, rest).as_ref());
@@ -179,8 +179,7 @@ fn put(body: &mut Encoder, key: &str, value: Option<&impl Serialize>) {
     }
 }
 
-/// Names of the fields that the request cannot express: unknown fields, and media, which a prompt cannot
-/// contain.
+/// The names of what the request cannot express: unknown fields, and media, which a prompt cannot contain.
 fn dropped(conversation: &Conversation, rest: &Map<String, Value>, options: &Options) -> Vec<String> {
     let is_openai = options.form() == Form::OpenAi;
     let is_sent =

@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use serde_json::{Map, Value};
 
@@ -14,23 +14,23 @@ use crate::{
     upstream::include_usage,
 };
 
-/// How completions are requested from one upstream.
+/// How to request completions from an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The software behind the API. It decides which form of the API is used, which constraints can be
-    /// enforced, and how they are requested.
+    /// The server software, which determines the API version, which constraints can be enforced, and how to
+    /// request them.
     pub server: Server,
-    /// Whether to request token counts at the end of the stream. Off for upstreams that reject the option.
+    /// Whether to request token counts at the end of the stream. Some upstreams reject this option.
     pub include_usage: bool,
     /// Number of tokens to request if the client sets no limit.
     pub max_tokens: usize,
-    /// What happens to a begin-of-text token at the start of the prompt.
+    /// Who adds the begin-of-text token.
     pub bos: Bos,
-    /// Whether to request that markers which are special tokens stay in the text.
+    /// Whether to request that special tokens used as markers stay in the text.
     pub keep_special_tokens: bool,
 }
 
-/// The forms of the API.
+/// The versions of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// OpenAI's `/v1/completions`, which most servers have.
@@ -44,8 +44,7 @@ pub(super) enum Form {
 /// Who adds the begin-of-text token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bos {
-    /// The server's tokenizer. The template's own token is then removed, because the model would otherwise
-    /// see it twice.
+    /// The server's tokenizer. The one from the template is then removed, so that the model does not see two.
     #[default]
     Server,
     /// The template.
@@ -67,7 +66,6 @@ impl Default for Options {
 const BOS: [(&str, Bos); 2] = [("server", Bos::Server), ("prompt", Bos::Prompt)];
 
 impl Options {
-    /// The form of the API.
     pub(super) fn form(&self) -> Form {
         match self.server {
             Server::LlamaCpp => Form::LlamaCpp,
@@ -76,7 +74,7 @@ impl Options {
         }
     }
 
-    /// The members of a request that ask for `constraint`. A prefill is appended to the prompt instead.
+    /// The members that make the server enforce `constraint`. A prefill is appended to the prompt instead.
     pub(super) fn members(&self, constraint: &Constraint) -> Map<String, Value> {
         match (self.server, constraint) {
             (Server::LlamaCpp, Constraint::Schema(schema)) => member("json_schema", schema),
@@ -147,7 +145,7 @@ impl UpstreamSide for Options {
         })
     }
 
-    /// All forms list their models as OpenAI does.
+    /// Servers list their models in OpenAI's format in all API versions.
     fn models_path(&self) -> Option<&'static str> {
         Some(match self.form() {
             Form::OpenAi => "models",
@@ -155,7 +153,7 @@ impl UpstreamSide for Options {
         })
     }
 
-    /// Without a template, the prompt is the conversation's bare text.
+    /// Without a template, the prompt is the bare text of the conversation.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         self.encode_prompt(&request::bare_prompt(conversation), conversation, model)
     }
@@ -183,7 +181,7 @@ impl UpstreamSide for Options {
         self.server.probes()
     }
 
-    /// Identifies the server but does not change the form of the API, which is that of the configuration.
+    /// Identifies the server, provided that it uses the configured API version.
     fn identify(&mut self, probe: &Probe, body: &[u8]) -> Option<&'static str> {
         let identified = Self { server: Server::of_answer(probe, body)?, ..self.clone() };
         if identified.form() == self.form() {
@@ -193,7 +191,7 @@ impl UpstreamSide for Options {
         None
     }
 
-    /// Fewer constraints than for chat, since most servers support `response_format` only there
+    /// Fewer constraints than for chat: most servers support `response_format` only there
     /// (docs/protocols/enforcement.md#text-completions).
     fn means(&self) -> Means {
         let prefill = Means { prefill: true, ..Means::default() };

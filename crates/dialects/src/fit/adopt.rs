@@ -1,4 +1,4 @@
-//! Parts that a client wrote in the form of an API that is not its own.
+//! Parts in the format of an API other than the client's own.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Dialect, conversation::Part};
 
-/// The equivalent of `value`, a part from a client that speaks `client`, if its type belongs to another API.
-/// `None` if the type belongs to the client's own API, or is unknown.
+/// Converts `value`, a part from a client that speaks `client`, if its type belongs to another API. `None` if
+/// the type belongs to the client's own API or is unknown.
 pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     let owner = owner(client, value).filter(|owner| *owner != client)?;
     let mut pieces = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn adopted(client: Dialect, value: &Value) -> Option<Part> {
     Some(part_of(owner, value.clone()))
 }
 
-/// Types that keep their form, since it expresses more than their text.
+/// The types that are not converted, since they express more than their text.
 fn is_kept(kind: &str) -> bool {
     matches!(
         kind,
@@ -35,7 +35,7 @@ fn is_kept(kind: &str) -> bool {
     )
 }
 
-/// The dialect whose API has parts of this type.
+/// The dialect whose API has this type of part.
 fn owner(client: Dialect, value: &Value) -> Option<Dialect> {
     let openai = |other: Dialect| if client == Dialect::Messages { other } else { client };
     Some(match kind_of(value) {
@@ -44,7 +44,7 @@ fn owner(client: Dialect, value: &Value) -> Option<Dialect> {
         "image_url" => Dialect::Chat,
         "input_audio" | "refusal" => openai(Dialect::Chat),
         "file" if value.get("file").is_some_and(Value::is_object) => Dialect::Chat,
-        // `image` and `document` mean something else to some servers of OpenAI's API.
+        // Some servers of OpenAI's API use `image` and `document` for other things.
         "image" | "document" if value.get("source").is_some_and(Value::is_object) => Dialect::Messages,
         "image" | "audio" if text(value, "data").is_some() && text(value, "mimeType").is_some() => {
             Dialect::Messages

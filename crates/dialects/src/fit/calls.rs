@@ -1,6 +1,5 @@
-//! Calls to an API's tools that servers or clients ran, and their results. All APIs follow one rule: a part
-//! whose type ends with `_call` or `_tool_use` is a call, and a part whose type ends with `_output` or
-//! `_tool_result` is a result.
+//! Calls and results of tools that are part of an API and that servers or clients ran. In all APIs, the type
+//! of a call ends with `_call` or `_tool_use`, and that of a result with `_output` or `_tool_result`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +11,7 @@ use crate::{
     media::mime_of_base64,
 };
 
-/// A call or result that a part represents.
+/// The call or the result that a part represents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown<'v> {
     Call { id: &'v str, tool: &'v str, value: &'v Value },
@@ -39,11 +38,10 @@ const ENVELOPE: [&str; 16] = [
     "error",
 ];
 
-/// Members of a call that contain its result.
+/// Members of a call in which its result may be.
 const RESULTS: [&str; 5] = ["output", "outputs", "results", "result", "error"];
 
 impl<'v> Shown<'v> {
-    /// The call or the result that the part `value` represents.
     pub(super) fn of(value: &'v Value) -> Option<Self> {
         let kind = kind_of(value);
         let string = |key: &str| text(value, key).filter(|text| !text.is_empty());
@@ -62,16 +60,16 @@ impl<'v> Shown<'v> {
     }
 }
 
-/// Maps ids of calls and results to each other.
+/// Finds the calls to which results belong.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex<'v> {
-    /// The id of each call, by all ids with which its result may refer to the call.
+    /// The id of each call, by every id with which a result may refer to it.
     calls: HashMap<&'v str, &'v str>,
     answered: HashSet<&'v str>,
 }
 
 impl<'v> CallIndex<'v> {
-    /// The index of `turns`; `foreign` returns the parts that must be translated.
+    /// Indexes `turns`. `foreign` returns the value of a part that must be translated.
     pub(super) fn new(turns: &'v [Turn], foreign: impl Fn(&'v Part) -> Option<&'v Value>) -> Self {
         let mut index = Self::default();
         for part in turns.iter().flat_map(|turn| &turn.parts) {
@@ -93,7 +91,7 @@ impl<'v> CallIndex<'v> {
         index
     }
 
-    /// The id of the call to which a result refers with `id`.
+    /// The id of the call that a result refers to as `id`.
     pub(super) fn call_of(&self, id: &str) -> Option<&'v str> {
         self.calls.get(id).copied()
     }
@@ -103,7 +101,7 @@ impl<'v> CallIndex<'v> {
     }
 }
 
-/// The call that a part represents.
+/// Converts a part to a call.
 pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     let given = ["arguments", "input"].into_iter().find_map(|key| match value.get(key)? {
         Value::String(text) if key == "arguments" => Some(text.clone()),
@@ -128,7 +126,7 @@ pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     Call::new(id, tool, arguments)
 }
 
-/// Adds the contents of a result, or of the result that is inside the part of a call.
+/// Adds the contents of a result, or of a call that includes its result.
 pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     let before = out.len();
     if let Some(tools) = value.get("tools").and_then(Value::as_array) {

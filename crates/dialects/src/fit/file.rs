@@ -1,4 +1,4 @@
-//! [`File`]: a file or a recording, for upstreams whose API accepts such files.
+//! [`File`]: a file or an audio recording, for upstreams whose API accepts them.
 
 use serde_json::Value;
 
@@ -7,27 +7,28 @@ use crate::{
     conversation::{Part, Received},
 };
 
-/// A file or a recording in a message.
+/// A file or an audio recording in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// The file's name; may be empty.
+    /// The file's name. May be empty.
     pub name: String,
-    /// The MIME type in lower case. It ends with `/*` if only the family is known; empty if nothing is known.
+    /// The MIME type in lower case. It ends with `/*` if only the family is known, and is empty if nothing is
+    /// known.
     pub mime: String,
-    /// Where the contents are.
+    /// Where to find the contents.
     pub source: Source,
 }
 
-/// Where a file's contents are.
+/// Where to find the contents of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// In the part itself, as base64.
+    /// In the part itself, encoded as base64.
     Data(String),
     /// At this URL, which is not a data URL.
     Url(String),
-    /// Stored on the servers of an API, under an id.
+    /// On the servers of an API.
     Id {
-        /// The id.
+        /// The file's id.
         id: String,
         /// The dialect of the API. OpenAI's two APIs share their files.
         owner: Dialect,
@@ -43,7 +44,7 @@ impl File {
         }
     }
 
-    /// The URL, if servers can load it.
+    /// The URL, if it is an HTTP URL.
     pub(crate) fn http_url(&self) -> Option<&str> {
         match &self.source {
             Source::Url(url) if is_http(url) => Some(url),
@@ -51,7 +52,8 @@ impl File {
         }
     }
 
-    /// The name. For APIs that require a name, a file without one is named after its kind: `file.pdf`.
+    /// The name. A file without a name is named after its type, as in `file.pdf`, for APIs that require a
+    /// name.
     pub(crate) fn name_or_kind(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
@@ -61,7 +63,7 @@ impl File {
         kind.filter(|kind| !kind.is_empty()).map_or_else(|| "file".to_owned(), |kind| format!("file.{kind}"))
     }
 
-    /// The data as a recording in OpenAI's APIs, which accept two formats.
+    /// The data as an audio part of OpenAI's APIs, which accept two formats.
     pub(crate) fn recording(&self) -> Option<Value> {
         let Source::Data(data) = &self.source else { return None };
         let format = match self.mime.as_str() {
@@ -72,7 +74,7 @@ impl File {
         Some(serde_json::json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
     }
 
-    /// A description of the file, to be used in a text.
+    /// A description of the file for use in text.
     pub(super) fn described(&self) -> String {
         let what = match self.mime.split_once('/') {
             Some(("application", "pdf")) => "a PDF",
@@ -89,13 +91,13 @@ impl File {
     }
 }
 
-/// Whether servers can load the contents of the URL.
+/// Whether this is an HTTP URL, which servers can load.
 pub(crate) fn is_http(url: &str) -> bool {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     matches!(scheme.as_deref(), Some("http" | "https"))
 }
 
-/// A part in the form of `dialect`.
+/// Wraps a part of `dialect`.
 pub(crate) fn part_of(dialect: Dialect, value: Value) -> Part {
     Part::Other(Received::new(dialect.name(), value))
 }

@@ -1,9 +1,9 @@
-//! [`fitted`]: a conversation expressed with only the kinds of parts that the upstream's API has.
+//! [`fitted`]: converts a conversation so that it contains only parts that the upstream's API supports.
 //!
-//! A part that a client of another API sent, and that only that API can express, is replaced with its plain
-//! equivalent: text, an image, a file, a call and its result. A part that cannot be sent is described to the
-//! model in text if a program wrote it (results, the model's own output), and is rejected if the user wrote
-//! it: it is never left out silently. Parts in the upstream's own form stay unchanged.
+//! A part that only the API of the client can express is replaced with its plain equivalent: text, an image,
+//! a file, or a call and its result. A part that cannot be converted is described in text if a program wrote
+//! it (in results and in the model's own output), and rejected if the user wrote it. It is never dropped
+//! silently. Parts in the upstream's own format are not changed.
 
 mod adopt;
 mod calls;
@@ -39,8 +39,8 @@ use crate::{
     wire::text::{boundary_upto, head},
 };
 
-/// The conversation of a client that speaks `client`, in a form that an upstream with this `side` accepts. If
-/// the two dialects differ, empty assistant turns and empty instructions are left out.
+/// Converts the conversation of a client that speaks `client` for an upstream with this `side`. If their
+/// dialects differ, empty assistant turns and empty instructions are left out.
 ///
 /// # Errors
 /// A part cannot be sent, or nothing is left to send.
@@ -80,16 +80,15 @@ pub fn fitted<'c>(
     Ok(Cow::Owned(Conversation { turns, ..new }))
 }
 
-/// What fitting depends on.
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
-    /// The client speaks another dialect.
+    /// Whether the client speaks another dialect than the upstream.
     translates: bool,
 }
 
 impl Fitting<'_> {
-    /// The value of a part that the upstream's API does not have; `None` if it has such parts.
+    /// The value of a part that the upstream's API does not support.
     fn foreign<'p>(&self, part: &'p Part) -> Option<&'p Value> {
         match part {
             Part::Other(other) => {
@@ -110,7 +109,7 @@ impl Fitting<'_> {
             })
     }
 
-    /// The parts of an assistant turn that a client of Chat Completions sent outside of the content.
+    /// The content that a Chat Completions client sends outside of `content` in an assistant turn.
     fn beside<'t>(&self, turn: &'t Turn) -> impl Iterator<Item = (&'static str, &'t Value)> {
         let rest = turn.rest.from_dialect(Dialect::Chat.name());
         let rest = rest.filter(|_| self.translates && turn.role == Role::Assistant);
@@ -121,13 +120,13 @@ impl Fitting<'_> {
         ["refusal", "images", "audio"].into_iter().filter_map(given)
     }
 
-    /// Whether an image from a client of the upstream's own API is passed on as the client wrote it. Messages
+    /// Whether an image is passed on as written because the client speaks the upstream's API. Messages
     /// accepts only web URLs and data URLs.
     fn passes(&self, url: &str) -> bool {
         !self.translates && (self.own != Dialect::Messages || self.side.takes_image(url))
     }
 
-    /// Whether an image can be sent unchanged.
+    /// Whether an image can be sent without conversion.
     fn is_ready(&self, url: &str) -> bool {
         let is_plain = match data_url(url) {
             Some((mime, _)) => mime.starts_with("image/") && plain_mime(mime) == mime,
@@ -136,7 +135,7 @@ impl Fitting<'_> {
         is_plain && self.side.takes_image(url)
     }
 
-    /// Whether a turn is left out because it contains nothing to send.
+    /// Whether a turn is left out because it is empty.
     fn leaves_out(&self, turn: &Turn) -> bool {
         let may_be_empty = matches!(turn.role, Role::User | Role::Tool);
         self.translates
@@ -144,7 +143,7 @@ impl Fitting<'_> {
             && is_empty_turn(turn, self.own.name(), self.side.takes_reasoning_alone())
     }
 
-    /// The tools that were removed in the conversation itself.
+    /// The names of the tools that the conversation itself removed.
     fn removed_tools<'t>(&self, turns: &'t [Turn]) -> HashSet<&'t str> {
         let mut removed = HashSet::new();
         let instructions = turns.iter().filter(|turn| is_instruction(turn.role));
@@ -161,7 +160,7 @@ impl Fitting<'_> {
         removed
     }
 
-    /// Adds the result of fitting a turn.
+    /// Converts a turn, and appends the result to `turns`.
     fn turn(&self, turn: &Turn, index: &CallIndex<'_>, turns: &mut Vec<Turn>) -> Result<(), Unfit> {
         let mut split = SplitTurns { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
         for part in &turn.parts {
@@ -178,7 +177,7 @@ impl Fitting<'_> {
                     }
                     self.pieces(pieces, &url.as_str().into(), &mut split)?;
                 }
-                // Calls come last, because their results are in the turns right after this one.
+                // Calls come last, because their results are in the turns that follow this one.
                 (Part::Call(_), _) => split.calls.push(part.clone()),
                 _ => split.parts.push(part.clone()),
             }
@@ -200,7 +199,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// Adds the contents of a part of another API.
+    /// Adds the contents of a part that belongs to another API.
     fn part(&self, value: &Value, index: &CallIndex<'_>, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
         let role = split.turn.role;
         match Shown::of(value).filter(|_| role != Role::Tool) {
@@ -265,7 +264,7 @@ impl Fitting<'_> {
         }
     }
 
-    /// Adds the result of a call, as a separate turn.
+    /// Adds the result of a call as a turn of its own.
     fn result(&self, id: &str, value: &Value, split: &mut SplitTurns<'_>) {
         let mut pieces = Vec::new();
         calls::output(value, &mut pieces);
@@ -279,7 +278,7 @@ impl Fitting<'_> {
         split.apart(Turn::of(Role::Tool, [Part::Result(output)].into_iter().chain(media).collect()));
     }
 
-    /// Adds pieces of a part, which is `whole`, to a turn.
+    /// Adds the pieces of the part `whole` to a turn.
     fn pieces(&self, pieces: Vec<Piece>, whole: &Value, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
         let is_models = split.turn.role == Role::Assistant;
         let pieces = pieces.into_iter().map(|piece| match piece {
@@ -322,7 +321,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// The contents of a result: its texts and its media. If content cannot be sent, a text names it.
+    /// The texts and media of a result. Content that cannot be sent is described in a text.
     fn told(&self, pieces: Vec<Piece>) -> (Vec<String>, Vec<Part>) {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -335,7 +334,7 @@ impl Fitting<'_> {
         (texts, media)
     }
 
-    /// The part that a piece becomes, or a description of it if it cannot be sent.
+    /// Converts a piece to a part. If it cannot be sent, returns its description as the error.
     fn expressed(&self, piece: Piece) -> Result<Part, String> {
         match piece {
             Piece::Text(text) => Ok(Part::Text(text.into())),
@@ -354,17 +353,17 @@ fn is_instruction(role: Role) -> bool {
     matches!(role, Role::System | Role::Developer)
 }
 
-/// The text that replaces content that cannot be sent.
+/// The text that stands in for content that cannot be sent.
 fn left_out(what: &str) -> String {
     format!("[{what}, was left out: this model's API does not take it in this form]")
 }
 
-/// An image in the form of Chat Completions, which is then read like any other part.
+/// An image as in Chat Completions, to be read like any other part.
 fn image_part(url: &str, detail: Option<&str>) -> Value {
     serde_json::json!({"type": "image_url", "image_url": {"url": url, "detail": detail}})
 }
 
-/// The beginning of a text from outside, short enough for an error message.
+/// Shortens a string from outside for use in an error message.
 fn clip(text: &str) -> &str {
     const SHOWN: usize = 100;
     head(text, boundary_upto(text, SHOWN))

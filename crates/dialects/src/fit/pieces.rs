@@ -1,4 +1,4 @@
-//! Reads the contents of a part of a request, regardless of the API to which the part belongs.
+//! Reads the contents of a request's part, whichever API the part belongs to.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     media::{data_url, decoded_text, mime_of_base64, mime_of_name, mime_of_url, plain_mime},
 };
 
-/// The contents of a part, or one of several.
+/// The content of a part, which may have several pieces.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
     Text(String),
@@ -17,17 +17,15 @@ pub(super) enum Piece {
     File(File),
 }
 
-/// The type of a part.
 pub(super) fn kind_of(value: &Value) -> &str {
     text(value, "type").unwrap_or_default()
 }
 
-/// The string under `key`.
 pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
     value.get(key)?.as_str()
 }
 
-/// Adds the contents of a part. Returns `false`, and adds nothing, if its form is not known.
+/// Adds the contents of a part. Returns `false` and adds nothing if its type is unknown.
 pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     if let Some(text) = value.as_str() {
         out.push(Piece::Text(text.to_owned()));
@@ -39,11 +37,11 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
         "refusal" => text(value, "refusal").map(|text| Piece::Text(text.to_owned())),
         "thinking" | "reasoning" => Some(Piece::Reasoning(texts(value.get(kind)))),
         "tool_reference" => text(value, "tool_name").map(|name| Piece::Text(loaded(name))),
-        // These parts have already been applied to the declared tools.
+        // These have already been applied to the declared tools.
         "tool_addition" | "tool_removal" => return true,
         "compaction" => match value.get("content") {
             Some(Value::String(summary)) => Some(Piece::Text(summary.clone())),
-            // A result that failed.
+            // The compaction failed.
             Some(Value::Null) if value.get("encrypted_content").is_none() => return true,
             _ => None,
         },
@@ -69,7 +67,7 @@ pub(super) fn read(value: &Value, out: &mut Vec<Piece>) -> bool {
     is_known
 }
 
-/// Adds content, which is a text, one part or several. Content of unknown form is shown unchanged.
+/// Adds the contents of a string, a part, or a list of parts. Unknown content is added as JSON.
 pub(super) fn read_all(content: &Value, out: &mut Vec<Piece>) {
     match content {
         Value::Null => {}
@@ -82,17 +80,17 @@ pub(super) fn read_all(content: &Value, out: &mut Vec<Piece>) {
     }
 }
 
-/// A part as JSON, without the members that only servers can read.
+/// A part as JSON, without members that only servers can read.
 pub(super) fn shown(value: &Value) -> String {
     readable(value).to_string()
 }
 
-/// Whether a member is meant only for the server that wrote it.
+/// Whether a member is readable only by the server that wrote it.
 fn is_sealed(key: &str) -> bool {
     key.starts_with("encrypted_") || matches!(key, "signature" | "fingerprint")
 }
 
-/// `value` without the members that only servers can read.
+/// `value` without members that only servers can read.
 pub(super) fn readable(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(readable).collect(),
@@ -104,7 +102,7 @@ pub(super) fn readable(value: &Value) -> Value {
     }
 }
 
-/// Text that tells a model that a tool was loaded.
+/// Informs the model that a tool was loaded.
 pub(super) fn loaded(name: &str) -> String {
     format!("Loaded: {name}")
 }
@@ -118,7 +116,7 @@ fn says_something(content: &Value) -> bool {
     }
 }
 
-/// All texts of `content`.
+/// The joined texts in `content`.
 fn texts(content: Option<&Value>) -> String {
     let mut pieces = Vec::new();
     read_all(content.unwrap_or(&Value::Null), &mut pieces);
@@ -129,7 +127,7 @@ fn texts(content: Option<&Value>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The title of a part, and its origin.
+/// The title and the source of a part.
 fn heading(value: &Value) -> Option<String> {
     let title =
         ["title", "filename", "name"].into_iter().find_map(|key| text(value, key)).unwrap_or_default();
@@ -149,7 +147,7 @@ fn heading(value: &Value) -> Option<String> {
     }
 }
 
-/// Adds `content`, after the title of the part that contains it.
+/// Adds `content`, preceded by the title of the part that contains it.
 fn titled(value: &Value, content: &Value, out: &mut Vec<Piece>) -> bool {
     let place = out.len();
     read_all(content, out);
@@ -162,8 +160,7 @@ fn titled(value: &Value, content: &Value, out: &mut Vec<Piece>) -> bool {
     true
 }
 
-/// An image, a recording or a file that the members of a part identify. `family`: its kind if no type is
-/// given.
+/// The image, recording or file that a part refers to. `family` is its kind if the part does not give a type.
 fn located(value: &Value, family: &'static str) -> Option<Piece> {
     let kind = kind_of(value);
     let inner = |key: &str| value.get(key).filter(|inner| inner.is_object());
@@ -203,7 +200,7 @@ fn located(value: &Value, family: &'static str) -> Option<Piece> {
     Some(Piece::File(File { name: name.to_owned(), mime, source }))
 }
 
-/// A file given by a URL, which may itself contain the data, or by the data alone.
+/// A file that is given by a URL, which may contain the data, or by the data itself.
 fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Option<Piece> {
     if let Some((mime, data)) = data_url(url) {
         return Some(by_data(mime, data, (name, family), value));
@@ -226,7 +223,7 @@ fn by_url(url: &str, (name, family): (&str, &'static str), value: &Value) -> Opt
     Some(Piece::File(File { name: name.to_owned(), mime, source: Source::Url(url.to_owned()) }))
 }
 
-/// A file given by its base64. If no type is given, it is derived from the data or the name.
+/// A file that is given by its base64 data. If no type is given, it is derived from the data or the name.
 fn by_data(mime: &str, data: &str, (name, family): (&str, &'static str), value: &Value) -> Piece {
     let known = Some(plain_mime(mime)).filter(|mime| !mime.is_empty());
     let guessed = || Some(mime_of_base64(data)).filter(|mime| !mime.is_empty());
@@ -258,7 +255,7 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_letter)
 }
 
-/// Whether files of this type are text.
+/// Whether files of this type contain text.
 fn is_text(mime: &str) -> bool {
     const TEXTS: [&str; 7] = ["json", "xml", "yaml", "javascript", "toml", "sql", "x-ndjson"];
     let Some((family, kind)) = mime.split_once('/') else { return false };

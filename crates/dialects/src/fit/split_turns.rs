@@ -1,42 +1,41 @@
-//! [`SplitTurns`]: the turns that one turn becomes.
+//! [`SplitTurns`]: collects the turns into which a single turn is converted.
 
 use std::mem;
 
 use crate::conversation::{Part, Role, Turn};
 
-/// The turns that a turn becomes.
 pub(super) struct SplitTurns<'t> {
     pub(super) turn: &'t Turn,
-    /// Number of turns that precede them.
+    /// Number of turns before the first of them.
     pub(super) first: usize,
     pub(super) parts: Vec<Part>,
-    /// Calls that the client runs, which come last.
+    /// Calls that the client runs. They come last.
     pub(super) calls: Vec<Part>,
     pub(super) turns: &'t mut Vec<Turn>,
 }
 
 impl SplitTurns<'_> {
-    /// Ends the turn so far.
+    /// Ends the current turn.
     fn flush(&mut self) {
         let mut parts = mem::take(&mut self.parts);
         if self.turn.role == Role::Tool {
             join_result(&mut parts);
         }
         if !parts.is_empty() {
-            // The other fields of the message belong to the first of its turns.
+            // The other fields of the message go with the first turn.
             let rest =
                 if self.turns.len() == self.first { self.turn.rest.clone() } else { Default::default() };
             self.turns.push(Turn { role: self.turn.role, parts, rest });
         }
     }
 
-    /// Adds a turn of a different author.
+    /// Adds a turn by another author.
     pub(super) fn apart(&mut self, turn: Turn) {
         self.flush();
         self.turns.push(turn);
     }
 
-    /// Adds parts that an assistant turn cannot contain, in a user turn.
+    /// Adds parts that an assistant turn cannot contain, as a user turn.
     pub(super) fn aside(&mut self, parts: Vec<Part>) {
         if self.turn.role == Role::User {
             return self.parts.extend(parts);
@@ -51,7 +50,7 @@ impl SplitTurns<'_> {
     }
 }
 
-/// Appends the texts after a result to the result.
+/// Moves the texts that follow a result into the result.
 fn join_result(parts: &mut Vec<Part>) {
     let Some(Part::Result(_)) = parts.first() else { return };
     let (texts, mut others): (Vec<_>, Vec<_>) =

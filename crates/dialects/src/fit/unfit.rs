@@ -1,4 +1,4 @@
-//! [`Unfit`]: a part that cannot be sent to an upstream, and how this is reported to the client.
+//! [`Unfit`]: a part that cannot be sent to an upstream, and the error that reports it to the client.
 
 use serde_json::Value;
 
@@ -11,16 +11,16 @@ use crate::{
 /// A part that cannot be sent to an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unfit {
-    /// The part as the client wrote it, or the URL of an image; null if the problem is not a part.
+    /// The part as the client wrote it, or the URL of an image. Null if the problem is not a part.
     pub(super) value: Value,
-    /// The reason, which continues a sentence that begins with the part's path.
+    /// The reason. It continues a sentence that starts with the part's path.
     pub(super) why: String,
-    /// The member of the request, if the problem is not a part.
+    /// The name of the request's member, if the problem is not a part.
     pub(super) member: Option<&'static str>,
 }
 
 impl Unfit {
-    /// The failure of the request `body`. It names the path of the part in the body.
+    /// The failure to report. If `body` is given, the failure contains the part's path in that request body.
     pub fn failure(&self, body: Option<&[u8]>) -> Failure {
         if let Some(member) = self.member {
             let message = format!("`{member}` {}", self.why);
@@ -47,7 +47,7 @@ impl Unfit {
     }
 }
 
-/// The path from `value` to the first value in it that equals `wanted`.
+/// The path from `value` to the first value within it that equals `wanted`.
 fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     if value == wanted {
         return Some(String::new());
@@ -64,8 +64,8 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     }
 }
 
-/// Members of a Messages request which show that a part of the conversation, or of the data it works with, is
-/// on Anthropic's servers.
+/// Members of a Messages request that refer to data on Anthropic's servers: parts of the conversation, or
+/// files that it works with.
 const ELSEWHERE: [(&str, &str); 3] = [
     (
         "thread",
@@ -78,7 +78,8 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Rejects a request if a part of it is elsewhere: leaving that part out would change what the model sees.
+/// Rejects a request that relies on such data, because the model would otherwise not see all of the
+/// conversation.
 pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
     let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
     let is_given = |key: &str| match rest.get(key) {
@@ -92,7 +93,7 @@ pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit>
     }
 }
 
-/// The error for a part. `why` continues a sentence that begins with the part's path.
+/// The error for a part. `why` continues a sentence that starts with the part's path.
 pub(super) fn unfit(value: &Value, why: &str) -> Unfit {
     Unfit { value: value.clone(), why: why.to_owned(), member: None }
 }

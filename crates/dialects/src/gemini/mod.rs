@@ -1,7 +1,7 @@
-//! Google Gemini's `generateContent`, as an upstream (docs/protocols/gemini.md).
+//! Google Gemini's `generateContent` as an upstream (docs/protocols/gemini.md).
 //!
-//! Every frame of a stream is a complete response with the next parts. Calls arrive complete. Some parts
-//! carry a signature, which must be sent back at the same position in the next request.
+//! Every frame of a stream is a complete response object with the next parts. Calls usually arrive complete.
+//! Some parts have a signature, which must be sent back at the same position in the next request.
 
 mod reader;
 mod refusal;

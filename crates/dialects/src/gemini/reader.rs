@@ -1,7 +1,8 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! A stream is an event stream, or, without `alt=sse`, one JSON array; a response that is not streamed is one
-//! object. [`BodyReader`] finds the data; [`answer`] reads the data; [`chunk`] is the view of one response.
+//! A streamed response is an event stream or, without `alt=sse`, a JSON array; other responses are a single
+//! object. [`BodyReader`] finds the data, [`answer`] interprets it, and [`chunk`] is a view of one response
+//! object.
 
 mod answer;
 mod chunk;
@@ -13,14 +14,14 @@ mod streamed_call;
 use crate::BodyReader;
 use answer::AnswerState;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one frame, of an element of an array, and of a response that is one JSON object.
+    /// Maximum size of a frame, of an array element, and of a response that is a single object, in bytes.
     pub max_frame: usize,
     /// Whether a body that ends without a finish reason counts as complete.
     pub tolerate_truncation: bool,
-    /// Whether the upstream may search, so that the positions of citations in the text are needed.
+    /// Whether the upstream may search, so that the positions of citations must be tracked.
     pub cites: bool,
 }
 
@@ -30,11 +31,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream with Gemini's API.
+/// Reads a response from an upstream with Gemini's API.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(AnswerState::new(settings), settings.max_frame)
     }

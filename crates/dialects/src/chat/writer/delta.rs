@@ -1,4 +1,4 @@
-//! Objects that occur in the messages of streams and of complete responses.
+//! Objects that occur both in streams and in complete responses.
 
 use serde_json::{Map, Value, json};
 
@@ -8,8 +8,8 @@ use crate::{
     finish,
 };
 
-/// Adds an index to an element of a list. Client libraries join the lists of deltas by `index`, and some fail
-/// if an element has no index.
+/// Adds an index to a list element. Client libraries join lists in deltas by `index`, and some fail without
+/// it.
 pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     if let Some(object) = element.as_object_mut() {
         object.shift_insert(0, "index".to_owned(), place.into());
@@ -17,7 +17,7 @@ pub(super) fn numbered(mut element: Value, place: usize) -> Value {
     element
 }
 
-/// A citation, in the form of OpenAI's web search.
+/// A citation as OpenAI's web search reports it.
 pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
     json!({
         "type": "url_citation",
@@ -30,7 +30,7 @@ pub(super) fn annotation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// An image in the response itself, in OpenRouter's form; `None` if only an id is known.
+/// An image in the response, as OpenRouter sends it. `None` if only the image's id is known.
 pub(super) fn image(media: &Media<'_>) -> Option<Value> {
     if media.data.is_empty() {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn image(media: &Media<'_>) -> Option<Value> {
     Some(image)
 }
 
-/// The result of a call that the upstream or toolwire ran, in toolwire's extension field `tool_results`.
+/// The result of a call that the upstream or toolwire ran, for toolwire's extension field `tool_results`.
 pub(super) fn result(result: &CallResult<'_>) -> Value {
     let mut object = Map::new();
     object.insert("index".to_owned(), result.index.into());
@@ -56,13 +56,13 @@ pub(super) fn result(result: &CallResult<'_>) -> Value {
     object.into()
 }
 
-/// Calls of hosted tools that are still running. A call is written as one element of the list, together with
-/// its result.
+/// Hosted calls that are still running. Call and result form a single list element, so the call is held until
+/// it has a result.
 #[derive(Debug, Default)]
 pub(super) struct Running(Vec<ServerCall<'static>>);
 
 impl Running {
-    /// Returns the complete call, or `None` if `call` is only its beginning.
+    /// Returns the call with its result, or `None` if it is still running.
     pub(super) fn whole<'c>(&mut self, call: &'c ServerCall<'_>) -> Option<ServerCall<'c>> {
         let is_own = call.runner == Runner::Toolwire;
         if is_own && call.content.is_none() {
@@ -80,8 +80,8 @@ impl Running {
     }
 }
 
-/// A call that the upstream or toolwire ran and that is not one of the response's calls. It is in the same list as
-/// results.
+/// A call that the upstream or toolwire ran and that is not one of the response's own calls. It is part of
+/// `tool_results` as well.
 pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     let mut object = Map::new();
     let id = match call.runner {
@@ -101,12 +101,13 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> Value {
     object.into()
 }
 
-/// An element of `warnings` in toolwire's extension field.
+/// An element of `warnings` in the extension field `toolwire`.
 pub(super) fn warning(warning: &Warning<'_>) -> Value {
     json!({"code": warning.code, "message": warning.message})
 }
 
-/// toolwire's extension field `toolwire`, next to `choices` in the last chunk or in the complete response.
+/// toolwire's extension field `toolwire`, which is a sibling of `choices` in the last chunk or in the
+/// complete response.
 pub(super) fn notes(warnings: Vec<Value>) -> Value {
     json!({ "warnings": warnings })
 }

@@ -1,8 +1,8 @@
-//! The member that contains reasoning. Servers and clients disagree about its name.
+//! The member that contains reasoning: servers and clients disagree about its name.
 
 use crate::{event::Event, rules::Reasoning, wire::json::Json};
 
-/// The name of the member, if the rules choose one.
+/// The member's name, if the rules determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReasoningField(Option<&'static str>);
 
@@ -19,7 +19,7 @@ impl ReasoningField {
         self.0.unwrap_or("reasoning_content")
     }
 
-    /// Whether `frame`, whose meaning is `event`, has its reasoning under another name.
+    /// Whether `frame`, which stands for `event`, has its reasoning in a member of another name.
     pub(super) fn differs(self, frame: &str, event: &Event<'_>) -> bool {
         let (Some(name), Event::Reasoning(_)) = (self.0, event) else { return false };
         let delta = || Json::parse(frame).ok()?.get("choices")?.elements().next()?.get("delta");

@@ -1,30 +1,29 @@
-//! Collects content that an upstream sends in addition to events, for a client that wants the response in one
-//! piece. It is in frames that would be forwarded in a stream, or in a complete response.
+//! Collects the parts of an upstream's response that no event represents, for a client that does not stream.
+//! They come from frames that would be forwarded in a stream, or from a complete response.
 //!
-//! In a stream, such frames are forwarded unchanged: log probabilities, fingerprints, further choices,
-//! reasoning details. For a complete response, their pieces are joined as client libraries join them: strings
-//! are concatenated, lists are appended to, elements with an index are joined by index, everything else is
+//! In a stream, such frames are forwarded unchanged. They contain log probabilities, fingerprints, further
+//! choices or reasoning details. For a complete response, their pieces are joined as client libraries do it:
+//! strings and lists are concatenated, list elements with the same index are merged, and everything else is
 //! replaced.
 
 use serde_json::{Map, Value};
 
 use crate::{event::Event, rules::Reasoning, wire::json::Json};
 
-/// OpenRouter's member for reasoning in parts, with its state.
+/// OpenRouter's member for reasoning parts and their state.
 const DETAILS: &str = "reasoning_details";
 
-/// The joined pieces.
 #[derive(Debug)]
 pub(super) struct Remainder {
-    /// Whether the client gets details of the reasoning.
+    /// Whether the client receives the details of the reasoning.
     has_reasoning: bool,
-    /// Members of the chunks themselves.
+    /// Members of the chunks.
     pub(super) outer: Map<String, Value>,
-    /// Members of choice 0, and of its message.
+    /// Members of choice 0 and of its message.
     pub(super) choice: Map<String, Value>,
     pub(super) message: Map<String, Value>,
     others: Vec<Other>,
-    /// Bytes of the pieces that were taken.
+    /// Number of bytes collected.
     pub(super) kept: usize,
 }
 
@@ -37,7 +36,7 @@ struct Other {
 }
 
 impl Remainder {
-    /// The remainder of a response. `reasoning`: how reasoning is passed on.
+    /// Creates an empty remainder. `reasoning` is the way in which reasoning is passed on.
     pub(super) fn new(reasoning: Reasoning) -> Self {
         Self {
             has_reasoning: reasoning.has_field(),
@@ -49,7 +48,7 @@ impl Remainder {
         }
     }
 
-    /// Takes the content of `frame` that is not in `means`, the frame's event.
+    /// Collects what `frame` contains in addition to its event, `means`.
     pub(super) fn take(&mut self, frame: &str, means: Option<&Event<'_>>) {
         let Ok(chunk) = Json::parse(frame) else { return };
         for (key, value) in chunk.members() {
@@ -120,7 +119,7 @@ impl Remainder {
         }
     }
 
-    /// The choices that no stage reads, by their index.
+    /// Removes and returns the choices that no stage reads, in order of their indexes.
     pub(super) fn other_choices(&mut self) -> impl Iterator<Item = Value> {
         self.others.drain(..).map(|Other { index, choice, mut message }| {
             for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -139,7 +138,7 @@ impl Remainder {
     }
 }
 
-/// Whether events fully carry a member of a delta.
+/// Whether events represent the complete value of a delta's member.
 fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     match key {
         "role" | "content" | "reasoning_content" | "reasoning" | "refusal" | "tool_calls"
@@ -149,7 +148,7 @@ fn is_told(key: &str, means: Option<&Event<'_>>) -> bool {
     }
 }
 
-/// The part of a complete message's member that events do not carry.
+/// The part of a complete message's member that no event represents.
 fn untold(key: &str, member: Json<'_>) -> Option<Value> {
     let is_event = |element: Json<'_>| match key {
         "annotations" => element.get("url_citation").is_some(),
@@ -173,7 +172,7 @@ fn read(json: Json<'_>) -> Option<Value> {
     serde_json::from_str(json.raw()).ok()
 }
 
-/// Joins a member to its earlier pieces. If `text` is set, strings are appended.
+/// Joins a member with its earlier pieces. Strings are concatenated if `text` is set.
 fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) {
     let Ok(more) = serde_json::from_str(more.raw()) else { return };
     match object.get_mut(key) {
@@ -182,7 +181,7 @@ fn join(object: &mut Map<String, Value>, key: &str, more: Json<'_>, text: bool) 
     }
 }
 
-/// Whether a string under this key is replaced, not continued.
+/// Whether a string with this key is replaced instead of concatenated.
 fn is_name(key: &str) -> bool {
     matches!(key, "id" | "type" | "role" | "name" | "format")
 }

@@ -1,7 +1,7 @@
-//! A response as a stream of chunks.
+//! Writes a response as a stream of chunks.
 //!
-//! All chunks of a response begin and end in the same way. The beginning is built once, for the first chunk;
-//! after that, a piece of text costs three copies and the escaping of the piece, and no allocation.
+//! All chunks of a response start and end the same way. The start is built once, for the first chunk; after
+//! that, writing a piece of text takes three copies and the escaping, and no allocation.
 
 use std::fmt::Write as _;
 
@@ -25,28 +25,27 @@ use crate::{
 
 const END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
-/// The state of a stream.
 #[derive(Debug)]
 pub struct Stream {
     head: Head,
     include_usage: bool,
     legacy_functions: bool,
     reasoning: ReasoningField,
-    /// The beginning of a chunk, up to its delta; empty before the first.
+    /// The start of every chunk, up to the delta. Empty before the first chunk.
     prefix: Vec<u8>,
-    /// The beginning of a chunk with a piece of text.
+    /// The start of every chunk that contains a piece of text.
     text_prefix: Vec<u8>,
     role_written: bool,
-    /// Calls that have begun but have no arguments yet, by index.
+    /// The indexes of the calls that have started but have no arguments yet.
     bare_calls: Vec<u32>,
-    /// Number of elements of `tool_results`, `annotations` and `images` so far.
+    /// Number of elements of `tool_results` so far.
     results: usize,
     running: Running,
     annotations: usize,
     images: usize,
     customs: Customs,
     usage: Counts,
-    /// Boxed because nearly no response has notes.
+    /// Boxed because few responses have notes.
     notes: Option<Box<Notes>>,
 }
 
@@ -56,13 +55,12 @@ struct Notes {
     warnings: Vec<Value>,
 }
 
-/// The last token counts.
+/// The latest token counts.
 #[derive(Debug)]
 enum Counts {
     None,
-    /// Counts that must be written.
     Told(Box<Usage>),
-    /// The upstream's own chunk with the counts.
+    /// The upstream's own chunk with the counts, to be forwarded.
     Frame(Vec<u8>),
 }
 
@@ -174,14 +172,14 @@ impl StreamForm for Stream {
         put_frame(b"[DONE]", out);
     }
 
-    /// Writes a comment.
+    /// Writes an SSE comment.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.put_slice(b": keep-alive\n\n");
     }
 }
 
 impl Stream {
-    /// Forwards a frame unchanged, unless this client needs it in another form; records the frame's meaning.
+    /// Forwards a frame unchanged, unless this client needs it in another form, and records what it means.
     fn verbatim(&mut self, frame: &str, means: Option<&Event<'_>>, out: &mut BytesMut) {
         match means {
             None => {}
@@ -200,7 +198,7 @@ impl Stream {
                 return self.event(event, out);
             }
             Some(event) if self.reasoning.differs(frame, event) => return self.event(event, out),
-            // The upstream calls a function that the client declared as a custom tool.
+            // The client declared this tool as a custom tool, but the upstream calls it as a function.
             Some(event) if self.customs.are_told_otherwise(event) => return self.event(event, out),
             Some(event) => {
                 self.begin("\"\"", out);
@@ -220,7 +218,7 @@ impl Stream {
         }
     }
 
-    /// Writes what precedes the first content: the role, once. `content` is null if no text is expected.
+    /// Writes what precedes the first content, which is the role. `content` is `null` if no text is expected.
     fn begin(&mut self, content: &str, out: &mut BytesMut) {
         if self.prefix.is_empty() {
             self.prepare();
@@ -236,7 +234,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Builds the prefixes, now that the upstream has sent its head or will not send one.
+    /// Builds the prefixes, once the upstream's head has arrived or is known to be missing.
     fn prepare(&mut self) {
         let Head { id, created, model } = &self.head;
         let mut prefix = BytesMut::with_capacity(128 + id.len() + model.len());
@@ -250,7 +248,7 @@ impl Stream {
         self.text_prefix = [&self.prefix, b"{\"content\":\"".as_slice()].concat();
     }
 
-    /// Writes a delta of one string.
+    /// Writes a delta that contains one string.
     fn string(&mut self, key: &str, text: &str, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -260,7 +258,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Writes a delta of a list with one object.
+    /// Writes a delta that contains a list with one object.
     fn list(&mut self, key: &str, element: Value, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -334,7 +332,7 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Joined arguments must be JSON, so a complete call without arguments gets an empty object.
+    /// Clients parse the joined arguments as JSON, so a complete call without arguments gets an empty object.
     fn call_end(&mut self, index: u32, end: CallEnd, out: &mut BytesMut) {
         if let Some(rest) = self.customs.get(index).map(|input| input.end(end)) {
             return self.input(index, &rest, out);
@@ -348,7 +346,8 @@ impl Stream {
         self.bare_calls.retain(|call| *call != index);
     }
 
-    /// Whether the call is not written, because the form from before November 2023 allows only one call.
+    /// Whether the call is not written because `function_call`, used before November 2023, allows only one
+    /// call.
     fn is_untold(&self, index: u32) -> bool {
         self.legacy_functions && index > 0
     }
@@ -356,7 +355,7 @@ impl Stream {
 
 fn put_index(out: &mut BytesMut, index: u32) {
     out.put_slice(b"{\"tool_calls\":[{\"index\":");
-    // Writing into memory cannot fail.
+    // Writing to memory cannot fail.
     let _ = write!(out, "{index}");
 }
 

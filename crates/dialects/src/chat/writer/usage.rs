@@ -1,11 +1,11 @@
-//! Token counts in the form of the API.
+//! Token counts as the API reports them.
 
 use serde_json::{Map, Value, json};
 
 use crate::{Dialect, event::Usage};
 
-/// The usage object: the three counts that clients read, if the upstream sent them, then the upstream's other
-/// fields. Missing counts are left out, because a zero would mean that nothing was used.
+/// The usage object: the three counts that clients read, followed by the upstream's other fields. Missing
+/// counts are left out, because zero would mean that nothing was used.
 pub(super) fn object(usage: &Usage) -> Map<String, Value> {
     let sum = || usage.input?.checked_add(usage.output?);
     let counts = [

@@ -1,4 +1,4 @@
-//! A response as one object, `chat.completion`, assembled from its events.
+//! Assembles a response as a single `chat.completion` object.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,6 @@ use crate::{
     failure::Failure,
 };
 
-/// The response so far.
 #[derive(Debug)]
 pub struct Whole {
     head: Head,
@@ -39,7 +38,7 @@ pub struct Whole {
     finish: Option<Finish>,
     warnings: Vec<Value>,
     remainder: Remainder,
-    /// Approximate bytes of the events that are kept.
+    /// Approximate size of the collected events in bytes.
     kept: usize,
 }
 
@@ -49,9 +48,9 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
-    /// `extra_content`: the upstream's state of the call.
+    /// `extra_content`: the upstream's state for the call.
     extra: Option<Value>,
-    /// Whether this is a custom tool's call, whose arguments are its plain-text input.
+    /// Whether this is a call to a custom tool, whose arguments are its plain-text input.
     is_custom: bool,
 }
 
@@ -123,7 +122,6 @@ impl WholeForm for Whole {
         }
     }
 
-    /// Writes the object.
     fn finish(&mut self, out: &mut BytesMut) {
         let finish = self.finish.map(|finish| delta::finish_word(finish, self.legacy_functions));
         let mut choice = object(json!({
@@ -151,7 +149,7 @@ impl WholeForm for Whole {
         out.extend_from_slice(Value::Object(completion).to_string().as_bytes());
     }
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
     fn kept(&self) -> usize {
         self.kept + self.remainder.kept
     }
@@ -214,8 +212,8 @@ impl Whole {
     }
 }
 
-/// Bytes that an event adds to what is kept. For a frame, [`Remainder`] counts the content that is not in its
-/// event.
+/// Number of bytes that an event adds. What a frame contains in addition to its event is counted by
+/// [`Remainder`].
 fn weight(event: &Event<'_>) -> usize {
     match event {
         Event::Text(text) | Event::Refusal(text) => text.len(),

@@ -1,7 +1,7 @@
-//! Decodes the chunks of one response, in order, to events.
+//! Decodes the chunks of a response into events.
 //!
-//! A chunk that differs from an earlier one only in its text, its time and its counts is recognised by
-//! comparison ([`FrameTemplate`]) and means the same as that chunk, but with another text.
+//! A chunk that differs from an earlier one only in its text, time and counts is recognised by comparison
+//! ([`FrameTemplate`]). It means the same as that chunk, apart from the text.
 
 use super::chunk::{Choice, Chunk};
 use crate::{
@@ -17,37 +17,37 @@ use crate::{
     wire::json::{self, FrameTemplate, Json, Unescaper},
 };
 
-/// The state of one response.
 #[derive(Debug, Default)]
 pub struct AnswerState {
     tolerate_truncation: bool,
     text: Unescaper,
     scratch: String,
-    /// The last usage object or counts, until they are passed on.
+    /// The latest token counts, until they are passed on.
     usage: Option<Usage>,
-    /// The last chunk with counts that matched the template: its counts are newer than `usage`.
+    /// The latest chunk that matched the template and had token counts, which are newer than `usage`.
     counted: String,
     plain: FrameCache<Plain>,
     started: bool,
     progress: Progress,
-    /// The last chunk said that the response has not ended.
+    /// Whether the latest chunk said that the response continues.
     goes_on: bool,
     skipped: Skipped,
 }
 
-/// The template of a chunk that contains one piece of text, and otherwise only counts that are read.
+/// The template for chunks that contain a piece of text and, apart from that, only token counts that this
+/// reader reads.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
     has_counts: bool,
-    /// Like [`AnswerState::goes_on`].
+    /// Whether these chunks say that the response continues.
     goes_on: bool,
 }
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Lines;
 
-    /// A completion has no calls, so nothing depends on the request.
+    /// A completion has no calls, so it does not matter what was requested.
     fn expect(&mut self, _asked: Asked) {}
 
     fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Ends the body. If it was one value, it is complete.
+    /// Handles the end of the body. A body that is a single value is complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -191,7 +191,7 @@ impl AnswerState {
         }
     }
 
-    /// Emits a piece of text, for both the fast and the slow path.
+    /// Emits a piece of text. Both paths use this.
     fn say(&mut self, body: &str, out: &mut impl Sink) {
         self.progress.has_content |= !body.is_empty();
         let text = self.text.decode(body, &mut self.scratch);
@@ -200,8 +200,8 @@ impl AnswerState {
         }
     }
 
-    /// Learns the template of a chunk that contains one piece of text, and otherwise only counts that are
-    /// read.
+    /// Learns the template of a chunk that contains a piece of text and, apart from that, only token counts
+    /// that this reader reads.
     fn learn(&mut self, chunk: &Chunk<'_>, choice: &Choice<'_>, text: &str) {
         if !self.plain.may_learn() || chunk.thinking.is_some() || chunk.usage.is_some() {
             return;
@@ -242,7 +242,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// The finish reason for `word`, including llama.cpp's words. A completion has no calls.
+    /// The finish reason for `word`, including those of llama.cpp. A completion has no calls.
     fn known_finish(&self, word: &str) -> Option<Finish> {
         match word {
             "limit" => Some(Finish::Length),
@@ -251,7 +251,7 @@ impl AnswerState {
         }
     }
 
-    /// Ends the text. Half of a surrogate pair at the end is dropped if the text was cut off.
+    /// Ends the text. If the text was cut off, half of a surrogate pair at its end is dropped.
     fn end_text(&mut self, finish: Finish, out: &mut impl Sink) {
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         if let Some(half) = self.text.finish().filter(|_| !is_cut) {
@@ -259,7 +259,6 @@ impl AnswerState {
         }
     }
 
-    /// Ends the response.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {

@@ -1,49 +1,49 @@
-//! A view of one chunk: the fields of all three forms, recognised by their names.
+//! A view of one chunk, which has the fields of all three API versions.
 
 use crate::{
     usage::count,
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk, or a complete response, which has the same fields.
+/// A chunk or a complete response, which have the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,
     pub(super) model: Option<Json<'a>>,
     pub(super) created: Option<Json<'a>>,
-    /// Ollama's time of each piece.
+    /// The time at which Ollama generated the piece.
     created_at: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
     pub(super) usage: Option<Json<'a>>,
     /// OpenAI's list of choices.
     choices: Option<Json<'a>>,
-    /// Text outside of a choice: llama.cpp's `content`, Ollama's `response`.
+    /// Text outside of a choice: `content` in llama.cpp, `response` in Ollama.
     content: Option<Json<'a>>,
     pub(super) thinking: Option<Json<'a>>,
-    /// llama.cpp's `stop`, Ollama's `done`.
+    /// `stop` in llama.cpp, `done` in Ollama.
     done: Option<Json<'a>>,
-    /// llama.cpp's `stop_type`, Ollama's `done_reason`.
+    /// `stop_type` in llama.cpp, `done_reason` in Ollama.
     reason: Option<Json<'a>>,
-    /// The flag with which older versions of llama.cpp report that the limit was reached.
+    /// Whether an older version of llama.cpp reports that the token limit was reached.
     stopped_limit: bool,
     input: Option<Json<'a>>,
     output: Option<Json<'a>>,
-    /// Token ids of the piece (llama.cpp).
+    /// The token ids of the piece (llama.cpp).
     tokens: Option<Json<'a>>,
     kind: Option<Json<'a>>,
     object: Option<Json<'a>>,
 }
 
-/// The contents of the choice that is read.
+/// The contents of one choice.
 #[derive(Debug, Default)]
 pub(super) struct Choice<'a> {
     pub(super) text: Option<Json<'a>>,
-    /// The finish reason, if the server sends one as a string.
+    /// The finish reason, if it is a string.
     pub(super) finish: Option<Json<'a>>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
+    /// Parses a string. Returns its JSON and the chunk, whose fields are set only if the JSON is an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -79,7 +79,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Finds an error whose fields are at the top level, as vLLM and others send it.
+    /// Finds an error whose fields are at the top level, where vLLM and others put them.
     fn find_error(&mut self, json: Json<'a>) {
         let says = |field: Option<Json<'a>>| {
             field.and_then(|field| field.as_str()).is_some_and(|word| word == "error")
@@ -87,26 +87,26 @@ impl<'a> Chunk<'a> {
         if self.error.is_none() && (says(self.object) || says(self.kind)) {
             self.error = Some(json);
         }
-        // A server without an error to report may send `false`.
+        // A server may send `false` if there is no error.
         self.error = self.error.filter(|error| error.as_bool() != Some(false));
     }
 
-    /// Whether the chunk is part of a response at all.
+    /// Whether the chunk is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.choices.is_some() || self.content.is_some() || self.done.is_some() || self.usage.is_some()
     }
 
-    /// Whether the chunk reports the end of the response, in llama.cpp's or Ollama's form.
+    /// Whether the chunk reports the end of the response as llama.cpp and Ollama do it.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// Whether the chunk has such a flag, whether set or not.
+    /// Whether the chunk has the flag that reports the end, whether or not it is set.
     pub(super) fn has_done_flag(&self) -> bool {
         self.done.is_some()
     }
 
-    /// Why the response has ended, in llama.cpp's or Ollama's form. `None` if the chunk does not say.
+    /// The reason why the response ended, if llama.cpp or Ollama gives one.
     pub(super) fn reason(&self) -> Option<Json<'a>> {
         self.reason
     }
@@ -125,8 +125,7 @@ impl<'a> Chunk<'a> {
         self.created_at.or(self.created)
     }
 
-    /// Numbers that llama.cpp sends and that differ between otherwise equal chunks, in the order in which it
-    /// sends them.
+    /// The numbers that llama.cpp sends and that differ between otherwise equal chunks, in its order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Json<'a>> {
         let tokens = self.tokens.into_iter().flat_map(|tokens| tokens.elements());
         tokens.chain(self.output)
@@ -149,7 +148,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Reads a choice: its text, or the content of a message or delta where a server responds as for chat.
+/// Reads a choice. If a server responds as for chat, the text is in a message or delta.
 fn read_choice(choice: Json<'_>) -> Choice<'_> {
     let inner = |key: &str| choice.get(key).and_then(|message| message.get("content"));
     let text = choice.get("text").or_else(|| inner("delta")).or_else(|| inner("message"));

@@ -1,10 +1,10 @@
-//! Decodes the frames of one response, in order, to events.
+//! Decodes the frames of a response into events.
 //!
-//! There is no end mark. Older models send the finish reason `STOP` with every frame, so a finish reason
-//! counts only if no content follows it. It is passed on at the end of the body.
+//! The API has no end marker, and older models send the finish reason `STOP` with every frame. A finish
+//! reason therefore counts only if no content follows it, and is passed on at the end of the body.
 //!
 //! A frame that differs from an earlier one only in its text and its token counts is recognised by comparison
-//! ([`FrameTemplate`]) and means the same as that frame, but with another text.
+//! ([`FrameTemplate`]). It means the same as that frame, apart from the text.
 
 use super::{
     ReaderSettings,
@@ -28,7 +28,6 @@ use crate::{
     wire::json::{self, FrameTemplate, Json, Kind, Unescaper},
 };
 
-/// The state of one response.
 #[derive(Debug, Default)]
 pub struct AnswerState {
     tolerate_truncation: bool,
@@ -37,24 +36,24 @@ pub struct AnswerState {
     thought: Unescaper,
     scratch: String,
     pub(super) calls: WholeCalls,
-    /// A call whose arguments arrive in pieces.
+    /// The call whose arguments are arriving in pieces.
     pub(super) streamed: Option<StreamedCall>,
-    /// Number of calls that the upstream ran itself.
+    /// Number of calls that the upstream has run itself.
     pub(super) server_calls: u32,
-    /// The client asked for only one candidate.
+    /// Whether the client asked for only one candidate, so that all candidates form one response.
     merges: bool,
     grounding: Grounding,
     plain: FrameCache<Plain>,
-    /// The last frame with token counts, or the counts alone.
+    /// The latest frame with token counts, or only the counts.
     usage: String,
-    /// The finish reason, which is dropped if content follows it.
+    /// The finish reason, unless content has followed it.
     finish: Option<Finish>,
     started: bool,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
 
-/// The template of a frame with one piece of text or thought, and token counts.
+/// The template for frames that contain one piece of text or thought, and token counts.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
@@ -62,7 +61,6 @@ struct Plain {
     has_usage: bool,
 }
 
-/// The channel to which a text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Text,
@@ -86,7 +84,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Ends the body. If it was one value, it is complete.
+    /// Handles the end of the body. A body that is a single value is complete.
     fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -119,7 +117,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// Handles an end mark. It is not part of this API, but some gateways send one.
+    /// Handles an end marker. The API has none, but some gateways send one.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -169,7 +167,7 @@ impl AnswerState {
         }
         let (candidate, others) = chunk.candidate();
         if others > 0 && self.merges {
-            // Only one candidate was requested, so all candidates together are the response.
+            // Only one candidate was requested, so all candidates together form the response.
             return chunk
                 .all_candidates()
                 .try_for_each(|candidate| self.candidate(chunk, &candidate, frame, out));
@@ -192,8 +190,8 @@ impl AnswerState {
         out.event(Event::Start(Start { id, model, created: None }));
     }
 
-    /// Handles a blocked prompt. If no response has begun, this is the fault of the request; after content it
-    /// counts as a filter.
+    /// Handles a blocked prompt. Before any content this is an error in the request; after content it counts
+    /// as the finish reason of a filter.
     fn blocked(&mut self, reason: Json<'_>) -> Result<(), Failure> {
         if self.progress.has_content {
             self.end_with(Some(Finish::Filter));
@@ -236,7 +234,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads a part. Returns its text as it was written, if the part contains nothing else.
+    /// Reads a part. If it contains only text, returns the raw body of that string.
     fn part<'a>(
         &mut self,
         part: Json<'a>,
@@ -244,7 +242,7 @@ impl AnswerState {
     ) -> Result<Option<(Channel, &'a str)>, Failure> {
         let part = PartKind::read(part);
         if part.is_content() {
-            // The earlier finish reason did not end the response.
+            // Content follows, so the earlier finish reason did not end the response.
             self.end_with(None);
             self.progress.has_content |= !part.is_thought();
         }
@@ -257,7 +255,7 @@ impl AnswerState {
         self.progress.is_finished = finish.is_some();
     }
 
-    /// Emits a piece of text or thought, for both the fast and the slow path.
+    /// Emits a piece of text or thought. Both paths use this.
     pub(super) fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let Self { text, thought, scratch, grounding, calls, .. } = self;
         match channel {
@@ -279,11 +277,11 @@ impl AnswerState {
         }
     }
 
-    /// Ends the response. If no finish reason arrived, it is derived from the content.
+    /// Ends the response. If there was no finish reason, it is derived from the content.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         let finish = self.finish.unwrap_or(Finish::Stop);
-        // If the text was cut off, half of a surrogate pair is only an incomplete character and is dropped.
+        // If the text was cut off, half of a surrogate pair is just an unfinished character, and is dropped.
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         if let Some(half) = self.thought.finish().filter(|_| !is_cut) {
             out.event(Event::Reasoning(Reasoning::text(half.to_string())));
@@ -303,7 +301,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Learns the template of a frame with one piece of text and token counts.
+    /// Learns the template of a frame that contains one piece of text, and token counts.
     fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str) {
         if !self.plain.may_learn() {
             return;
@@ -318,7 +316,7 @@ impl AnswerState {
     }
 }
 
-/// The numbers in a value, in order.
+/// Collects the numbers in a value, in order.
 fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
     match json.kind() {
         Kind::Number => found.push(json),
