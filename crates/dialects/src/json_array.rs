@@ -1,27 +1,26 @@
-//! [`JsonArray`]: a body that is one JSON array, read element by element as it arrives.
+//! [`JsonArray`]: splits a body that is one JSON array into its elements as they arrive.
 
 use std::ops::ControlFlow;
 
 use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 
-/// The state of reading one array.
 #[derive(Debug)]
 pub(super) struct JsonArray {
     place: Place,
-    /// Finds the end of the element that is being read.
+    /// Finds the end of the current element.
     scanner: Scanner,
-    /// The beginning of the element that is being read.
+    /// The start of the current element.
     partial: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The opening bracket has not arrived.
+    /// Before the opening bracket.
     Before,
-    /// Between elements. Commas are not checked: a missing comma costs nothing.
+    /// Between elements. Commas are not checked, since a missing one does no harm.
     Between,
     Inside,
-    /// The closing bracket has arrived. Further input is ignored.
+    /// After the closing bracket. Further input is ignored.
     Closed,
 }
 
@@ -39,8 +38,8 @@ impl Default for JsonArray {
 }
 
 impl JsonArray {
-    /// Reads the next bytes, and passes each element that they complete to `on`, until `on` breaks. An
-    /// element may have up to `limit` bytes.
+    /// Reads the next bytes, and passes each element that they complete to `on`, until `on` breaks. Elements
+    /// may be up to `limit` bytes long.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -73,12 +72,11 @@ impl JsonArray {
         Ok(())
     }
 
-    /// Whether the closing bracket has arrived.
     pub(super) fn is_closed(&self) -> bool {
         self.place == Place::Closed
     }
 
-    /// Takes a byte outside of an element. Returns whether the byte begins an element.
+    /// Handles a byte outside of an element. Returns whether it starts an element.
     fn begins(&mut self, byte: u8) -> bool {
         self.place = match (self.place, byte) {
             (Place::Before, _) => Place::Between,
@@ -93,7 +91,6 @@ impl JsonArray {
         self.place == Place::Inside
     }
 
-    /// Completes the element with `piece`.
     fn complete(&mut self, piece: &[u8], on: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         if self.partial.is_empty() {
             return on(piece);
@@ -109,7 +106,7 @@ impl JsonArray {
 mod tests {
     use super::*;
 
-    /// The elements of a text that arrives in pieces of `size`, and the result of reading it.
+    /// The elements of `text` when it arrives in pieces of `size` bytes, and the result of reading it.
     fn elements(text: &str, size: usize, limit: usize) -> (Vec<String>, Result<bool, ElementError>) {
         let mut array = JsonArray::default();
         let mut found = Vec::new();

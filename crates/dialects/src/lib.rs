@@ -1,14 +1,14 @@
-//! The HTTP APIs, with one folder for each.
+//! The HTTP APIs, each in its own folder.
 //!
-//! A dialect has a client's side, an upstream's side, or both. The client's side ([`ClientSide`]) decodes
-//! requests into a [`Conversation`](toolwire_engine::conversation::Conversation) and writes [`Event`]s as a
-//! response. The upstream's side ([`UpstreamSide`]) encodes requests and reads responses as `Event`s. The
-//! rest of the program holds a [`ClientDialect`], which a request's route determines, and an
-//! [`UpstreamDialect`], which the configuration determines, and never asks which dialect it is. No dialect
-//! imports another; code that dialects share is next to their folders.
+//! A dialect has a client side, an upstream side, or both. The client side ([`ClientSide`]) decodes requests
+//! into a [`Conversation`](toolwire_engine::conversation::Conversation), and writes [`Event`]s as a response.
+//! The upstream side ([`UpstreamSide`]) encodes requests, and reads responses as `Event`s. The rest of the
+//! program never asks which dialect it deals with: it uses a [`ClientDialect`], which the route of a request
+//! determines, and an [`UpstreamDialect`], which the configuration determines. No dialect imports another;
+//! shared code is outside their folders.
 //!
-//! A new dialect is a folder here and a line in the table below; for clients, also a line in the table of
-//! routes (`crates/gateway/src/routes.rs`).
+//! To add a dialect, add a folder here and a row to the table below. A dialect for clients also needs a row
+//! in the route table (`crates/gateway/src/routes.rs`).
 
 mod block_order;
 mod body;
@@ -119,7 +119,7 @@ impl FromStr for Dialect {
 }
 
 impl ClientDialect {
-    /// Every dialect that clients speak.
+    /// The dialects that clients can speak.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::SIDES.iter().map(|(dialect, _)| *dialect)
     }
@@ -133,10 +133,11 @@ impl ClientDialect {
 impl TryFrom<Dialect> for ClientDialect {
     type Error = String;
 
-    /// The client's side of `dialect`.
+    /// The client side of `dialect`.
     ///
     /// # Errors
-    /// No client speaks this dialect. The error is a sentence that names the dialects that clients speak.
+    /// Clients cannot speak this dialect. The error is a sentence that lists the dialects that they can
+    /// speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let side = Self::SIDES.iter().find(|(_, side)| side.dialect() == dialect);
         side.map(|(client, _)| *client).ok_or_else(|| {
@@ -152,12 +153,12 @@ impl UpstreamDialect {
         self.side().dialect()
     }
 
-    /// Shows the dialect's settings to `keys`, see [`UpstreamSide::settings`].
+    /// Passes the dialect's settings to `keys`, see [`UpstreamSide::settings`].
     pub fn settings(&mut self, keys: &mut dyn Settings) {
         self.side_mut().settings(keys);
     }
 
-    /// Completes the dialect's settings, see [`UpstreamSide::prepare`].
+    /// Completes the settings, see [`UpstreamSide::prepare`].
     ///
     /// # Errors
     /// The same as for [`UpstreamSide::prepare`].
@@ -169,27 +170,27 @@ impl UpstreamDialect {
         self.side_mut().prepare(read, now)
     }
 
-    /// Sets the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].
+    /// Applies the known defaults for the server at `host`, see [`UpstreamSide::adapt_to_host`].
     pub fn adapt_to_host(&mut self, host: &str) {
         self.side_mut().adapt_to_host(host);
     }
 
-    /// The same side adapted to the server that the response `body` to `probe` identifies, and the server's
-    /// name. `None` if the response does not identify a server.
+    /// Adapts a copy of this side to the server that `body`, the response to `probe`, identifies. Returns the
+    /// copy and the server's name, or `None` if the response does not identify a server.
     pub fn identified(&self, probe: &Probe, body: &[u8]) -> Option<(Self, &'static str)> {
         let mut identified = self.clone();
         let name = identified.side_mut().identify(probe, body)?;
         Some((identified, name))
     }
 
-    /// The same side, for a server for which `observed` was found.
+    /// Adapts this side to what was observed about the server.
     #[must_use]
     pub fn observing(mut self, observed: Observed) -> Self {
         self.side_mut().observe(observed);
         self
     }
 
-    /// The same side, for a server whose deltas repeat all earlier text if `cumulative` is set.
+    /// Sets whether the server's deltas repeat all earlier text.
     #[must_use]
     pub fn with_cumulative(mut self, cumulative: bool) -> Self {
         self.side_mut().set_cumulative(cumulative);
@@ -198,7 +199,7 @@ impl UpstreamDialect {
 }
 
 impl Reader {
-    /// The field in which reasoning arrived, in the dialect that has several such fields.
+    /// The field in which reasoning arrived, in the one dialect that has several such fields.
     pub fn reasoning_field(&self) -> Option<ReasoningField> {
         match self {
             Self::Chat(reader) => reader.reasoning_field(),
@@ -206,8 +207,7 @@ impl Reader {
         }
     }
 
-    /// Sets the key of the request, with which the response is encrypted. Must be called before the first
-    /// bytes.
+    /// Sets the key that decrypts the response. Must be called before the first bytes.
     pub fn decrypt(&mut self, key: Option<RequestKey>) {
         if let Self::Lumo(reader) = self {
             reader.decrypt(key);
@@ -218,10 +218,11 @@ impl Reader {
 impl TryFrom<Dialect> for UpstreamDialect {
     type Error = String;
 
-    /// The upstream's side of `dialect`, with its default settings.
+    /// The upstream side of `dialect`, with default settings.
     ///
     /// # Errors
-    /// No upstream speaks this dialect. The error is a sentence that names the dialects that upstreams speak.
+    /// Upstreams cannot speak this dialect. The error is a sentence that lists the dialects that they can
+    /// speak.
     fn try_from(dialect: Dialect) -> Result<Self, String> {
         let all = Self::all();
         all.iter().find(|upstream| upstream.dialect() == dialect).cloned().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Reads the parts of Gemini's error bodies that OpenAI's do not have.
+//! Reads what Gemini's error bodies contain in addition to OpenAI's.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use crate::{
     refusal,
 };
 
-/// The failure that corresponds to an HTTP error. Its body is
-/// `{"error": {"code", "message", "status", "details"}}`, possibly in an array.
+/// The failure for an HTTP error. Its body is `{"error": {"code", "message", "status", "details"}}`, possibly
+/// in an array.
 pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let body_json = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let response = body_json.get(0).unwrap_or(&body_json);
@@ -16,8 +16,8 @@ pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Fa
     let message = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let details = error.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let detail = |key: &str| details.iter().find_map(|detail| detail.get(key)?.as_str());
-    // A wrong key has the same status as an invalid request, and the response for a path that does not exist
-    // is not JSON.
+    // An invalid key has the same status as an invalid request, and the response for an unknown path is not
+    // JSON.
     if detail("reason") == Some("API_KEY_INVALID") {
         return refusal::refusal(401, retry_after, body);
     }

@@ -1,4 +1,5 @@
-//! Encodes a [`Conversation`] as the body of a request, and the request's path (docs/protocols/gemini.md#request).
+//! Encodes a [`Conversation`] as a request body, and derives the request's path
+//! (docs/protocols/gemini.md#request).
 
 mod contents;
 mod tools;
@@ -16,10 +17,9 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// The path of the model list.
 pub(super) const MODELS: &str = "models";
 
-/// Fields of a chat request that have another name in `generationConfig`.
+/// Fields of chat requests that have another name in `generationConfig`.
 const SAMPLING: [(&str, &str); 5] = [
     ("top_k", "topK"),
     ("presence_penalty", "presencePenalty"),
@@ -28,7 +28,7 @@ const SAMPLING: [(&str, &str); 5] = [
     ("top_logprobs", "logprobs"),
 ];
 
-/// Fields that are handled elsewhere.
+/// Fields that other code handles.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -39,10 +39,10 @@ const HANDLED: [&str; 7] = [
     "max_completion_tokens",
 ];
 
-/// The dialect whose fields are translated if they have an equivalent.
+/// The dialect whose fields are translated where an equivalent exists.
 const CHAT: &str = Dialect::Chat.name();
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
 /// Encodes the request for an upstream that knows the model as `model`.
@@ -76,7 +76,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     }
 }
 
-/// The path of a request. A model's name may include the path of its kind, as in the API's own list.
+/// The path of a request. A model's name may include the path prefix with which the API lists it.
 fn path(model: &str, stream: bool) -> String {
     let (kind, name) = match model.split_once('/') {
         Some((kind @ (MODELS | "tunedModels"), name)) => (kind, name),
@@ -94,7 +94,7 @@ fn path(model: &str, stream: bool) -> String {
     path
 }
 
-/// Writes sampling, limits, the form of the response, and reasoning.
+/// Writes sampling settings, limits, the response format, and reasoning settings.
 fn generation_config(
     conversation: &Conversation,
     rest: &Map<String, Value>,
@@ -137,7 +137,7 @@ fn generation_config(
     config
 }
 
-/// The schema that the response must match; null for any JSON; `None` if any text is allowed.
+/// The schema that the response must match. Null allows any JSON, and `None` any text.
 ///
 /// # Errors
 /// The name of a field that cannot be expressed.
@@ -157,7 +157,7 @@ fn response_form(conversation: &Conversation) -> Result<Option<Value>, &'static 
     }
 }
 
-/// The thinking settings for an effort level, as in the table of Google's OpenAI compatibility layer.
+/// The thinking settings for an effort level, as documented for Google's OpenAI compatibility layer.
 fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<String, Value>> {
     let effort = effort.to_ascii_lowercase();
     let (level, budget) = match effort.as_str() {
@@ -179,7 +179,7 @@ fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<S
     Some(config)
 }
 
-/// Names of the fields that the API cannot express.
+/// The names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -1,20 +1,20 @@
-//! [`reduced`]: converts a JSON Schema to the API's own form, which covers a part of OpenAPI's.
+//! [`reduced`]: converts a JSON Schema to the API's own `Schema`, which is a subset of OpenAPI's.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-/// Maximum depth of references and containers that are followed, because schemas may refer to themselves.
+/// Maximum depth to which references and nested schemas are followed, because schemas may be recursive.
 const MAX_DEPTH: usize = 24;
 
-/// Maximum number of schemas to which one schema may grow when references are replaced with their targets.
+/// Maximum number of schemas in the result, since replacing references with their targets multiplies them.
 const MAX_VALUES: usize = 10_000;
 
 /// Approximate maximum number of bytes by which the schemas of a request may grow when references are
-/// replaced. If it is exceeded, a reference allows any value.
+/// replaced with their targets. Beyond it, a reference allows any value.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
-/// Members whose values are kept unchanged.
+/// Keywords whose values are copied unchanged.
 const KEPT: [&str; 11] = [
     "description",
     "title",
@@ -29,23 +29,23 @@ const KEPT: [&str; 11] = [
     "default",
 ];
 
-/// Formats that the API knows.
+/// The formats that the API accepts.
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
-/// `schema` in the API's form. Keywords that this form cannot express are left out, so it accepts more
-/// values. `follows` is what remains of [`MAX_FOLLOWED`].
+/// Converts `schema`. Keywords that cannot be expressed are left out, so the result accepts more values.
+/// `follows` is the remaining part of [`MAX_FOLLOWED`].
 pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
     Reduction { root: schema, left: MAX_VALUES, follows, references: 0 }.schema(schema, 0)
 }
 
 struct Reduction<'s, 'f> {
-    /// The schema within which references are resolved.
+    /// The schema in which references are resolved.
     root: &'s Value,
     /// Number of schemas that may still be written.
     left: usize,
-    /// Bytes that may still be written for the targets of references.
+    /// Number of bytes that may still be written for the targets of references.
     follows: &'f mut usize,
-    /// Number of references that are being followed.
+    /// Number of references currently being followed.
     references: usize,
 }
 
@@ -89,18 +89,18 @@ impl<'s> Reduction<'s, '_> {
         self.all(members, depth, &mut reduced);
         self.choices(members, depth, &mut reduced);
         if matches!(members.get("type"), Some(Value::String(kind)) if kind == "array") {
-            // An array without items is rejected.
+            // The API rejects an array without items.
             reduced.entry("items").or_insert_with(|| json!({"type": "string"}));
         }
         with_lone_choices(reduced).into()
     }
 
-    /// The target of `#/$defs/name`, or of a reference to any other place in the schema itself.
+    /// The target of `#/$defs/name`, or of a reference to any other place in the schema.
     fn referred(&self, name: &str) -> Option<&'s Value> {
         self.root.pointer(name.strip_prefix('#')?)
     }
 
-    /// Reduces `enum` and `const`: only texts can be listed in this form.
+    /// Converts `enum` and `const`. Only strings can be listed.
     fn values(&self, members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
         let single = members.get("const").map(std::slice::from_ref);
         let listed = members.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -109,7 +109,7 @@ impl<'s> Reduction<'s, '_> {
             && values.iter().all(Value::is_string)
         {
             reduced.insert("type".to_owned(), "string".into());
-            // An empty text is rejected.
+            // The API rejects an empty string here.
             let values: Vec<Value> = values.iter().filter(|value| *value != "").cloned().collect();
             if !values.is_empty() {
                 reduced.insert("enum".to_owned(), values.into());
@@ -130,7 +130,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// Reduces `allOf`: the keywords of all its schemas apply together.
+    /// Converts `allOf`, whose schemas all apply.
     fn all(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         for part in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
             if let Value::Object(part) = self.schema(part, depth + 1) {
@@ -139,7 +139,7 @@ impl<'s> Reduction<'s, '_> {
         }
     }
 
-    /// Reduces `anyOf` and `oneOf`. An alternative that is only `null` makes the value nullable.
+    /// Converts `anyOf` and `oneOf`. The alternative `null` makes the value nullable.
     fn choices(&mut self, members: &'s Map<String, Value>, depth: usize, reduced: &mut Map<String, Value>) {
         let choices = members.get("anyOf").or_else(|| members.get("oneOf")).and_then(Value::as_array);
         let Some(choices) = choices else { return };
@@ -162,7 +162,7 @@ impl<'s> Reduction<'s, '_> {
     }
 }
 
-/// Adds the keywords of `part` to `reduced`. Properties and required names are joined.
+/// Adds the keywords of `part` to `reduced`. Properties and required names are merged.
 fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     for (key, value) in part {
         match (reduced.get_mut(&key), value) {
@@ -182,16 +182,16 @@ fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// The same schema with `anyOf` as its only keyword, since the API rejects any other keyword next to it. An
-/// object takes over the properties of all its alternatives; otherwise each alternative takes over the
-/// keywords that were next to `anyOf`.
+/// Returns an equivalent schema with `anyOf` as its only keyword, since the API rejects any others. An object
+/// without `anyOf` gets the properties of all alternatives; in other cases, the keywords beside `anyOf` are
+/// copied into each alternative.
 fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     if reduced.len() < 2 {
         return reduced;
     }
     let Some(Value::Array(choices)) = reduced.remove("anyOf") else { return reduced };
     let choices = choices.into_iter().filter_map(|choice| match choice {
-        // This alternative contained only what the API cannot express.
+        // Everything in this alternative was left out because the API cannot express it.
         Value::Object(choice) if choice.is_empty() => None,
         Value::Object(choice) => Some(choice),
         _ => None,
@@ -203,7 +203,8 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
         }
         return reduced;
     }
-    // Only the first alternative receives long keywords, so that many alternatives do not multiply them.
+    // Only the first alternative gets long keywords, so that they are not multiplied by the number of
+    // alternatives.
     let is_short = |value: &Value| {
         value.as_str().is_none_or(|text| text.len() <= 256) && !value.is_array() && !value.is_object()
     };
@@ -220,7 +221,7 @@ fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     Map::from_iter([("anyOf".to_owned(), choices.into())])
 }
 
-/// Approximate number of bytes that are written and visited for a schema, without the schemas inside it.
+/// Approximate number of bytes that must be written and visited for a schema, not counting nested schemas.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -235,7 +236,7 @@ fn cost(members: &Map<String, Value>) -> usize {
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// Reduces `type` to one word. Several types become one type with `nullable`, or alternatives.
+/// Converts `type` to a single word. Several types become one with `nullable`, or alternatives.
 fn kind(members: &Map<String, Value>, reduced: &mut Map<String, Value>) {
     let words: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(reduced(&endless, &mut { MAX_FOLLOWED }), json!({}));
     }
 
-    /// A reference costs the client only a few bytes, even if its target is large.
+    /// Even a reference to a large schema costs the client only a few bytes.
     #[test]
     fn references_to_a_large_schema_are_followed_up_to_a_limit() {
         let large = json!({"type": "string", "description": "d".repeat(1000)});

@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use super::{ReaderSettings, refusal::refusal, request};
 use crate::{
@@ -10,33 +10,33 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How requests to one upstream are written.
+/// How to write requests to an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The upstream's own tools that are enabled, by their names in the API: `googleSearch`, `urlContext`, …
+    /// The upstream's own tools to enable, as named in the API: `googleSearch`, `urlContext`, …
     pub native_tools: Vec<String>,
     /// How schemas are sent.
     pub schemas: Schemas,
-    /// How the reasoning effort that a client requests is sent.
+    /// How to send the reasoning effort that a client requests.
     pub thinking: Thinking,
-    /// Whether a summary of the reasoning is requested when reasoning is.
+    /// Whether to request a summary of the reasoning if the client requests reasoning.
     pub include_thoughts: bool,
 }
 
-/// How the schemas of tools and of responses are sent.
+/// How to send the schemas of tools and responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Schemas {
     /// Unchanged, as JSON Schema.
     #[default]
     JsonSchema,
-    /// Reduced to the API's own `Schema`, for servers without the newer fields.
+    /// Converted to the API's own `Schema`, for servers without the newer fields.
     OpenApi,
 }
 
-/// How `reasoning_effort` is sent.
+/// How to send `reasoning_effort`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// As a budget for models up to Gemini 2.5, as a level for newer ones.
+    /// As a budget for models up to Gemini 2.5, and as a level for newer ones.
     #[default]
     Auto,
     /// `thinkingLevel`.
@@ -48,7 +48,7 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// The setting for a model, in which `Auto` is decided.
+    /// Resolves `Auto` for `model`.
     pub(super) fn for_model(self, model: &str) -> Self {
         let has_budget = ["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name));
         match self {
@@ -117,12 +117,12 @@ impl UpstreamSide for Options {
         );
     }
 
-    /// Each request has its own path, which is below this path and contains the model's name.
+    /// Each request has its own path, which continues this one with the model's name.
     fn path(&self) -> &'static str {
         request::MODELS
     }
 
-    /// The API has one form for all files, including images.
+    /// The API has a single type of part for all files, including images.
     fn file_part(&self, file: &File) -> Option<Part> {
         let url = match &file.source {
             Source::Data(_) => file.data_url()?,
@@ -144,7 +144,7 @@ impl UpstreamSide for Options {
         KeyHeader::Named("x-goog-api-key")
     }
 
-    /// One page contains all models; see docs/protocols/gemini.md#models.
+    /// Large enough for all models to fit on one page, see docs/protocols/gemini.md#models.
     fn models_path(&self) -> Option<&'static str> {
         Some("models?pageSize=1000")
     }

@@ -1,4 +1,4 @@
-//! [`AccountSettings`]: the Proton account with which requests are sent.
+//! [`AccountSettings`]: the Proton account for which requests are sent.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,18 @@ use secrecy::{ExposeSecret, SecretString};
 use super::session::{Form, Session, is_usable};
 use crate::settings::{Field, Key, OneOf, Settings};
 
-/// The host of Proton's own API, where sessions with tokens are refreshed (docs/protocols/lumo.md#refresh).
+/// The host of Proton's own API, for which token sessions are refreshed elsewhere
+/// (docs/protocols/lumo.md#refresh).
 const HOST: &str = "lumo.proton.me";
 const ACCOUNT_URL: &str = "https://account.proton.me/api";
 
 /// Whose credentials are sent with requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// The credentials in the configuration: an account, or the upstream's `api_key`.
+    /// Those in the configuration: an account, or the upstream's `api_key`.
     #[default]
     Own,
-    /// The credentials that the client sends with its request.
+    /// Those that the client sends with its request.
     Client,
 }
 
@@ -27,19 +28,19 @@ pub enum Credentials {
 pub struct AccountSettings {
     /// Whose credentials are used.
     pub credentials: Credentials,
-    /// The file in which the session is kept.
+    /// The file that contains the session.
     pub session: Option<PathBuf>,
     /// The id of the session.
     pub uid: Option<String>,
-    /// The token that requests carry.
+    /// The token to send with requests.
     pub access_token: Option<SecretString>,
-    /// The token that is exchanged for the next access token; single use.
+    /// The single-use token that is exchanged for the next access token.
     pub refresh_token: Option<SecretString>,
     /// How the session was started.
     pub form: Form,
-    /// The name of the client in requests.
+    /// The client name to send with requests.
     pub app_version: String,
-    /// The URL at which tokens are refreshed and revoked, if it is not below the upstream's base URL.
+    /// The URL at which tokens are refreshed and revoked, if it differs from the upstream's base URL.
     pub account_url: Option<Uri>,
 }
 
@@ -79,7 +80,7 @@ impl Eq for AccountSettings {}
 const CREDENTIALS: [(&str, Credentials); 2] = [("own", Credentials::Own), ("client", Credentials::Client)];
 
 impl AccountSettings {
-    /// The keys of the configuration.
+    /// Visits the configuration keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -131,19 +132,19 @@ impl AccountSettings {
         );
     }
 
-    /// Sets the known facts about the server at `host`.
+    /// Applies the known facts about the server at `host`.
     pub(super) fn adapt_to_host(&mut self, host: &str) {
         if host == HOST {
             self.account_url = Some(Uri::from_static(ACCOUNT_URL));
         }
     }
 
-    /// Whether requests are sent with an account's session.
+    /// Whether requests are sent with the session of an account.
     pub fn has_session(&self) -> bool {
         self.session.is_some() || self.access_token.is_some()
     }
 
-    /// The session that the configuration itself contains.
+    /// The session whose tokens are in the configuration itself.
     pub fn configured(&self) -> Option<Session> {
         Some(Session {
             uid: self.uid.clone()?,
@@ -161,8 +162,8 @@ impl AccountSettings {
         self.access_token.iter().chain(&self.refresh_token)
     }
 
-    /// The problem with the combination of settings, if there is one. `has_key`: the upstream also has an
-    /// `api_key`.
+    /// What is wrong with the combination of settings, if anything. `has_key` says that the upstream also has
+    /// an `api_key`.
     pub fn problem(&self, has_key: bool) -> Option<&'static str> {
         let is_own = self.credentials == Credentials::Own;
         let has_tokens = self.uid.is_some() || self.refresh_token.is_some() || self.has_session();

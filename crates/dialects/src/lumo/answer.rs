@@ -1,9 +1,9 @@
-//! [`AnswerState`]: the state of a response, for frames of both versions.
+//! [`AnswerState`]: the state of a response, to which frames of both protocol versions are applied.
 //!
-//! Each channel of the stream has its own state here: text and reasoning (a surrogate pair may be split
-//! between two pieces), tool payloads of v1, calls to the upstream's and to the client's tools, images that
-//! are still changing. Everything is sent as soon as it is certain; [`AnswerState::finish`] releases the
-//! rest.
+//! Each channel of the stream has its own state: text and reasoning (in which two pieces may split a
+//! surrogate pair), the tool payloads of v1, calls to the upstream's and the client's tools, and images that
+//! are still changing. Everything is sent as soon as it is certain, and [`AnswerState::finish`] releases what
+//! is left.
 
 use std::borrow::Cow;
 
@@ -25,19 +25,19 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
-/// Maximum depth at which content that is not a string is searched for texts: a list, its parts, and their
-/// contents.
+/// Maximum depth to which content that is not a string is searched for texts. It may be a list of parts with
+/// nested content.
 pub(super) const MAX_PARTS: usize = 5;
 
-/// The progress of the response.
+/// How far the response has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Only keep-alive frames have arrived.
     Waiting,
     Open,
-    /// The finish reason is known; usage may follow.
+    /// The finish reason has been read. Token counts may follow.
     Finished,
-    /// The end mark has been read.
+    /// The end marker has been read.
     Done,
 }
 
@@ -45,7 +45,7 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct AnswerState {
     stage: Stage,
-    /// Something has arrived that a client would miss.
+    /// Whether anything has arrived that a client would miss if it were dropped.
     has_content: bool,
     requested: Target,
     text: Unescaper,
@@ -60,8 +60,8 @@ pub(super) struct AnswerState {
 }
 
 impl AnswerState {
-    /// The state of a response whose content is for `requested` unless a frame names another target. Payloads
-    /// of v1 tools have at most `max_frame` bytes.
+    /// Creates the state of a response in which content belongs to `requested` unless a frame names another
+    /// target. Payloads of v1 tools are limited to `max_frame` bytes.
     pub(super) fn new(requested: Target, max_frame: usize) -> Self {
         Self {
             stage: Stage::Waiting,
@@ -79,37 +79,31 @@ impl AnswerState {
         }
     }
 
-    /// Whether something has been emitted, at least the head of the response.
+    /// Whether anything has been emitted, if only the head of the response.
     pub(super) fn has_begun(&self) -> bool {
         self.stage > Stage::Waiting
     }
 
-    /// Whether the response has content.
     pub(super) fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// Whether the finish reason is known.
     pub(super) fn is_finished(&self) -> bool {
         self.stage >= Stage::Finished
     }
 
-    /// Whether the end mark has been read.
     pub(super) fn is_done(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// The target that the request asked for.
     pub(super) fn requested(&self) -> Target {
         self.requested
     }
 
-    /// Counts a part that is left out.
     pub(super) fn skip(&mut self, why: Skip) {
         self.skipped.add(why);
     }
 
-    /// The parts that were left out so far.
     pub(super) fn skipped(&self) -> Skipped {
         let mut skipped = self.skipped.clone();
         skipped.add_all(self.calls.skipped());
@@ -119,14 +113,13 @@ impl AnswerState {
         skipped
     }
 
-    /// Sets the limits of the response.
     pub(super) fn expect(&mut self, limits: Limits, repair: bool) {
         self.calls.mend(repair);
         self.calls.expect(DeclaredTools::default(), limits);
         self.server_calls.expect(limits);
     }
 
-    /// Emits the head of the response; only the first one counts.
+    /// Emits the head of the response, but only the first time.
     pub(super) fn start(&mut self, start: Start<'_>, out: &mut impl Sink) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Open;
@@ -134,7 +127,8 @@ impl AnswerState {
         }
     }
 
-    /// Whether content is still allowed. Content after the finish reason is too late, and is counted.
+    /// Prepares for content. Returns `false`, and counts the content as late, if the finish reason has
+    /// already been read.
     fn opens(&mut self, out: &mut impl Sink) -> bool {
         if self.is_finished() {
             self.skip(Skip::LateContent);
@@ -145,10 +139,10 @@ impl AnswerState {
         true
     }
 
-    /// Reads a piece of content for `target`: the body of a JSON string.
+    /// Handles a piece of content for `target`. `body` is the raw body of a JSON string.
     ///
     /// # Errors
-    /// A tool payload is larger than allowed.
+    /// A tool payload exceeds its limit.
     pub(super) fn content(&mut self, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if target == Target::Unknown && !body.is_empty() {
             self.start(Start::default(), out);
@@ -169,11 +163,11 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads content for `target` that is not a string: on the tool channels its JSON, otherwise the texts in
-    /// it. These may be nested `depth` containers deep.
+    /// Handles content for `target` that is not a string. On the tool channels, its JSON is used; on others,
+    /// the texts in it, which may be up to `depth` containers deep.
     ///
     /// # Errors
-    /// The content is encrypted, or a tool payload is larger than allowed.
+    /// The content is encrypted, or a tool payload exceeds its limit.
     pub(super) fn parts(
         &mut self,
         target: Target,
@@ -209,7 +203,7 @@ impl AnswerState {
         }
     }
 
-    /// Reads an object instead of a text: `{"type":"text","text":…}` and similar forms.
+    /// Handles an object such as `{"type":"text","text":…}` in place of a string.
     fn part(
         &mut self,
         target: Target,
@@ -242,7 +236,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads an image in a `data:` URL. For any other image, only the URL is known.
+    /// Handles an image that is given by its URL. A `data:` URL contains the image itself.
     fn linked_image(&mut self, url: &str, out: &mut impl Sink) {
         let found = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match found {
@@ -253,7 +247,7 @@ impl AnswerState {
         }
     }
 
-    /// Reads calls of server tools as JSON: one call, or a list.
+    /// Handles calls to server tools that are given as JSON: a single call, or a list.
     fn call_values(&mut self, calls: Json<'_>, is_sealed: bool, out: &mut impl Sink) -> Result<(), Failure> {
         self.end_segments(out);
         if calls.kind() == JsonKind::Array {
@@ -262,22 +256,22 @@ impl AnswerState {
         self.server_call(calls, is_sealed, out)
     }
 
-    /// Begins a new segment. This ends the previous segment, unless its JSON is incomplete.
+    /// Starts a new segment. This ends the previous one, unless that is incomplete JSON.
     pub(super) fn segment(&mut self, out: &mut impl Sink) {
         if self.result_texts.is_prose() {
             self.end_segments(out);
         }
     }
 
-    /// Reads a delta of calls of the client's tools, in the current form.
+    /// Handles a delta with calls to the client's tools, in the current format.
     ///
     /// # Errors
-    /// A call is larger than allowed, or there are too many.
+    /// A call is too large, or there are too many calls.
     pub(super) fn call_deltas(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         if self.opens(out) { self.calls.delta(tool_calls, out) } else { Ok(()) }
     }
 
-    /// Reads a delta in the form from before November 2023.
+    /// Handles a delta with a `function_call`, as used before November 2023.
     ///
     /// # Errors
     /// The same as for [`AnswerState::call_deltas`].
@@ -289,7 +283,7 @@ impl AnswerState {
         if self.opens(out) { self.calls.legacy(function_call, out) } else { Ok(()) }
     }
 
-    /// Reads one announcement of a server-tool call.
+    /// Handles the announcement of a call to a server tool.
     ///
     /// # Errors
     /// The arguments are encrypted, or a limit is exceeded.
@@ -306,14 +300,13 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Reads a server tool's result.
     pub(super) fn server_result(&mut self, id: &str, content: &str, out: &mut impl Sink) {
         if self.opens(out) {
             self.server_calls.result(id, content, &mut self.calls, out);
         }
     }
 
-    /// Emits an image, or the final state of an image.
+    /// Emits an image in its final state.
     pub(super) fn media(&mut self, media: Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.forget(&media.id);
@@ -321,20 +314,20 @@ impl AnswerState {
         }
     }
 
-    /// Keeps an image that is not final yet.
+    /// Records the current state of an image that is not final yet.
     pub(super) fn unfinished_image(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         if self.opens(out) {
             self.images.keep(media, out);
         }
     }
 
-    /// Reads token counts, which may also arrive after the finish reason.
+    /// Emits token counts, which may also arrive after the finish reason.
     pub(super) fn usage(&mut self, usage: Json<'_>, out: &mut impl Sink) {
         self.start(Start::default(), out);
         out.event(Event::Usage(usage_of(usage)));
     }
 
-    /// Sets the finish reason; only the first one counts.
+    /// Sets the finish reason, but only the first time.
     pub(super) fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let ending = if matches!(finish, Finish::Stop | Finish::Calls) { Ending::Well } else { Ending::Cut };
         self.finish_by(finish, ending, out);
@@ -352,10 +345,10 @@ impl AnswerState {
         out.event(Event::Finish(finish));
     }
 
-    /// Handles the end mark. Without a finish reason before it, a response with content is complete.
+    /// Handles the end marker. Without a finish reason, the response is complete if it has content.
     ///
     /// # Errors
-    /// [`Kind::Truncated`]: there was neither a finish reason nor content.
+    /// [`Kind::Truncated`] if there was neither a finish reason nor content.
     pub(super) fn end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if !self.is_finished() && !self.has_content {
             let message = "the upstream ended its response without content, tool calls or a finish reason";
@@ -366,8 +359,8 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Ends a body without an end mark and accepts it as complete. Unfinished content still counts as
-    /// truncated.
+    /// Ends a body without an end marker, and accepts the response as complete. Unfinished content still
+    /// counts as truncated.
     ///
     /// # Errors
     /// The same as for [`AnswerState::end`].
@@ -378,7 +371,7 @@ impl AnswerState {
         self.end(out)
     }
 
-    /// Fails the response: no more content will arrive. Incomplete content is dropped.
+    /// Fails the response, and drops incomplete content.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
             self.release(Ending::Cut, out);
@@ -453,10 +446,11 @@ impl AnswerState {
         );
     }
 
-    /// Releases everything that is held back: halves of characters, and calls. A second call does nothing.
+    /// Releases everything that is held back: halves of surrogate pairs, and calls. Calling this again has no
+    /// effect.
     ///
-    /// Half of a surrogate pair is an invalid character if the model finished, and an incomplete character if
-    /// the model was interrupted.
+    /// Half of a surrogate pair becomes a replacement character if the model finished, and is dropped as
+    /// incomplete if the model was interrupted.
     fn release(&mut self, ending: Ending, out: &mut impl Sink) {
         let mut half = [0; 4];
         let (thought, said) = (self.reasoning.finish(), self.text.finish());
@@ -472,7 +466,6 @@ impl AnswerState {
     }
 }
 
-/// Ends the payloads on v1's tool channels.
 fn end_segments(
     call_texts: &mut Values,
     result_texts: &mut Values,

@@ -1,5 +1,4 @@
-//! [`Encryption`]: whether and for which recipient requests are encrypted
-//! (docs/protocols/lumo.md#encryption).
+//! [`Encryption`]: whether to encrypt requests, and for which recipient (docs/protocols/lumo.md#encryption).
 
 use std::{
     io,
@@ -14,22 +13,22 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// Number of seconds before the key expires at which warnings begin: 90 days.
+/// How long before the key expires warnings start, in seconds: 90 days.
 pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
-/// The encryption of requests and their responses.
+/// How to encrypt requests and their responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
     /// Whether requests are encrypted.
     pub is_on: bool,
-    /// The file with the server's certificate, if it is not Lumo's.
+    /// The file that contains the server's certificate, unless it is Lumo's.
     pub key_file: Option<PathBuf>,
-    /// Who can decrypt requests.
+    /// Who can decrypt the requests.
     pub recipient: Option<Arc<Recipient>>,
 }
 
 impl Encryption {
-    /// The keys of the configuration.
+    /// Visits the configuration keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -47,10 +46,11 @@ impl Encryption {
         );
     }
 
-    /// Reads the server's key with `read`. Gives a warning if it expires soon after `now`, in seconds of Unix time.
+    /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
+    /// Unix time.
     ///
     /// # Errors
-    /// There is no such key, or this program was built without encryption.
+    /// The key cannot be read, or this program was built without encryption.
     pub(super) fn prepare(
         &mut self,
         read: &dyn Fn(&Path) -> io::Result<String>,
@@ -73,10 +73,10 @@ impl Encryption {
         Ok(warning)
     }
 
-    /// Encrypts a request, if requests are encrypted.
+    /// Encrypts a request if encryption is on.
     ///
     /// # Errors
-    /// The request cannot be encrypted. It is never sent as plain text instead.
+    /// The request cannot be encrypted. It is never sent as plain text.
     pub(super) fn encrypt(
         &self,
         request: UpstreamRequest,

@@ -1,25 +1,24 @@
-//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the last state of an
-//! image is used.
+//! [`Images`]: images that arrive progressively (docs/protocols/lumo.md#v1-stream). Only the latest state of
+//! an image is used.
 
 use crate::event::{Event, Media, Sink};
 
 /// Images whose final state has not arrived.
 #[derive(Debug)]
 pub(super) struct Images {
-    /// The last state of each image.
+    /// The latest state of each image.
     unfinished: Vec<Media<'static>>,
-    /// Maximum bytes that may be kept.
+    /// Maximum bytes to hold.
     max_kept: usize,
 }
 
 impl Images {
-    /// Creates a store that keeps at most `max_kept` bytes.
     pub(super) fn new(max_kept: usize) -> Self {
         Self { unfinished: Vec::new(), max_kept }
     }
 
-    /// Keeps this state instead of the image's previous one. If that exceeds the limit, the oldest image is
-    /// released unchanged.
+    /// Replaces the image's previous state. If that exceeds the limit, the oldest images are released as they
+    /// are.
     pub(super) fn keep(&mut self, media: &Media<'_>, out: &mut impl Sink) {
         self.forget(&media.id);
         let Event::Media(owned) = Event::Media(media.clone()).into_owned() else { return };
@@ -29,12 +28,12 @@ impl Images {
         }
     }
 
-    /// Drops the image with this id, because its final state has arrived.
+    /// Drops the image with this id, whose final state has arrived.
     pub(super) fn forget(&mut self, id: &str) {
         self.unfinished.retain(|media| media.id != id);
     }
 
-    /// Releases the last state of each image, because no final states will arrive.
+    /// Releases the latest state of each image, since no final ones will arrive.
     pub(super) fn flush(&mut self, out: &mut impl Sink) {
         self.unfinished.drain(..).for_each(|media| out.event(Event::Media(media)));
     }

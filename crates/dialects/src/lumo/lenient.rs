@@ -1,11 +1,10 @@
-//! Handles bytes around and inside JSON that are not valid there: byte order marks and control characters.
+//! Tolerates bytes that are invalid in and around JSON: byte order marks and control characters.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// `line` without meaningless bytes before a frame: NUL, and byte order marks from a server that concatenates
-/// files.
+/// Skips what may precede a frame in `line`: NUL, and byte order marks that come from concatenated files.
 pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = line.strip_prefix(BOM).or_else(|| line.strip_prefix(b"\0")) {
         line = rest;
@@ -13,9 +12,9 @@ pub(super) fn begun(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// Repairs the frame in `text`, which is not valid JSON. Byte order marks before it are removed, control
-/// characters in strings are escaped, and other control characters become white space. A string cannot
-/// contain a line end, so a line always begins outside of a string.
+/// Repairs a frame that is not valid JSON. Removes byte order marks before it, escapes control characters in
+/// strings, and replaces others with white space. Strings cannot contain line breaks, so every line starts
+/// outside of a string.
 pub(super) fn mended(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches(['\u{feff}', '\0']);
     if !text.bytes().any(|byte| byte.is_ascii_control()) {
@@ -26,7 +25,7 @@ pub(super) fn mended(text: &str) -> Cow<'_, str> {
     for char in text.chars() {
         match (in_string, char) {
             (true, '\0'..='\u{1f}') => {
-                // Writing into a string cannot fail.
+                // Writing to a string cannot fail.
                 let _ = write!(mended, "\\u{:04x}", u32::from(char));
             }
             (false, '\0'..='\u{1f}') => mended.push(' '),

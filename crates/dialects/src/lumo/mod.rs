@@ -1,4 +1,4 @@
-//! Proton Lumo as an upstream: both versions of its protocol, also mixed in one stream.
+//! Proton Lumo as an upstream. Supports both versions of its protocol, even mixed in one stream.
 //!
 //! ```text
 //! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (its state)          ─▶ Events
@@ -8,9 +8,9 @@
 //!                                                                          └─ CallDeltas: calls of the client's tools
 //! ```
 //!
-//! [`encode`] writes requests, [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption, with the feature
-//! `lumo-u2l`: it encrypts requests after [`encode`], and decrypts frames before the rest of the reader. Without
-//! the feature no encryption is possible, and its types have no values.
+//! [`encode`] writes requests, and [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption,
+//! available with the feature `lumo-u2l`: it encrypts what [`encode`] wrote, and decrypts frames before
+//! anything else reads them. Without the feature, its types have no values, so nothing can be encrypted.
 
 mod account;
 mod answer;

@@ -1,5 +1,5 @@
-//! Replaces U2L, the encryption between a user and Lumo, in a build without the feature `lumo-u2l`: there are no keys, so
-//! nothing is encrypted.
+//! Stands in for U2L, the encryption between a user and Lumo, in builds without the feature `lumo-u2l`. No
+//! keys exist, so nothing is encrypted.
 
 use std::{io, path::Path};
 
@@ -7,19 +7,15 @@ use bytes::Bytes;
 
 use crate::failure::Failure;
 
-/// The key of an encrypted request. Without the feature `lumo-u2l`, no request has a key.
+/// The key of an encrypted request, which cannot exist without the feature `lumo-u2l`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestKey {}
 
-/// The key of a server that can decrypt requests. Without the feature `lumo-u2l`, there is no such key.
+/// The key of a server that can decrypt requests, which cannot exist without the feature `lumo-u2l`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipient {}
 
 impl Recipient {
-    /// The key for requests.
-    ///
-    /// # Errors
-    /// Always: this build cannot encrypt.
     pub(super) fn find(
         _key_file: Option<&Path>,
         _read: &dyn Fn(&Path) -> io::Result<String>,
@@ -44,7 +40,6 @@ impl Recipient {
     }
 }
 
-/// Decrypts the frames of one response.
 #[derive(Debug)]
 pub(super) enum Unsealer {}
 

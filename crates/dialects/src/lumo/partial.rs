@@ -1,20 +1,20 @@
-//! [`Partial`]: the arguments of a server call that is announced several times.
+//! [`Partial`]: the arguments of a server call that is announced in several pieces.
 
 use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 
-/// How far a text is a JSON object.
+/// Whether a text is a JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// A JSON object.
+    /// It is a complete JSON object.
     Whole,
-    /// The beginning of a JSON object.
+    /// It is the start of a JSON object.
     Open,
-    /// Anything else.
+    /// It is neither.
     Foreign,
 }
 
 impl Extent {
-    /// The extent of `text`, ignoring white space around it.
+    /// Classifies `text`, ignoring surrounding white space.
     pub(super) fn of(text: &str) -> Self {
         match Json::parse(text) {
             Ok(json) if json.kind() == Kind::Object => Self::Whole,
@@ -24,7 +24,6 @@ impl Extent {
     }
 }
 
-/// The arguments so far.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
     text: String,
@@ -32,10 +31,10 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Adds the next piece, which is the contents of a JSON string. `quoted` is the string itself, which is
-    /// used if the contents are not part of an object.
+    /// Adds the next piece, which is the content of a JSON string. `quoted` is the string itself, to be used
+    /// if the content is not part of an object.
     ///
-    /// If a piece repeats all earlier pieces and continues them, it replaces them, because some servers send
+    /// A piece that repeats all earlier text and continues it replaces that text, because some servers send
     /// the complete text each time.
     pub(super) fn push(&mut self, piece: &str, quoted: &str) {
         if !self.is_blank() && Extent::of(piece) == Extent::Whole {
@@ -50,35 +49,34 @@ impl Partial {
         self.text.push_str(piece);
     }
 
-    /// Replaces everything with `text`.
+    /// Replaces the text received so far with `text`.
     pub(super) fn replace(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.progress = Progressing::default();
         self.progress.push(text);
     }
 
-    /// Whether nothing has arrived.
     pub(super) fn is_blank(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Whether no more text can follow, because the text is an object or cannot become one.
+    /// Whether nothing can follow, because the text is an object or cannot become one.
     pub(super) fn is_complete(&self) -> bool {
         !self.is_blank() && self.progress.extent != Extent::Open
     }
 
-    /// Bytes kept.
+    /// Length of the text in bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// The text received so far; `{}` if there is none.
+    /// The text received so far, or `{}` if there is none.
     pub(super) fn text(&self) -> &str {
         if self.is_blank() { "{}" } else { &self.text }
     }
 }
 
-/// Reads an object as it arrives, each byte once.
+/// Scans an object as it arrives, looking at each byte only once.
 #[derive(Debug, Clone)]
 struct Progressing {
     scanner: Scanner,

@@ -1,10 +1,10 @@
-//! [`Reader`]: reads Lumo's stream, v1 and v2 mixed, in pieces split anywhere.
+//! [`Reader`]: reads Lumo's stream, in which v1 and v2 may be mixed and bytes may be split anywhere.
 //!
-//! Lumo deviates from the event stream standard, so this module finds the frames, and not the decoder of
-//! `wire` (docs/protocols/lumo.md#deviations): every `data` line is tried alone, and joined with the
-//! following lines only if it is not complete JSON. JSON without `data:` before it is accepted too. JSON of
-//! an unknown kind is counted and left out, and so is a frame that is not JSON before or after a response.
-//! Inside a response, such a frame fails the response, because a part of it would be lost.
+//! Lumo deviates from the event stream standard, so this module finds the frames itself instead of using the
+//! decoder in `wire` (docs/protocols/lumo.md#deviations). Every `data` line is parsed on its own, and joined
+//! with the following lines only if it is incomplete JSON. JSON without `data:` is accepted as well. JSON of
+//! an unknown kind is counted and skipped, and so is a frame that is not JSON before or after a response.
+//! Within a response, such a frame is an error, because part of the response would be lost.
 
 use std::{ops::ControlFlow, str};
 
@@ -31,16 +31,16 @@ use crate::{
     },
 };
 
-/// What a [`Reader`] needs to know about the request. It does not need the client's tools: a later stage
-/// decides which calls are the client's.
+/// What a [`Reader`] needs to know about the request. The client's tools are not among it: a later stage
+/// decides which calls are meant for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum size in bytes of an upstream frame, and of a tool payload joined from several frames. If it is
-    /// exceeded, the response fails.
+    /// Maximum size of a frame, and of a tool payload joined from several frames, in bytes. Exceeding it
+    /// fails the response.
     pub max_frame: usize,
-    /// The target that the request asked for. Content without a target is for this target.
+    /// The target of the request. Content belongs to it unless the content names another target.
     pub target: String,
-    /// Whether a response that ends without an end mark is complete if it has content.
+    /// Whether a response without an end marker is complete if it has content.
     pub tolerate_truncation: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader at the start of a response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         let target = Target::named(&settings.target);
         Self {
@@ -78,11 +78,11 @@ impl Reader {
         }
     }
 
-    /// Reads the next bytes of the body, which may be split anywhere.
+    /// Reads the next bytes of the body. They may be split anywhere.
     ///
     /// # Errors
-    /// The upstream's error, or the way in which its bytes violate the protocol. Everything that was certain
-    /// before the error has been passed to `out`; further input is ignored.
+    /// The upstream's error, or a description of how its bytes violate the protocol. Everything that was
+    /// certain before the error has been passed to `out`. Further input is ignored.
     pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -94,11 +94,11 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// Ends the body.
+    /// Handles the end of the body.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] if neither a finish reason nor an end mark has been read; [`Kind::Protocol`] if no
-    /// part of the body could be understood.
+    /// [`Kind::Truncated`] if neither a finish reason nor an end marker has been read. [`Kind::Protocol`] if
+    /// no part of the body was understood.
     pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
@@ -114,35 +114,33 @@ impl Reader {
         self.settle(outcome, out)
     }
 
-    /// Whether the end mark has been read, or the response has failed. Further input is then ignored.
+    /// Whether the end marker has been read or the response has failed. Further input is then ignored.
     pub fn is_done(&self) -> bool {
         self.failed || self.body.answer.is_done()
     }
 
-    /// Sets the limits of the response. The client's tools are not used: a later stage decides which calls
-    /// are the client's.
+    /// Sets the limits of the response. The client's tools do not matter here: a later stage decides which
+    /// calls are meant for the client.
     pub(crate) fn expect(&mut self, asked: Asked) {
         self.body.answer.expect(asked.limits, asked.repair);
     }
 
-    /// Sets the key of the request, with which the response is encrypted, if there is one. Must be called before the
-    /// first bytes.
+    /// Sets the key that decrypts the response, if it is encrypted. Must be called before the first bytes.
     pub(crate) fn decrypt(&mut self, key: Option<RequestKey>) {
         self.body.unsealer = key.map(|key| Unsealer::new(key, self.body.max_frame));
     }
 
-    /// Returns true, because Lumo runs tools itself.
+    /// Always true: Lumo runs tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         true
     }
 
-    /// Whether the finish reason has arrived without the end mark. In this dialect, the end mark alone is
-    /// enough.
+    /// Whether the finish reason has arrived without the end marker. In this dialect, the end marker alone
+    /// ends a response.
     pub(crate) fn awaits_end(&self) -> bool {
         self.body.answer.is_finished() && !self.is_done()
     }
 
-    /// Whether the response has content.
     pub(crate) fn has_content(&self) -> bool {
         self.body.answer.has_content()
     }
@@ -152,7 +150,7 @@ impl Reader {
         self.awaits_end()
     }
 
-    /// The parts that were received and left out, by reason.
+    /// The parts of the response that were left out, by reason.
     pub fn skipped(&self) -> Skipped {
         self.body.answer.skipped()
     }
@@ -166,13 +164,12 @@ impl Reader {
     }
 }
 
-/// The lines of a body and their contents.
 #[derive(Debug)]
 struct Body {
     answer: AnswerState,
     unfinished: UnfinishedFrame,
     shapes: Shapes,
-    /// The line being read has no line end. If it is not JSON, the body was cut off there.
+    /// Whether the current line has no line break. If it is not JSON, the body was cut off there.
     is_last: bool,
     unsealer: Option<Unsealer>,
     max_frame: usize,
@@ -180,7 +177,7 @@ struct Body {
 }
 
 impl Body {
-    /// Reads a line. Returns whether to continue.
+    /// Handles a line. Returns whether to continue.
     fn take(
         &mut self,
         line: &[u8],
@@ -218,7 +215,7 @@ impl Body {
         }
     }
 
-    /// Reads the data of a line.
+    /// Handles the data of a line.
     fn data(&mut self, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let text = str::from_utf8(data)
             .map_err(|_| Failure::new(Kind::Protocol, "the upstream sent bytes that are not UTF-8"))?;
@@ -249,7 +246,7 @@ impl Body {
         self.join(text, out)
     }
 
-    /// Reads a line that is not complete JSON, or that follows such a line.
+    /// Handles a line that is incomplete JSON, or that follows such a line.
     fn join(&mut self, line: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let mut rest = line;
         while !rest.trim_ascii().is_empty() && !self.answer.is_done() {
@@ -267,7 +264,7 @@ impl Body {
                 }
                 Joined::Broken => {
                     self.unreadable(if alone { rest } else { "" })?;
-                    // The earlier lines were broken, but this one may not be.
+                    // Only the earlier lines are known to be broken, so try this line on its own.
                     rest = if alone { "" } else { line };
                 }
             }
@@ -275,7 +272,7 @@ impl Body {
         Ok(())
     }
 
-    /// Reads a frame. Returns the position of its token if the frame contains nothing else.
+    /// Handles a frame. Returns its token if the frame contains nothing else.
     fn value<'a>(
         &mut self,
         json: Json<'a>,
@@ -289,7 +286,7 @@ impl Body {
         self.dispatch(json, frame, out)
     }
 
-    /// Reads decrypted frames.
+    /// Handles decrypted frames.
     fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
         for text in frames {
             let parsed = Frame::parse(text);
@@ -300,15 +297,14 @@ impl Body {
         Ok(())
     }
 
-    /// Reads the frames that are left in the decryption when the response has ended.
+    /// Handles the frames that the decryption still holds when the response has ended.
     fn end_encryption(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(unsealer) = &mut self.unsealer else { return Ok(()) };
         let frames = unsealer.finish()?;
         self.plain(&frames, out)
     }
 
-    /// Dispatches a frame by its version. Returns the position of its token if the frame contains nothing
-    /// else.
+    /// Handles a frame according to its version. Returns its token if the frame contains nothing else.
     fn dispatch<'a>(
         &mut self,
         json: Json<'a>,
@@ -341,7 +337,7 @@ impl Body {
         Ok(None)
     }
 
-    /// Drops the lines so far, because they will not become a frame.
+    /// Drops the lines so far, since they will not become a frame.
     fn drop_unfinished(&mut self) -> Result<(), Failure> {
         if self.unfinished.is_empty() {
             return Ok(());
@@ -350,8 +346,8 @@ impl Body {
         self.unreadable("")
     }
 
-    /// Handles a frame that is not JSON. Inside a response this is an error, because a part of the response
-    /// is lost. A frame that is nested too deeply is an error anywhere.
+    /// Handles a frame that is not JSON. Within a response this is an error, because part of the response is
+    /// lost. A frame that is nested too deep is always an error.
     fn unreadable(&mut self, frame: &str) -> Result<(), Failure> {
         let is_sign_of_life = is_sign_of_life(frame.trim_ascii());
         let is_inside = self.answer.has_begun() && !self.answer.is_finished();
@@ -366,7 +362,7 @@ impl Body {
         Ok(())
     }
 
-    /// Decides how the response ends when the body ends.
+    /// Decides how the response ends, now that the body has ended.
     fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         let understood = self.answer.skipped().malformed() == 0;
         if !self.unfinished.is_empty() {
@@ -390,7 +386,7 @@ impl Body {
     }
 }
 
-/// Whether `text` has more nested containers than are allowed in a frame.
+/// Whether `text` exceeds the nesting depth allowed in a frame.
 fn nests_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -408,8 +404,8 @@ fn nests_too_deep(text: &str) -> bool {
     false
 }
 
-/// The readable part of a body's last line, which has no line end: without an incomplete character, and empty
-/// if it is only the beginning of a field's name.
+/// The usable part of a last line without a line break: without an incomplete character, and nothing if it is
+/// only the start of a field name.
 fn last_line(line: &[u8]) -> &[u8] {
     match str::from_utf8(line) {
         Ok(name) if "data".starts_with(name) => &[],
@@ -422,7 +418,7 @@ fn oversized(oversized: Oversized) -> Failure {
     Failure::new(Kind::Protocol, format!("the upstream sent a frame of more than {} bytes", oversized.limit))
 }
 
-/// The failure of a body that does not begin like an event stream.
+/// The failure for a body that does not start like an event stream.
 fn no_stream(line: &[u8]) -> Failure {
     let found = match (line.trim_ascii_start().first(), str::from_utf8(line)) {
         (Some(b'<'), _) => "an HTML page".to_owned(),
@@ -440,7 +436,7 @@ mod tests {
 
     use super::*;
 
-    /// Similar frames: some match a template, others only look as if they did.
+    /// Similar frames, some of which match a template, while others only look like it.
     fn frame() -> impl Strategy<Value = String> {
         let text = "([a-z\"é\\\\\n]|😀){0,4}";
         let typed = (0..12_u32, text, any::<bool>()).prop_map(|(count, content, message)| {

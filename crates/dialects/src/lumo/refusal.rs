@@ -1,5 +1,5 @@
-//! Interprets the upstream's errors, before the stream ([`refusal`],
-//! docs/protocols/lumo.md#errors-before-the-stream) and in it.
+//! Interprets the upstream's errors, both within the stream and before it ([`refusal`],
+//! docs/protocols/lumo.md#errors-before-the-stream).
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The failure that corresponds to a response with the error status `status`. `retry_after` is the value of
-/// the header with this name; `body` is the part of the body that was read.
+/// The failure for a response with the error status `status`. `retry_after` is the value of that header, and
+/// `body` is as much of the body as was read.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let json = Json::parse_bytes(body).ok();
     let failure = json.and_then(|body| described(body, status)).unwrap_or_else(|| {
@@ -22,8 +22,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// The failure that a JSON body describes if it is not a stream, even with status 200: Proton's
-/// `{Code, Error}` or OpenAI's `{error}`. `None` for anything else.
+/// The failure that a JSON body describes instead of being a stream, even with status 200: Proton's `{Code,
+/// Error}`, or OpenAI's `{error}`. `None` for any other body.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));
@@ -33,7 +33,7 @@ pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     Some(proton(status, code, &text))
 }
 
-/// The failure that corresponds to an error object in a stream.
+/// The failure for an error object within the stream.
 pub(super) fn error_object(error: Json<'_>) -> Failure {
     let code = code(error);
     let message = message(error);
@@ -52,8 +52,7 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
         }
         "401" => Failure::new(Kind::Unauthorized, message.unwrap_or("the upstream refuses the session")),
         code if is_request_fault(error) => request_fault(message.unwrap_or("the request"), Some(code)),
-        // Any other code is treated like `error` (docs/protocols/lumo.md#v2-stream); the message quotes the
-        // code for the reader.
+        // Other codes are treated like `error` (docs/protocols/lumo.md#v2-stream), and quoted in the message.
         code => {
             let text = message.unwrap_or("the upstream reports an error");
             reported("error", Some(&format!("{text} ({code})")))
@@ -61,8 +60,8 @@ pub(super) fn error_object(error: Json<'_>) -> Failure {
     }
 }
 
-/// The failure for one of the three named errors that the generation itself reports. An unknown name is
-/// treated like `error`.
+/// The failure for one of the three errors that the generation reports by name. An unknown name is treated
+/// like `error`.
 pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     let (kind, code, default) = match word {
         "timeout" => (Kind::Timeout, "timeout", "the upstream gave up: it took too long"),
@@ -73,7 +72,7 @@ pub(super) fn reported(word: &str, message: Option<&str>) -> Failure {
     Failure::new(kind, message).with_code(code)
 }
 
-/// The failure for an error object in a body. The status is used if the object is less specific.
+/// The failure for an error object in a body. If the object is less specific, the status decides.
 fn openai(error: Json<'_>, status: u16) -> Failure {
     let code = code(error);
     match code.as_ref() {
@@ -93,7 +92,7 @@ fn openai(error: Json<'_>, status: u16) -> Failure {
     }
 }
 
-/// The failure for an error of Proton's own form, whose `code` is more specific than the status.
+/// The failure for an error in Proton's own format, whose code is more specific than the status.
 fn proton(status: u16, code: u64, text: &str) -> Failure {
     let said = if text.is_empty() { status_message(status) } else { text.to_owned() };
     match code {
@@ -109,7 +108,7 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
             );
             Failure::new(Kind::Forbidden, message).with_code("upstream_human_verification")
         }
-        // Proton repeats HTTP statuses as codes, even if the response itself has status 200.
+        // Proton repeats HTTP statuses as codes, even in responses with status 200.
         404 => bare(404, &said),
         401 | 403 | 429 | 503 if status < 400 => bare(u16::try_from(code).unwrap_or(status), &said),
         _ if status < 400 => Failure::new(Kind::Upstream, format!("{said} (code {code})")),
@@ -117,8 +116,8 @@ fn proton(status: u16, code: u64, text: &str) -> Failure {
     }
 }
 
-/// The failure that corresponds to the status alone. It differs from that of other upstreams where
-/// docs/protocols/lumo.md#errors-before-the-stream says so.
+/// The failure for a bare status. It differs from that of other upstreams as described in
+/// docs/protocols/lumo.md#errors-before-the-stream.
 fn bare(status: u16, message: &str) -> Failure {
     if status == 404 {
         let hint = "the upstream has no such path; its other `version` (v1 or v2) may help";
@@ -137,7 +136,7 @@ fn status_message(status: u16) -> String {
     format!("the upstream responded with status {status}")
 }
 
-/// A message for a body that contains none.
+/// Describes a body that contains no message.
 fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     match body.trim_ascii_start().first() {
         None => "",
@@ -147,13 +146,13 @@ fn body_kind(body: &[u8], is_json: bool) -> &'static str {
     }
 }
 
-/// The code of an error object. Some servers write it as a number.
+/// The code of an error object, which some servers send as a number.
 fn code(error: Json<'_>) -> Cow<'_, str> {
     let code = error.get("code").filter(|code| !code.is_null());
     code.map_or(Cow::Borrowed(""), |code| code.as_str().unwrap_or(Cow::Borrowed(code.raw())))
 }
 
-/// The message of an error object, or of an error that is only a string.
+/// The message of an error object, or of an error that is just a string.
 fn message(error: Json<'_>) -> Option<Cow<'_, str>> {
     let message = if error.kind() == JsonKind::String { Some(error) } else { error.get("message") };
     message.and_then(|message| message.as_str()).filter(|message| !message.is_empty())

@@ -1,4 +1,4 @@
-//! [`encode`]: writes a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
+//! [`encode`]: encodes a conversation as a request to Lumo (docs/protocols/lumo.md#v1-request,
 //! docs/protocols/lumo.md#v2-request, docs/protocols/lumo.md#turns).
 
 use std::collections::HashSet;
@@ -14,18 +14,18 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Which of Lumo's two protocols an upstream speaks.
+/// Which of Lumo's two protocol versions an upstream speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// `ai/v1/chat`: a `Prompt` of turns, with typed objects in the response. No tools other than Lumo's own.
+    /// `ai/v1/chat`: a `Prompt` of turns, and typed objects in the response. Supports only Lumo's own tools.
     V1,
-    /// `ai/v1/chat/completions`: similar to OpenAI's API, including client tools.
+    /// `ai/v1/chat/completions`: similar to OpenAI's API, and supports client tools.
     #[default]
     V2,
 }
 
 impl Version {
-    /// The path below the upstream's base URL.
+    /// The path relative to the upstream's base URL.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::V1 => "ai/v1/chat",
@@ -34,18 +34,18 @@ impl Version {
     }
 }
 
-/// How requests to a Lumo upstream are written.
+/// How to write requests to a Lumo upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The protocol.
+    /// The protocol version.
     pub version: Version,
-    /// Server tools that Lumo may use, by name: `proton_info`, `web_search`, …
+    /// The server tools that Lumo may use: `proton_info`, `web_search`, …
     pub native_tools: Vec<String>,
-    /// The requested target: `message`, `title` or `suggested_questions`.
+    /// The target to request: `message`, `title` or `suggested_questions`.
     pub target: String,
-    /// The account with which requests are sent.
+    /// The account for which requests are sent.
     pub account: Box<super::AccountSettings>,
-    /// Whether requests are encrypted, and for which recipient.
+    /// Whether to encrypt requests, and for which recipient.
     pub encryption: super::Encryption,
 }
 
@@ -64,8 +64,8 @@ impl Default for Options {
 
 /// Encodes the request for `conversation`. `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …
 ///
-/// Lumo always sends a stream with token counts, regardless of the client's request. Fields that Lumo cannot
-/// express are left out and named in [`UpstreamRequest::dropped`]; text is never left out.
+/// Lumo always streams and reports token counts, whatever the client asked for. Fields that Lumo cannot
+/// express are left out and listed in [`UpstreamRequest::dropped`], but text is never left out.
 pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> UpstreamRequest {
     let mut dropped = Vec::new();
     let arranged = media_behind_results(&conversation.turns);
@@ -81,7 +81,7 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
     UpstreamRequest { body: body.finish(), path: None, dropped, stream: true, prefill: None, key: None }
 }
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 2 << 10;
 
 fn v1(
@@ -154,7 +154,7 @@ fn v2(
     let is_off = thinking::is_off(conversation, Dialect::Lumo);
     let effort = if is_off { Some("none") } else { conversation.sampling.reasoning_effort.as_deref() };
     if let Some(effort) = effort {
-        // Thinking is either on or off (docs/protocols/lumo.md#v2-request).
+        // Lumo can only turn thinking on or off (docs/protocols/lumo.md#v2-request).
         let effort = if matches!(effort, "none" | "minimal") { "none" } else { "high" };
         body.key("reasoning_effort").string(effort);
     }
@@ -198,7 +198,7 @@ fn v2_part(body: &mut Encoder, part: &Content<'_>) {
     });
 }
 
-/// Fields of the request that neither version can express.
+/// The names of the request's fields that neither version can express.
 fn unspoken(conversation: &Conversation) -> impl Iterator<Item = String> {
     let sampling = &conversation.sampling;
     let known = [

@@ -1,20 +1,20 @@
-//! Every payload that may have been encrypted by U2L, Lumo's end-to-end encryption, passes through this
-//! module (docs/protocols/lumo.md#encryption).
+//! Detects payloads that are still encrypted. Every payload that U2L, Lumo's end-to-end encryption, may have
+//! encrypted passes through this module (docs/protocols/lumo.md#encryption).
 //!
-//! If the request was encrypted, `u2l` has already decrypted the frame and removed its marks. A payload that
-//! still has a mark at this point cannot be read.
+//! If the request was encrypted, `u2l` has already decrypted the frame and removed the `encrypted` flags. A
+//! payload that still has the flag here cannot be read.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Returns `payload`, unless it is sealed.
+/// Returns `payload`, unless it is encrypted.
 ///
-/// An empty payload is readable even if it is sealed.
+/// An empty payload is readable in any case.
 ///
 /// # Errors
-/// The payload is sealed, and there is no key. Passing ciphertext on as text would be a false success, and
+/// The payload is encrypted and there is no key. Passing ciphertext on as text would be a false success, and
 /// leaving it out would be a silent loss.
 pub(super) fn opened(is_sealed: bool, payload: &str) -> Result<&str, Failure> {
     if payload.is_empty() || !is_sealed {
@@ -44,13 +44,13 @@ pub(super) fn check_call(call: Json<'_>, is_sealed: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Whether `holder` marks its payload as sealed.
+/// Whether `holder` flags its payload as encrypted.
 pub(super) fn is_sealed(holder: Json<'_>) -> bool {
     holder.members().any(|(key, flag)| key == "encrypted" && is_set(flag))
 }
 
-/// Whether a flag is set. It should be boolean, but servers vary: anything except `false`, `null`, zero, `""`
-/// and `"false"` sets it.
+/// Whether a flag is set. It should be a boolean, but servers vary: anything but `false`, `null`, zero, `""`
+/// and `"false"` counts as set.
 pub(super) fn is_set(flag: Json<'_>) -> bool {
     match flag.kind() {
         JsonKind::Null => false,

@@ -1,14 +1,12 @@
 //! [`ServerCalls`]: calls to tools that Lumo runs itself, or tries to run.
 //!
-//! One call may be reported several times: v2 announces it without arguments and then dispatches it with
-//! arguments; v1 repeats it, and some copies have no arguments (docs/protocols/lumo.md#v1-stream,
-//! docs/protocols/lumo.md#v2-stream). A dispatch may arrive in several pieces. All these reports belong to
-//! one call.
+//! A call may be reported several times. In v2, it is announced without arguments and then dispatched with
+//! them, possibly in several pieces. In v1, it is repeated, and some copies lack the arguments
+//! (docs/protocols/lumo.md#v1-stream, docs/protocols/lumo.md#v2-stream).
 //!
-//! A call is emitted when it is dispatched: when its arguments are complete, when its result arrives, when
-//! another call takes its id, or when the response has ended successfully. Until then the call waits, without
-//! delaying anything else. Calls that are still waiting when a response fails or is cut off were never
-//! dispatched and are not emitted.
+//! A call is emitted when it is dispatched: when its arguments are complete, its result arrives, another call
+//! takes over its id, or the response ends successfully. Until then it waits, without delaying anything else.
+//! If a response fails or is cut off, the calls still waiting were never dispatched, and are not emitted.
 
 use std::borrow::Cow;
 
@@ -22,13 +20,12 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The server-tool calls of one response.
 #[derive(Debug)]
 pub(super) struct ServerCalls {
     limits: Limits,
-    /// Calls that wait or have no result yet, in the order in which they were first reported.
+    /// The calls that are waiting or have no result yet, in the order of their first reports.
     calls: Vec<Call>,
-    /// The number of calls reported so far, including completed ones.
+    /// Number of calls reported so far, including completed ones.
     told: usize,
     undispatched: u64,
     orphans: u64,
@@ -37,16 +34,16 @@ pub(super) struct ServerCalls {
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// Empty until the name is reported.
+    /// Empty until a report gives the name.
     name: String,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Not dispatched yet; contains the arguments received so far.
+    /// Not dispatched yet. Contains the arguments received so far.
     Waiting(Partial),
-    /// Emitted under this index. Only a digest of the arguments is kept, to recognise repetitions.
+    /// Emitted as `index`. Only a digest of the arguments is retained, to recognise repeated reports.
     Sent { index: u32, arguments: Digest },
 }
 
@@ -54,18 +51,18 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 enum ReportedArguments<'a> {
     Nothing,
-    /// A string: the JSON text of the arguments, or a piece of it.
+    /// A string that contains the JSON of the arguments, or a piece of it.
     Text(Json<'a>),
-    /// JSON that is not a string: the arguments themselves.
+    /// Any other JSON, which is the arguments themselves.
     Value(Json<'a>),
 }
 
-/// How a response ended, as far as this matters for its calls.
+/// How a response ended, as far as its calls are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The model finished.
     Well,
-    /// The model was interrupted, or the stream broke off.
+    /// The model was interrupted, or the stream was cut off.
     Cut,
 }
 
@@ -74,13 +71,12 @@ impl ServerCalls {
         Self { limits, calls: Vec::new(), told: 0, undispatched: 0, orphans: 0 }
     }
 
-    /// Sets the limits of the response.
     pub(super) fn expect(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Takes one report of a call: an object with `name`, `arguments` or `parameters`, and optionally `id`,
-    /// or an object that has these members in a `function`. Returns `false` if the object is not a call.
+    /// Handles one report of a call: an object with `name`, with `arguments` or `parameters`, and optionally
+    /// with `id`, either directly or inside a `function`. Returns `false` if the object is not a call.
     ///
     /// # Errors
     /// A limit is exceeded.
@@ -108,7 +104,7 @@ impl ServerCalls {
         Ok(true)
     }
 
-    /// Takes a result. A result without an `id` belongs to the oldest call that has no result.
+    /// Handles a result. A result without an `id` belongs to the oldest call that has no result.
     pub(super) fn result(&mut self, id: &str, content: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let is_meant = |call: &Call| !call.name.is_empty() && (id.is_empty() || call.id == id);
         let Some(at) = self.calls.iter().position(is_meant) else {
@@ -142,18 +138,18 @@ impl ServerCalls {
         self.calls.clear();
     }
 
-    /// Number of results without a call.
+    /// Number of results without a corresponding call.
     pub(super) fn orphans(&self) -> u64 {
         self.orphans
     }
 
-    /// Number of calls that were announced and never dispatched, or never named. They are left out.
+    /// Number of calls that were announced but never dispatched or never named. They are left out.
     pub(super) fn undispatched(&self) -> u64 {
         self.undispatched
     }
 
-    /// Dispatches a call that waits under `id`, because another call now has this id, so no more arguments
-    /// can arrive for the waiting call.
+    /// Dispatches the call that is waiting under `id`. Another call now uses the id, so no more arguments can
+    /// arrive.
     fn displace(&mut self, id: &str, numbers: &mut CallDeltas, out: &mut impl Sink) {
         let same = |call: &Call| !id.is_empty() && call.id == id && call.is_waiting();
         if let Some(at) = self.calls.iter().position(same) {
@@ -196,7 +192,7 @@ impl ServerCalls {
             ReportedArguments::Text(text) => {
                 let body = text.as_str().unwrap_or_default();
                 if is_named && partial.is_blank() {
-                    // The usual case: all arguments arrive at once, and nothing has to be kept.
+                    // Usually all arguments arrive at once, so there is nothing to collect.
                     match Extent::of(&body) {
                         Extent::Whole => {
                             let object = Json::parse(&body).map(|object| unwrapped(object).raw());
@@ -213,8 +209,8 @@ impl ServerCalls {
                 partial.push(&body, text.raw());
             }
         }
-        // Limited here because a waiting call is kept; calls that are emitted at once are limited by the
-        // stage after the reader.
+        // Limited here because the call stays in memory. For calls that are emitted at once, the stage after
+        // the reader enforces the limit.
         if partial.len() + call.id.len() + call.name.len() > self.limits.max_arguments {
             return Err(self.limits.arguments_too_long());
         }
@@ -224,8 +220,8 @@ impl ServerCalls {
         Ok(())
     }
 
-    /// Emits the call at `at`, if it has not been emitted: with `arguments`, otherwise with the arguments
-    /// received so far, or with `{}` if none were received.
+    /// Emits the call at `at`, unless that has already been done. The arguments are `arguments`, or else what
+    /// has been received so far, or else `{}`.
     fn dispatch(
         &mut self,
         at: usize,
@@ -257,8 +253,8 @@ impl Call {
         matches!(self.state, State::Waiting(_))
     }
 
-    /// Whether a report with `id` and `name` is about this call. If both have an id, the ids must be equal
-    /// and the names must not differ; otherwise, the names must be equal.
+    /// Whether a report with `id` and `name` belongs to this call. If both have an id, the ids must be equal
+    /// and the names must not contradict each other; otherwise, the names must be equal.
     fn is(&self, id: &str, name: &str) -> bool {
         if id.is_empty() || self.id.is_empty() {
             return self.name == name && !name.is_empty();
@@ -266,7 +262,7 @@ impl Call {
         self.id == id && (name.is_empty() || self.name.is_empty() || self.name == name)
     }
 
-    /// Whether a report adds nothing to this call, which has been emitted.
+    /// Whether this call has been emitted and a report adds nothing to it.
     fn repeats(&self, id: &str, name: &str, reported: ReportedArguments<'_>) -> bool {
         let State::Sent { arguments, .. } = self.state else { return false };
         self.is(id, name)
@@ -282,7 +278,7 @@ impl Call {
     }
 }
 
-/// The arguments in a report. A report without an id may be a copy that lacks them, so its empty object
+/// The arguments in a report. If a report has no id, it may be a copy that lacks the arguments, so `{}`
 /// counts as absent.
 fn reported_arguments(function: Json<'_>, without_id: bool) -> ReportedArguments<'_> {
     let member = |key| function.get(key).filter(|value| !value.is_null());
@@ -299,7 +295,7 @@ fn reported_arguments(function: Json<'_>, without_id: bool) -> ReportedArguments
     if says_nothing { ReportedArguments::Nothing } else { ReportedArguments::Text(value) }
 }
 
-/// Removes the call around the arguments, in which Lumo sometimes wraps them:
+/// Unwraps arguments that Lumo has wrapped in another call:
 /// `{"arguments":null,"name":null,"parameters":{..}}` (docs/protocols/lumo.md#server-tools). An object with
 /// other members is not such a wrapper.
 fn unwrapped(object: Json<'_>) -> Json<'_> {
@@ -315,8 +311,8 @@ fn unwrapped(object: Json<'_>) -> Json<'_> {
     inner.filter(|_| empty == 2).unwrap_or(object)
 }
 
-/// Whether a result is that of a failed tool: `{"error":true}` (docs/protocols/lumo.md#server-tools), or a
-/// description under the same key.
+/// Whether a result reports that the tool failed: `{"error":true}` (docs/protocols/lumo.md#server-tools), or
+/// a description as the value of `error`.
 fn is_error(content: &str) -> bool {
     let error = Json::parse(content).ok().and_then(|result| result.get("error"));
     error.is_some_and(|error| !error.is_null() && error.as_bool() != Some(false))

@@ -1,5 +1,5 @@
-//! [`Session`]: the session of a Proton account. Requests carry it, and it is refreshed, ended, and kept in a
-//! file (docs/protocols/lumo.md#accounts).
+//! [`Session`]: the session of a Proton account, with the requests that refresh and end it
+//! (docs/protocols/lumo.md#accounts).
 
 mod cookie;
 mod file;
@@ -15,44 +15,44 @@ use serde_json::{Value, json};
 use super::{account::AccountSettings, refusal};
 use crate::failure::{Failure, Kind};
 
-/// The header with the session's id.
+/// The header that contains the session's id.
 pub const UID_HEADER: &str = "x-pm-uid";
 const APP_VERSION_HEADER: &str = "x-pm-appversion";
 
-/// The prefix of the names of all headers of a session, except `Authorization`.
+/// The prefix of all of a session's headers, except `Authorization`.
 const HEADER_PREFIX: &str = "x-pm-";
 
-/// Lifetime of an access token in seconds, used if the server does not specify it.
+/// Lifetime of an access token in seconds, if the server does not report it.
 const LIFETIME: u64 = 43_200;
 
-/// Maximum lifetime that is accepted from the server, in seconds.
+/// Maximum lifetime accepted from the server, in seconds.
 const MAX_LIFETIME: u64 = 31 * 86_400;
 
-/// How a session was started, which decides how it is refreshed.
+/// How a session was started, which determines how it is refreshed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// With tokens in JSON, as programs start it.
+    /// With tokens in JSON, as programs do it.
     #[default]
     Token,
-    /// With cookies, as browsers start it.
+    /// With cookies, as browsers do it.
     Cookie,
 }
 
 impl Form {
-    /// The words for the forms in configurations and session files.
+    /// The names used in configurations and session files.
     pub(super) const WORDS: [(&str, Self); 2] = [("token", Self::Token), ("cookie", Self::Cookie)];
 }
 
-/// The session of an account. Its `Debug` output has no secrets.
+/// The session of an account. Its `Debug` output contains no secrets.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Session id, new with each login.
+    /// The session's id, which changes with each login.
     pub uid: String,
-    /// The token that requests carry.
+    /// The token to send with requests.
     pub access_token: SecretString,
-    /// Exchanged for the next access token; single use.
+    /// The single-use token that is exchanged for the next access token.
     pub refresh_token: Option<SecretString>,
-    /// How the session is refreshed.
+    /// How the session was started.
     pub form: Form,
     /// Overrides the configured `app_version`.
     pub app_version: Option<String>,
@@ -72,10 +72,10 @@ pub enum RefreshError {
 }
 
 impl Session {
-    /// The headers of every request of the session.
+    /// The headers to send with every request of the session.
     ///
     /// # Errors
-    /// A token, the id or the app version has characters that are not allowed in a header.
+    /// A token, the id or the app version contains characters that are not allowed in a header.
     pub fn headers(&self, settings: &AccountSettings) -> Result<HeaderMap, InvalidHeaderValue> {
         let mut headers = HeaderMap::new();
         headers.insert(UID_HEADER, HeaderValue::try_from(&self.uid)?);
@@ -89,7 +89,8 @@ impl Session {
         Ok(headers)
     }
 
-    /// The request for new tokens to an upstream at `base_url`. `None` if the session has no refresh token.
+    /// The request that obtains new tokens for an upstream at `base_url`. `None` if the session has no
+    /// refresh token.
     ///
     /// # Errors
     /// The same as for [`Session::headers`].
@@ -124,11 +125,11 @@ impl Session {
         request(Method::POST, base, "auth/refresh", (headers, body)).map(Some)
     }
 
-    /// The session with the tokens in `answer`, the response to [`Session::refresh`], which arrived at the
-    /// time `now`, in seconds of Unix time.
+    /// The session with the tokens in `answer`, the response to the request from [`Session::refresh`]. `now`
+    /// is the time at which it arrived, in seconds of Unix time.
     ///
     /// # Errors
-    /// The answer contains no tokens.
+    /// The response contains no tokens.
     pub fn refreshed(&self, answer: &Response<Bytes>, now: u64) -> Result<Self, RefreshError> {
         let body: Option<Value> = serde_json::from_slice(answer.body()).ok();
         if !answer.status().is_success() {
@@ -183,7 +184,7 @@ impl Session {
     }
 }
 
-/// The headers with which a client sends the session of its own account. `None` if it sends no session.
+/// The headers of a session that a client has sent for its own account. `None` if it has not sent a session.
 pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     headers.get(UID_HEADER).filter(|uid| !uid.is_empty())?;
     headers.get(header::AUTHORIZATION).filter(|token| !token.is_empty())?;
@@ -195,8 +196,8 @@ pub fn brought(headers: &HeaderMap) -> Option<HeaderMap> {
     Some(brought)
 }
 
-/// Whether a text can be part of a header and of a cookie (RFC 6265, section 4.1.1). No token is longer than
-/// a few hundred bytes.
+/// Whether `text` is valid both in a header and in a cookie (RFC 6265, section 4.1.1). Tokens are at most a
+/// few hundred bytes long.
 pub(super) fn is_usable(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
     (1..=8 << 10).contains(&text.len()) && text.bytes().all(is_plain)
@@ -222,13 +223,13 @@ fn request(
     Ok(request)
 }
 
-/// Classifies a response without new tokens (docs/protocols/lumo.md#refresh).
+/// Classifies a response that contains no new tokens (docs/protocols/lumo.md#refresh).
 fn refused(answer: &Response<Bytes>, body: Option<&Value>) -> RefreshError {
     let status = answer.status();
     let retry_after = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let failure = refusal(status.as_u16(), retry_after, answer.body());
     let code = body.and_then(|body| body.get("Code")).and_then(Value::as_u64);
-    // An error about the app version, a CAPTCHA or a limit says nothing about the token.
+    // An error about the app version, a CAPTCHA or a rate limit does not mean that the token is invalid.
     let is_about_token = !matches!(code, Some(2028 | 5003 | 9001));
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::UNPROCESSABLE_ENTITY

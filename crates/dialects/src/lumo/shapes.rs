@@ -3,35 +3,35 @@
 use super::target::Target;
 use crate::wire::json::{FrameTemplate, Json};
 
-/// The position of a token in a frame that contains nothing else.
+/// A token, which is all that a frame contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) target: Target,
-    /// The body of a JSON string.
+    /// The raw body of a JSON string.
     pub(super) body: &'a str,
-    /// A number in the frame that has no meaning but varies.
+    /// A number in the frame that varies but has no meaning.
     pub(super) number: Option<Json<'a>>,
 }
 
-/// The fast path: recognises frames that equal an earlier one except for the token.
+/// Recognises frames that equal an earlier one except for the token.
 ///
-/// A shape is learnt from a frame that contains only a token, so every frame of that shape contains only a
+/// A shape is learnt from a frame that contains only a token, so all frames of that shape contain only a
 /// token.
 #[derive(Debug, Default)]
 pub(super) struct Shapes {
-    /// One for text and one for reasoning, since frames of these two kinds may alternate.
+    /// Two shapes, since frames with text and with reasoning may alternate.
     known: [Option<(FrameTemplate, Target)>; 2],
     next: usize,
-    /// Number of shapes learnt since a shape was last used.
+    /// Number of shapes learnt since one was last used.
     idle: u32,
 }
 
 impl Shapes {
-    /// Number of unused shapes after which learning stops. In a stream whose frames are all different, it
-    /// would only cost time.
+    /// Number of unused shapes after which learning stops: if all frames of a stream differ, learning only
+    /// costs time.
     const MAX_IDLE: u32 = 16;
 
-    /// The token of a frame of a known shape, and its channel.
+    /// The channel and the token of a frame whose shape is known.
     pub(super) fn token<'a>(&mut self, frame: &'a str) -> Option<(Target, &'a str)> {
         let found =
             self.known.iter().flatten().find_map(|(shape, target)| Some((*target, shape.body(frame)?)));
@@ -41,7 +41,7 @@ impl Shapes {
         found
     }
 
-    /// Learns from a frame that contains only `token`.
+    /// Learns the shape of a frame that contains only `token`.
     pub(super) fn learn(&mut self, frame: &str, token: Token<'_>) {
         if self.idle >= Self::MAX_IDLE {
             return;

@@ -1,27 +1,24 @@
-//! [`Target`]: the channel of a stream to which a piece of content belongs.
+//! [`Target`]: the channel of a stream that a piece of content belongs to.
 
-/// The purpose of a piece of content (docs/protocols/lumo.md#v1-stream).
+/// What a piece of content is (docs/protocols/lumo.md#v1-stream).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// The response's text.
     Message,
-    /// The model's reasoning.
     Reasoning,
-    /// Calls of server tools.
+    /// Calls to server tools.
     ToolCall,
     /// Results of server tools.
     ToolResult,
-    /// Arguments of the client-tool call with this number. No target has this name: v2 carries calls in
+    /// Arguments of the client-tool call with this index. No target has this name, because v2 sends calls in
     /// separate deltas.
     Arguments(u64),
-    /// Content that Lumo's own client shows next to the response; it is never part of the response.
+    /// Content that Lumo's own client displays beside the response. It is never part of the response.
     Aside,
-    /// An unknown target, whose content is left out, as in Lumo's own client.
+    /// An unknown target, whose content is ignored, as in Lumo's own client.
     Unknown,
 }
 
 impl Target {
-    /// The target with this name.
     pub(super) fn named(name: &str) -> Self {
         match name {
             "message" => Self::Message,

@@ -1,19 +1,19 @@
-//! Writes the `tools` of a v2 request: Lumo's own tools by name and the client's tools as functions, in one
-//! list (docs/protocols/lumo.md#v2-request).
+//! Writes the `tools` of a v2 request: a single list with Lumo's own tools by name and the client's tools as
+//! functions (docs/protocols/lumo.md#v2-request).
 
 use crate::{
     conversation::{Conversation, Tool, ToolChoice},
     wire::json::{Encoder, Raw},
 };
 
-/// The draft of JSON Schema that Lumo's own client adds to a tool that does not name one.
+/// The JSON Schema draft that Lumo's own client adds to schemas that do not name one.
 const SCHEMA: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Writes the tools of `conversation` and the tool choice into the request, if there are any.
+/// Writes the tools of `conversation` and the tool choice, if there are any tools.
 ///
-/// Server tools come first. A client's tool replaces a server tool with the same name. If the client requires
-/// a call, server tools are left out: a request cannot name the required tool, so Lumo might call a server
-/// tool instead.
+/// Server tools come first. A client tool replaces the server tool of the same name. If the client requires a
+/// call, server tools are left out, since Lumo might otherwise call one of them: a request cannot say which
+/// tool is required.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -43,7 +43,7 @@ pub(super) fn put(
     body.key("tool_choice").string(choice);
 }
 
-/// Writes a client's tool, completed in the same way as by Lumo's own client.
+/// Writes a client tool, with the defaults that Lumo's own client adds.
 fn function(body: &mut Encoder, tool: &Tool) {
     body.object(|body| {
         body.key("type").string("function");

@@ -1,7 +1,7 @@
-//! [`turns`]: converts messages to Lumo's turns (docs/protocols/lumo.md#turns), for both versions.
+//! [`turns`]: converts messages to Lumo's turns, for both versions (docs/protocols/lumo.md#turns).
 //!
-//! System texts become one turn. A call becomes a separate turn after the text that the assistant wrote
-//! before it. Every call gets a result, since Lumo may reject a call without one. No text is lost.
+//! All system texts become one turn. A call becomes a turn of its own, after the text that the assistant
+//! wrote before it. Every call gets a result, since Lumo may reject a call without one. No text is lost.
 
 use std::{borrow::Cow, collections::HashSet, mem};
 
@@ -14,7 +14,7 @@ use crate::{
 /// The key under which the model sees arguments that are not a JSON object.
 const RAW_ARGUMENTS: &str = "_raw_arguments";
 
-/// The result that is sent for a call without a result.
+/// The placeholder that is sent for a missing result.
 const NO_RESULT: &str = r#"{"error":"no result"}"#;
 
 /// The tools that Lumo runs (docs/protocols/lumo.md#server-tools).
@@ -30,15 +30,13 @@ const NATIVE: [&str; 9] = [
     "describe_image",
 ];
 
-/// The author of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     System,
     User,
     Assistant,
-    /// A call that the model made: one JSON text `{"id","name","arguments"}`.
+    /// A call that the model made, as the JSON text `{"id","name","arguments"}`.
     Call,
-    /// The result of a call.
     Result,
 }
 
@@ -46,15 +44,14 @@ pub(super) enum Role {
 pub(super) struct Turn<'a> {
     pub(super) role: Role,
     pub(super) content: Vec<Content<'a>>,
-    /// The id of the call to which a result belongs.
+    /// The id of the call that a result belongs to.
     call_id: &'a str,
 }
 
-/// A part of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
-    /// An image's URL.
+    /// The URL of an image.
     Image(&'a str),
 }
 
@@ -71,7 +68,7 @@ impl<'a> Turn<'a> {
         Self { call_id, ..Self::of_text(Role::Result, content) }
     }
 
-    /// All texts, joined by newlines.
+    /// The texts, joined by newlines.
     pub(super) fn text(&self) -> Cow<'a, str> {
         if let [Content::Text(text)] = self.content.as_slice() {
             return text.clone();
@@ -83,7 +80,6 @@ impl<'a> Turn<'a> {
         texts.collect::<Vec<_>>().join("\n").into()
     }
 
-    /// The URLs of all images.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.content.iter().filter_map(|part| match part {
             Content::Image(url) => Some(*url),
@@ -92,7 +88,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// The turns of a conversation in which the client has `tools`, and Lumo has `native` tools. Names of parts
+/// Converts a conversation in which the client has `tools` and Lumo has `native` tools. The names of parts
 /// and fields that Lumo cannot express are added to `dropped`.
 pub(super) fn turns<'a>(
     conversation: &'a [conversation::Turn],
@@ -128,19 +124,18 @@ pub(super) fn turns<'a>(
     turns
 }
 
-/// An id or name that identifies a call in the history.
+/// Something that identifies a call in the history.
 #[derive(PartialEq, Eq, Hash)]
 enum CallReference<'a> {
     /// The id of a call that has a result.
     Answered(&'a str),
-    /// The name of a tool that the client has.
+    /// The name of one of the client's tools.
     Tool(&'a str),
 }
 
-/// The turns so far.
 struct History<'a, 'd> {
     turns: Vec<Turn<'a>>,
-    /// Ids of calls whose result has not arrived.
+    /// The ids of the calls that have no result yet.
     unanswered: Vec<&'a str>,
     known: HashSet<CallReference<'a>>,
     native: &'a [String],
@@ -148,7 +143,7 @@ struct History<'a, 'd> {
 }
 
 impl<'a> History<'a, '_> {
-    /// The text of a system message.
+    /// Converts a system message to text.
     fn system(&mut self, turn: &'a conversation::Turn) -> Cow<'a, str> {
         let content = turn.parts.iter().filter_map(|part| self.content(part)).collect();
         let turn = Turn::new(Role::System, content);
@@ -158,7 +153,8 @@ impl<'a> History<'a, '_> {
         turn.text()
     }
 
-    /// Adds a message: its text as turns of `role`, its calls and results as separate turns, in order.
+    /// Adds a message: its text as turns of `role`, and its calls and results as turns of their own, in
+    /// order.
     fn turn(&mut self, role: Role, turn: &'a conversation::Turn) {
         let mut said = Vec::new();
         let before = self.turns.len();
@@ -175,7 +171,7 @@ impl<'a> History<'a, '_> {
                 other => said.extend(self.content(other)),
             }
         }
-        // A user message becomes a turn even if it is empty.
+        // A user message is sent even if it is empty.
         if role == Role::User && self.turns.len() == before && said.is_empty() {
             said.push(Content::Text(Cow::Borrowed("")));
         }
@@ -193,8 +189,8 @@ impl<'a> History<'a, '_> {
 
     fn call(&mut self, call: &'a Call) {
         let is_lumos = NATIVE.contains(&&*call.name) || self.native.contains(&call.name);
-        // Lumo ran this call, and the client has not kept the result. A placeholder that says that there is
-        // no result would be wrong.
+        // Lumo ran this call, and the client did not store the result. A placeholder for a missing result
+        // would be misleading.
         if is_lumos
             && !self.known.contains(&CallReference::Answered(&call.id))
             && !self.known.contains(&CallReference::Tool(&call.name))
@@ -202,7 +198,7 @@ impl<'a> History<'a, '_> {
             self.dropped.push("messages[].tool_calls[]".to_owned());
             return;
         }
-        // The calls of one message stay together; their run ends at the first turn after their results.
+        // The calls of a message stay together. The first turn after their results ends the group.
         if self.turns.last().is_some_and(|turn| turn.role != Role::Call) {
             self.answer();
         }
@@ -222,20 +218,20 @@ impl<'a> History<'a, '_> {
             self.unanswered.remove(at);
             self.turns.push(Turn::result(&output.id, &output.content));
         } else {
-            // The upstream may reject a result without its call. As a user's text, the result still reaches
-            // the model.
+            // The upstream may reject a result without its call. As user text, the result still reaches the
+            // model.
             self.say(Role::User, vec![Content::Text(named(&output.id, &output.content).into())]);
         }
     }
 
-    /// Adds a result to each call that has none.
+    /// Adds a placeholder result for each call that has none.
     fn answer(&mut self) {
         for id in mem::take(&mut self.unanswered) {
             self.turns.push(Turn::result(id, NO_RESULT));
         }
     }
 
-    /// A part's content for the model. Content that cannot be expressed is added to `dropped`.
+    /// Converts a part. What cannot be expressed is added to `dropped`.
     fn content(&mut self, part: &'a Part) -> Option<Content<'a>> {
         match part {
             Part::Text(text) => return Some(Content::Text(Cow::Borrowed(text))),
@@ -260,14 +256,14 @@ impl<'a> History<'a, '_> {
         None
     }
 
-    /// Adds the names of a message's fields that Lumo cannot express to `dropped`.
+    /// Adds the names of a message's fields to `dropped`, since Lumo cannot express them.
     fn name_fields(&mut self, turn: &conversation::Turn) {
         self.dropped.extend(turn.rest.keys().map(|key| format!("messages[].{key}")));
     }
 }
 
-/// Writes ids into adjacent results. A single result between other turns is matched to its call by order, but
-/// adjacent results must each name their call (docs/protocols/lumo.md#turns).
+/// Writes call ids into adjacent results. Lumo matches a single result to its call by position, but adjacent
+/// results must name their calls (docs/protocols/lumo.md#turns).
 fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     let roles: Vec<_> = turns.iter().map(|turn| turn.role).collect();
     let is_result = |at: Option<usize>| at.and_then(|at| roles.get(at)) == Some(&Role::Result);
@@ -279,7 +275,7 @@ fn name_adjacent_results(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// Writes arguments as they were written; anything except a JSON object is shown as text.
+/// Writes arguments without changing them. Anything but a JSON object is sent as a string.
 fn arguments(json: &mut Encoder, written: &str) {
     match Json::parse(written) {
         Ok(object) if object.kind() == Kind::Object => json.raw(object),
@@ -289,7 +285,6 @@ fn arguments(json: &mut Encoder, written: &str) {
     }
 }
 
-/// A result that names its call.
 fn named(call_id: &str, output: &str) -> String {
     let mut json = Encoder::default();
     json.object(|json| {

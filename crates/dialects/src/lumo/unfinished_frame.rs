@@ -4,7 +4,7 @@ use std::mem;
 
 use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 
-/// The part of a frame over several `data` lines that has been received so far.
+/// The part of such a frame that has been received so far.
 #[derive(Debug)]
 pub(super) struct UnfinishedFrame {
     text: String,
@@ -15,35 +15,31 @@ pub(super) struct UnfinishedFrame {
 pub(super) enum Joined<'l> {
     /// The frame is incomplete.
     More,
-    /// The frame is complete. The second field is the rest of the line.
+    /// The frame is complete. The second field is the remaining part of the line.
     Value(String, &'l str),
     /// The text is not a JSON object.
     Broken,
 }
 
 impl UnfinishedFrame {
-    /// Begins without a frame.
     pub(super) fn new() -> Self {
         Self { text: String::new(), scanner: Scanner::new(MAX_DEPTH) }
     }
 
-    /// Whether no frame is open.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The length in bytes so far.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Drops the frame.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.scanner = Scanner::new(MAX_DEPTH);
     }
 
-    /// Takes the next line, or the rest of one.
+    /// Appends the next line, or the remaining part of one.
     pub(super) fn push<'l>(&mut self, line: &'l str) -> Joined<'l> {
         let line = if self.is_empty() {
             let line = line.trim_ascii_start();
@@ -52,7 +48,7 @@ impl UnfinishedFrame {
             }
             line
         } else {
-            // The line end between the two lines. It cannot be inside a string.
+            // The line break between two lines, which cannot be inside a string.
             self.text.push('\n');
             if self.scanner.push(b"\n").1 == Progress::Invalid {
                 self.clear();

@@ -1,4 +1,4 @@
-//! The upstream's side of this dialect: [`Options`] as [`UpstreamSide`].
+//! The upstream side of this dialect: [`Options`] implements [`UpstreamSide`].
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ impl UpstreamSide for Options {
         self.version.path()
     }
 
-    /// The path in the API that keys give access to (docs/protocols/lumo.md#endpoints). No such path is known
-    /// for sessions, so their clients get no list.
+    /// The path in the API for which keys are issued (docs/protocols/lumo.md#endpoints). No such path is
+    /// known for sessions, so clients that use sessions get no list.
     fn check_path(&self) -> Option<&'static str> {
         Some("ai/v1/models")
     }
@@ -98,8 +98,8 @@ impl UpstreamSide for Options {
         }
     }
 
-    /// Without a prefix, the model confuses tools in the prompt with its own tools, and calls them on a
-    /// channel on which no result ever arrives (docs/protocols/lumo.md#tool-names).
+    /// Without a prefix, the model confuses tools in the prompt with its own, and calls them on a channel on
+    /// which results never arrive (docs/protocols/lumo.md#tool-names).
     fn tool_prefix(&self) -> &'static str {
         "user:"
     }
@@ -108,7 +108,7 @@ impl UpstreamSide for Options {
         true
     }
 
-    /// v1 has no field for client tools.
+    /// The requests of v1 have no field for client tools.
     fn declares_tools(&self) -> bool {
         self.version != Version::V1
     }
@@ -117,8 +117,8 @@ impl UpstreamSide for Options {
         false
     }
 
-    /// Lumo's scheduler delays the headers while it looks for a free model; Proton's own client waits for 60
-    /// s (docs/protocols/lumo.md#errors-before-the-stream).
+    /// Lumo's scheduler sends the headers only when it has found a free model. Proton's own client waits 60 s
+    /// (docs/protocols/lumo.md#errors-before-the-stream).
     fn slow_headers(&self) -> Option<Duration> {
         Some(Duration::from_secs(60))
     }

@@ -1,4 +1,5 @@
-//! Interprets v1's typed objects (docs/protocols/lumo.md#v1-stream). They are accepted in a v2 stream too.
+//! Interprets the typed objects of v1, which are also accepted in a v2 stream
+//! (docs/protocols/lumo.md#v1-stream).
 
 use std::borrow::Cow;
 
@@ -16,18 +17,17 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The outcome of reading an object: whether it belongs to this version, and the position of its token if the
-/// object contains nothing else.
+/// The result of reading an object.
 pub(super) enum Read<'a> {
     /// Not an object of this version.
     Foreign,
-    /// Passed on to the response.
+    /// Handled.
     Taken,
-    /// Passed on to the response. It contained only a token.
+    /// Handled. The object contained only this token.
     Token(Token<'a>),
 }
 
-/// Reads `object`, whose `type` is `kind`.
+/// Handles `object`, whose `type` is `kind`.
 ///
 /// # Errors
 /// The upstream reports an error, or a piece is encrypted.
@@ -46,7 +46,7 @@ pub(super) fn read<'a>(
             out.event(Event::Ping(Cow::Borrowed("ingesting")));
         }
         "image_data" => image(object, answer, out)?,
-        // This version has no finish reasons: its end mark also stands for the finish reason.
+        // This version has no finish reasons, so its end marker also stands for one.
         "done" => {
             answer.finish(Finish::Stop, out);
             answer.end(out)?;
@@ -55,7 +55,7 @@ pub(super) fn read<'a>(
             answer.finish(Finish::Filter, out);
             answer.end(out)?;
         }
-        // A response that has ended successfully can no longer fail.
+        // A response that has finished can no longer fail.
         "timeout" | "rejected" | "error" | "tool-error" if answer.is_finished() => {}
         "timeout" | "rejected" | "error" => return Err(refusal::reported(kind, message().as_deref())),
         "tool-error" => {
@@ -70,7 +70,7 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// The failure named by the type of an object whose type is unknown, such as `{"type":"network_error"}`.
+/// The failure that the unknown type of an object names, as in `{"type":"network_error"}`.
 pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     let failure = finish::failure_of(kind)?;
     let message = object.get("message").and_then(|message| message.as_str());

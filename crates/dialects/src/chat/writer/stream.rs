@@ -25,6 +25,7 @@ use crate::{
 
 const END: &[u8] = b",\"finish_reason\":null}]}\n\n";
 
+/// The state of a stream.
 #[derive(Debug)]
 pub struct Stream {
     head: Head,

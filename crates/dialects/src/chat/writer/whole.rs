@@ -20,6 +20,7 @@ use crate::{
     failure::Failure,
 };
 
+/// The response so far.
 #[derive(Debug)]
 pub struct Whole {
     head: Head,

@@ -17,6 +17,7 @@ use crate::{
     wire::json::{self, FrameTemplate, Json, Unescaper},
 };
 
+/// The state of one response.
 #[derive(Debug, Default)]
 pub struct AnswerState {
     tolerate_truncation: bool,

@@ -28,6 +28,7 @@ use crate::{
     wire::json::{self, FrameTemplate, Json, Kind, Unescaper},
 };
 
+/// The state of one response.
 #[derive(Debug, Default)]
 pub struct AnswerState {
     tolerate_truncation: bool,
@@ -326,7 +327,7 @@ fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
     }
 }
 
-/// The counts in a `usageMetadata`. The tokens of the candidates do not include those of the thoughts.
+/// Parses a `usageMetadata`. The tokens of candidates do not include those of thoughts.
 fn usage_of(usage: Json<'_>) -> Usage {
     let count = |key: &str| usage::count(usage.get(key)?);
     let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {

@@ -1,8 +1,8 @@
-//! A view of one frame: the response, and its first candidate.
+//! A view of one frame: the response object, and its first candidate.
 
 use crate::wire::json::{Invalid, Json, Kind};
 
-/// A `GenerateContentResponse`, or whatever was sent instead of one.
+/// A `GenerateContentResponse`, or whatever the server sent in its place.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) error: Option<Json<'a>>,
@@ -14,7 +14,7 @@ pub(super) struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Parses a text, and returns its JSON with the chunk. The fields are only meaningful for an object.
+    /// Parses a string. Returns its JSON and the chunk, whose fields are set only if the JSON is an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut chunk = Self::default();
         let json = Json::parse_members(text, |key, value| chunk.member(&key, value))?;
@@ -34,12 +34,12 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Whether the chunk is part of a response at all.
+    /// Whether the chunk is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.candidates.is_some() || self.feedback.is_some() || self.usage.is_some()
     }
 
-    /// The candidate that is read, number 0, and the number of other candidates.
+    /// The candidate with index 0, and the number of other candidates.
     pub(super) fn candidate(&self) -> (Option<Candidate<'a>>, u64) {
         let (mut first, mut others) = (None, 0);
         for candidate in self.candidates.into_iter().flat_map(|candidates| candidates.elements()) {
@@ -53,19 +53,16 @@ impl<'a> Chunk<'a> {
         (first, others)
     }
 
-    /// All candidates, in order.
     pub(super) fn all_candidates(&self) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
         let candidates = self.candidates.into_iter().flat_map(|candidates| candidates.elements());
         candidates.filter(|candidate| candidate.kind() == Kind::Object).map(Candidate::read)
     }
 
-    /// Why the prompt was blocked, if it was.
     pub(super) fn block_reason(&self) -> Option<Json<'a>> {
         self.feedback?.get("blockReason").filter(|reason| is_word(*reason))
     }
 }
 
-/// The contents of the candidate that is read.
 #[derive(Debug, Default)]
 pub(super) struct Candidate<'a> {
     parts: Option<Json<'a>>,
@@ -94,7 +91,7 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Whether a value of an enumeration is not the unspecified one.
+/// Whether an enumeration value is something other than the unspecified one.
 fn is_word(value: Json<'_>) -> bool {
     value.string_body().is_some_and(|word| !word.is_empty() && !word.ends_with("_UNSPECIFIED"))
 }

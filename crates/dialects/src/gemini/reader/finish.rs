@@ -7,11 +7,11 @@ use crate::{
     refusal::first_words,
 };
 
-/// The finish reason for `word`; `None` if the word is unknown.
+/// The finish reason for `word`. `None` if the word is unknown.
 ///
 /// # Errors
-/// The response is not what the model should have written, and no finish reason that clients know expresses
-/// this. `message` is the upstream's explanation.
+/// The response is not what the model was supposed to write, and no finish reason that clients know says so.
+/// `message` is the upstream's explanation.
 pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>, Failure> {
     if let Some(finish) = finish_of(word) {
         return Ok(Some(finish));
@@ -23,7 +23,7 @@ pub(super) fn ending(word: &str, message: Option<&str>) -> Result<Option<Finish>
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => Finish::Filter,
-        // The limit of one request was reached; another request could continue the response.
+        // The limit for a single request was reached. Another request could continue the response.
         "CONTINUATION" => Finish::Length,
         "OTHER"
         | "IMAGE_OTHER"

@@ -1,7 +1,7 @@
-//! [`Grounding`]: the web pages on which a response is based, as citations.
+//! [`Grounding`]: converts the web pages on which a response is based to citations.
 //!
-//! `groundingMetadata` gives positions in the text in bytes, but citations need characters. The widths of the
-//! text's characters are therefore kept, in runs: ASCII text of any length is one run.
+//! `groundingMetadata` counts positions in bytes, but citations count characters. The widths of the text's
+//! characters are therefore recorded as runs: ASCII text of any length is a single run.
 
 use std::borrow::Cow;
 
@@ -10,33 +10,31 @@ use crate::{
     wire::json::Json,
 };
 
-/// The data for a response's citations.
 #[derive(Debug, Default)]
 pub(super) struct Grounding {
-    /// Whether the characters of the text are counted.
+    /// Whether characters are counted.
     counts: bool,
     runs: Vec<Run>,
-    /// The last `groundingMetadata`, which repeats earlier ones.
+    /// The latest `groundingMetadata`, which includes the earlier ones.
     metadata: String,
 }
 
-/// Adjacent characters of the same width.
+/// Consecutive characters of the same width.
 #[derive(Debug, Clone, Copy)]
 struct Run {
-    /// Number of bytes of each character.
+    /// The width of each character in bytes.
     width: usize,
-    /// Number of bytes and characters of the text up to the end of the run.
+    /// The length of the text up to the end of the run, in bytes and in characters.
     bytes: usize,
     characters: usize,
 }
 
 impl Grounding {
-    /// `counts`: whether citations are expected.
+    /// `counts` says whether citations are expected.
     pub(super) fn new(counts: bool) -> Self {
         Self { counts, ..Self::default() }
     }
 
-    /// Counts the next piece of the response's text.
     pub(super) fn said(&mut self, text: &str) {
         if !self.counts {
             return;
@@ -56,14 +54,14 @@ impl Grounding {
         }
     }
 
-    /// Keeps the metadata of a frame.
+    /// Records a frame's metadata.
     pub(super) fn note(&mut self, metadata: Json<'_>) {
         self.metadata.clear();
         self.metadata.push_str(metadata.raw());
     }
 
-    /// Emits the citations: each page for each range of text that is based on it, or at the end of the text
-    /// if no ranges are given.
+    /// Emits the citations: one for each page and each range of text based on it. If there are no ranges, the
+    /// citation is placed at the end of the text.
     pub(super) fn cite(&self, out: &mut impl Sink) {
         let Ok(metadata) = Json::parse(&self.metadata) else { return };
         let list = |key: &str| metadata.get(key).into_iter().flat_map(|list| list.elements());
@@ -88,7 +86,6 @@ impl Grounding {
         }
     }
 
-    /// The number of characters before the byte at `place`.
     fn character(&self, place: u64) -> u64 {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         let at = self.runs.partition_point(|run| run.bytes < place);
@@ -100,7 +97,7 @@ impl Grounding {
     }
 }
 
-/// The address and the title of a source, if it has an address.
+/// The URL and the title of a source, if it has a URL.
 fn page(source: Json<'_>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let page = ["web", "retrievedContext", "maps"].iter().find_map(|kind| source.get(kind))?;
     let text = |key: &str| page.get(key).and_then(|text| text.as_str());

@@ -1,4 +1,4 @@
-//! Reads the parts of a candidate's content, one by one.
+//! Reads the parts of a candidate's content.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// A part: its content, and the members that describe the content.
+/// A part: its content, and what its other members say about it.
 #[derive(Debug, Default)]
 pub(super) struct PartKind<'a> {
     content: Content<'a>,
     is_thought: bool,
     signature: Option<Json<'a>>,
-    /// The part has members whose meaning is unknown.
+    /// Whether the part has unknown members.
     has_others: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct PartKind<'a> {
 enum Content<'a> {
     #[default]
     Nothing,
-    /// The body of a string.
+    /// The raw body of a JSON string.
     Text(&'a str),
     Call(Json<'a>),
     Data(Json<'a>),
@@ -61,7 +61,7 @@ impl<'a> PartKind<'a> {
                 ("codeExecutionResult", Some(result)) => read.content = Content::CodeResult(result),
                 ("toolCall", Some(call)) => read.content = Content::ServerCall(call),
                 ("toolResponse", Some(result)) => read.content = Content::ServerResult(result),
-                // Metadata about the part's content, such as a video's sampling.
+                // Metadata about the content, such as how a video is sampled.
                 ("videoMetadata" | "mediaResolution" | "partMetadata", _) => {}
                 _ => read.has_others = true,
             }
@@ -72,7 +72,7 @@ impl<'a> PartKind<'a> {
         read
     }
 
-    /// Whether the part has content that belongs to the response.
+    /// Whether the part contributes content to the response.
     pub(super) fn is_content(&self) -> bool {
         !matches!(self.content, Content::Nothing | Content::Unknown | Content::Text(""))
     }
@@ -88,7 +88,7 @@ impl<'a> PartKind<'a> {
 }
 
 impl AnswerState {
-    /// Emits a part. Returns its text as it was written, if the part contains nothing else.
+    /// Emits a part. If it contains only text, returns the raw body of that string.
     pub(super) fn part_of_kind<'a>(
         &mut self,
         part: PartKind<'a>,
@@ -156,8 +156,8 @@ impl AnswerState {
         }
     }
 
-    /// Emits a call that the upstream ran itself, or its result. A result without an id belongs to the
-    /// previous call; clients need an id to match a result with its call.
+    /// Emits a call that the upstream ran itself, or its result. Clients need an id to match the two, so ids
+    /// are generated if the upstream sends none; a result then belongs to the latest call.
     fn ran(&mut self, part: Json<'_>, mut ran: ServerCall<'_>, out: &mut impl Sink) {
         self.server_calls += u32::from(ran.arguments.is_some());
         ran.id = text(part, "id").into_owned().into();
@@ -167,7 +167,7 @@ impl AnswerState {
         out.event(Event::ServerCall(ran));
     }
 
-    /// Emits a call for the client. It arrives complete, or its arguments arrive in pieces.
+    /// Emits a call for the client, or starts one whose arguments will arrive in pieces.
     fn call(
         &mut self,
         call: Json<'_>,
@@ -210,10 +210,10 @@ impl AnswerState {
     }
 }
 
-/// The name used for the tool that runs code, which has no name in the API.
+/// The name to use for code execution, which has no name in the API.
 const CODE_EXECUTION: &str = "code_execution";
 
-/// Emits state that has no text of its own.
+/// Emits a signature that does not belong to any text.
 fn sign(signature: Option<Opaque<'_>>, out: &mut impl Sink) {
     if signature.is_some() {
         out.event(Event::Reasoning(Reasoning { signature, ..Reasoning::default() }));
@@ -230,14 +230,14 @@ const NOTHING_RAN: ServerCall<'static> = ServerCall {
     is_error: false,
 };
 
-/// The name of a tool that the upstream ran: `google_search_web` for `GOOGLE_SEARCH_WEB`.
+/// The name of a tool that the upstream ran. `GOOGLE_SEARCH_WEB` becomes `google_search_web`.
 fn tool(call: Json<'_>) -> Cow<'_, str> {
     let name = [text(call, "name"), text(call, "toolName"), text(call, "toolType")].into_iter();
     let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or(Cow::Borrowed("server_tool"));
     name.to_ascii_lowercase().into()
 }
 
-/// The members of an object except its id.
+/// The members of an object, without its id.
 fn without_id(json: Json<'_>) -> String {
     let mut body = Encoder::default();
     body.object(|body| {

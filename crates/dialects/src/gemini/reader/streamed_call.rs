@@ -1,8 +1,8 @@
-//! [`StreamedCall`]: a call whose arguments arrive in pieces (`partialArgs`), each with the path of a value.
+//! [`StreamedCall`]: a call whose arguments arrive in pieces (`partialArgs`), each with the path of its
+//! value.
 //!
-//! The pieces are values of an object in any order, and not consecutive text, so the call is passed on only
-//! when it is complete. Only Vertex AI sends such calls, and only if a request asks for them, which
-//! toolwire's requests do not.
+//! The pieces set values of an object in any order, so the call can be passed on only when it is complete.
+//! Only Vertex AI sends such calls, and only to requests that ask for them, which toolwire's do not.
 
 use serde_json::{Map, Value};
 
@@ -13,19 +13,18 @@ use crate::{
     wire::json::{Json, MAX_DEPTH},
 };
 
-/// The call so far.
 #[derive(Debug)]
 pub(super) struct StreamedCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) signature: Option<Opaque<'static>>,
     arguments: Value,
-    /// Bytes of all pieces.
+    /// The total size of all pieces in bytes.
     bytes: usize,
 }
 
 impl StreamedCall {
-    /// A call that begins with `arguments`, if it has any so far.
+    /// Creates a call with the first `arguments`, if there are any.
     pub(super) fn new(
         id: &str,
         name: &str,
@@ -42,7 +41,7 @@ impl StreamedCall {
         }
     }
 
-    /// Adds a piece: a value, or a part of a string. Returns whether it was understood.
+    /// Adds a piece, which is a value or part of a string. Returns whether it was understood.
     ///
     /// # Errors
     /// The arguments are too long.
@@ -54,7 +53,6 @@ impl StreamedCall {
         Ok(self.put(piece).is_some())
     }
 
-    /// The arguments as JSON.
     pub(super) fn arguments(&self) -> String {
         self.arguments.to_string()
     }
@@ -76,8 +74,8 @@ impl StreamedCall {
     }
 }
 
-/// The value at a path such as `$.list[0].name` or `$['a']`; missing values on the way are created. `None` if
-/// `path` is not a path, or leads through a value of another kind.
+/// The value at a path such as `$.list[0].name` or `$['a']`. Missing values along the path are created.
+/// `None` if `path` is invalid, or a value along the path is of another type.
 fn place<'v>(root: &'v mut Value, path: &str) -> Option<&'v mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut place = root;
@@ -114,7 +112,7 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// The first step of a path, and the rest of the path.
+/// The first step of a path, and the remaining path.
 fn step(path: &str) -> Option<(Step<'_>, &str)> {
     if let Some(path) = path.strip_prefix('.') {
         let end = path.find(['.', '[']).unwrap_or(path.len());

@@ -1,7 +1,7 @@
 //! Writes the turns of a conversation as `contents` and `systemInstruction`.
 //!
-//! There are two roles. Adjacent turns of the same role form one content, so the results of parallel calls
-//! are together.
+//! The API has two roles. Adjacent turns with the same role are written as one content, so that the results
+//! of parallel calls stay together.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// Writes the turns for the model that the upstream knows as `model`.
+/// Writes the turns of a request for `model`.
 pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut Vec<String>) {
     let foreign = |turn: &Turn| turn.rest.keys().map(|key| format!("messages[].{key}")).collect::<Vec<_>>();
     let originals = |name: &String| {
@@ -25,7 +25,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
     dropped.extend(turns.iter().flat_map(foreign).filter(originals));
     let media = media_behind_results(turns);
     let turns = results_in_call_order(&media);
-    // A request needs contents, so a conversation that consists only of instructions is sent as a user turn.
+    // A request must have contents, so if there are only instructions, they are sent as a user turn.
     let has_contents = turns.iter().any(|turn| side_of(turn.role).is_some());
     let instructions = || turns.iter().filter(|turn| has_contents && side_of(turn.role).is_none());
     if instructions().next().is_some() {
@@ -50,7 +50,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
                         calls.add(turn);
                         parts.put(&turn.parts, &calls);
                     }
-                    // A content without parts is rejected.
+                    // The API rejects a content without parts.
                     if parts.count == 0 {
                         parts.text("", None);
                     }
@@ -63,7 +63,7 @@ pub(super) fn put(body: &mut Encoder, turns: &[Turn], model: &str, dropped: &mut
 const USER: &str = "user";
 const MODEL: &str = "model";
 
-/// The role of a turn; `None` for instructions, which are not among the contents.
+/// The role of a turn. `None` for instructions, which are not written to `contents`.
 fn side_of(role: Role) -> Option<&'static str> {
     match role {
         Role::System | Role::Developer => None,
@@ -72,7 +72,7 @@ fn side_of(role: Role) -> Option<&'static str> {
     }
 }
 
-/// The texts of a turn with instructions.
+/// Writes the texts of instructions.
 fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     for part in &turn.parts {
         match part {
@@ -82,19 +82,19 @@ fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     }
 }
 
-/// Writes the parts of one content.
+/// Writes the parts of a content.
 struct Parts<'b> {
     body: &'b mut Encoder,
     count: usize,
     dropped: &'b mut Vec<String>,
-    /// Whether the next call needs a signature, because it is the first call of a step.
+    /// Whether the next call needs a signature because it is the first in its step.
     needs_signature: bool,
 }
 
 impl Parts<'_> {
     fn put(&mut self, parts: &[Part], calls: &CallsById<'_>) {
-        // A signature of reasoning belongs to the part that follows the reasoning. Other APIs cannot attach
-        // it to that part.
+        // In this API, the part after the reasoning carries its signature. Other APIs attach it to the
+        // reasoning itself.
         let mut signature: Option<&str> = None;
         for part in parts {
             match part {
@@ -128,13 +128,12 @@ impl Parts<'_> {
         self.flush(&mut signature);
     }
 
-    /// Writes one part.
     fn part(&mut self, members: impl FnOnce(&mut Encoder)) {
         self.count += 1;
         self.body.object(members);
     }
 
-    /// Writes a signature that no part follows.
+    /// Writes a signature that is not followed by any part.
     fn flush(&mut self, signature: &mut Option<&str>) {
         if signature.is_some() {
             self.text("", signature.take());
@@ -170,7 +169,8 @@ impl Parts<'_> {
         });
     }
 
-    /// Writes a result: an object unchanged, anything else as the member `output` or `error` of an object.
+    /// Writes a result. An object is sent unchanged; anything else becomes the member `output` or `error` of
+    /// an object.
     fn result(&mut self, output: &CallOutput, calls: &CallsById<'_>) {
         let name = Some(calls.tool_of(output)).filter(|name| !name.is_empty()).unwrap_or(UNKNOWN_TOOL);
         self.part(|body| {
@@ -215,7 +215,7 @@ impl Parts<'_> {
     }
 }
 
-/// The tool's name for a result whose call is not in the conversation, since the API requires a name.
+/// The tool name to send if the result's call is not in the conversation, since the API requires a name.
 const UNKNOWN_TOOL: &str = "unknown";
 
 fn own_state<'s>(state: &'s Opaque<'_>) -> Option<&'s str> {
@@ -228,7 +228,7 @@ fn sign(body: &mut Encoder, signature: Option<&str>) {
     }
 }
 
-/// Whether a result has a member `$ref` at any depth. The API would follow it as a reference.
+/// Whether a result has a member `$ref` at any depth, which the API would resolve as a reference.
 fn has_reference(text: &str, json: Json<'_>) -> bool {
     fn is_in(value: &Value) -> bool {
         match value {

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request and the tool choice.
+//! Encodes the tools of a request, and the tool choice.
 
 use std::collections::HashSet;
 
@@ -14,9 +14,8 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Writes `tools` and `toolConfig`.
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Options) {
-    // A list of allowed names is only possible if a call is required.
+    // The API accepts a list of allowed names only if a call is required.
     let is_limited = matches!(conversation.tool_choice, ToolChoice::Allowed { required: false, .. });
     let limited = conversation.callable_tools().filter(|_| is_limited);
     let limited: HashSet<&str> = limited.map(|tool| tool.name.as_str()).collect();
@@ -43,7 +42,7 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, options: &Opt
     }
 }
 
-/// `follows` is what remains of [`MAX_FOLLOWED`].
+/// `follows` is the remaining part of [`MAX_FOLLOWED`].
 fn declaration(body: &mut Encoder, tool: &Tool, options: &Options, follows: &mut usize) {
     body.object(|body| {
         body.key("name").string(&tool.name);
@@ -55,10 +54,10 @@ fn declaration(body: &mut Encoder, tool: &Tool, options: &Options, follows: &mut
             Schemas::JsonSchema => body.key("parametersJsonSchema").raw(parameters.view()),
             Schemas::OpenApi => {
                 let schema = parameters.view().to_value();
-                // The API does not allow alternatives for the object of arguments.
+                // The API does not allow alternatives for the arguments as a whole.
                 let schema = if has_choices(parameters.view()) { of_object(&schema) } else { schema };
                 let schema = reduced(&schema, follows);
-                // An object without properties is rejected; a function without parameters is not.
+                // The API rejects an object without properties, but accepts a function without parameters.
                 let has_properties =
                     schema.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
                 if has_properties {

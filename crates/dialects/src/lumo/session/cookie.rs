@@ -1,11 +1,11 @@
-//! The cookies of a browser's session (docs/protocols/lumo.md#refresh).
+//! The cookies of a browser session (docs/protocols/lumo.md#refresh).
 
 use http::{HeaderMap, header};
 use serde_json::{Value, json};
 
 use super::is_usable;
 
-/// The cookie with which new tokens are requested.
+/// The cookie that requests new tokens.
 pub(super) fn refresh(uid: &str, token: &str) -> String {
     let asked = json!({
         "ResponseType": "token",
@@ -15,7 +15,7 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
         "UID": uid,
     });
     let encoded: String = form_urlencoded::byte_serialize(asked.to_string().as_bytes()).collect();
-    // `+` stands for a space in a form, but not in a cookie.
+    // In a form, `+` stands for a space, but not in a cookie.
     format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
 }
 
@@ -38,7 +38,7 @@ pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<
     (set("AUTH").filter(usable), refresh.filter(usable))
 }
 
-/// `text` without percent encoding.
+/// Decodes the percent encoding of `text`.
 fn decoded(text: &str) -> Option<String> {
     let text = format!("v={}", text.replace('+', "%2B").replace('&', "%26"));
     form_urlencoded::parse(text.as_bytes()).next().map(|(_, value)| value.into_owned())

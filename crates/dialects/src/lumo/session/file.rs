@@ -1,4 +1,4 @@
-//! Reads and writes a session in a file: one JSON object.
+//! Reads and writes a session as a file that contains one JSON object.
 
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use super::{Form, Session, is_usable};
 
 impl Session {
-    /// The session in `text`.
+    /// Parses the contents of a session file.
     ///
     /// # Errors
-    /// A description of the fault, which quotes nothing from the text.
+    /// A description of the fault, which does not quote the file.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let Ok(Value::Object(members)) = serde_json::from_slice(text) else {
             return Err("it is not a JSON object".to_owned());
@@ -44,8 +44,8 @@ impl Session {
         })
     }
 
-    /// The text of a file with the session. Members of the `earlier` text that do not belong to a session are
-    /// kept.
+    /// The new contents of a session file. Members of its `earlier` contents that do not belong to a session
+    /// are preserved.
     pub fn to_file(&self, earlier: &[u8]) -> Vec<u8> {
         let earlier: Option<Map<String, Value>> = serde_json::from_slice(earlier).ok();
         let mut members = earlier.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`RequestKey`]: the key of one request and its response.
+//! [`RequestKey`]: the key that encrypts a request and its response.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use super::{Random, undecryptable};
 use crate::failure::{Failure, Kind};
 
-/// The bytes of an AES-256 key.
+/// Length of an AES-256 key in bytes.
 pub(super) const KEY_LENGTH: usize = 32;
 
-/// The key of a request, with the id that binds encrypted pieces to the request.
+/// The key of a request, and the id that ties encrypted pieces to that request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestKey {
     key: [u8; KEY_LENGTH],
@@ -25,12 +25,12 @@ impl fmt::Debug for RequestKey {
 }
 
 impl RequestKey {
-    /// A key with these bytes, and with a UUID as its id.
+    /// Creates a key from its bytes and its id, which must be a UUID.
     pub fn new(key: [u8; KEY_LENGTH], id: impl Into<String>) -> Self {
         Self { key, id: id.into() }
     }
 
-    /// A new key, with a UUID of version 4 (RFC 9562, section 5.4).
+    /// Generates a key, with a version 4 UUID as its id (RFC 9562, section 5.4).
     pub(super) fn random(random: Random<'_>) -> Self {
         let (mut key, mut id) = ([0; KEY_LENGTH], [0; 16]);
         random(&mut key);
@@ -42,7 +42,7 @@ impl RequestKey {
         Self::new(key, parts.join("-"))
     }
 
-    /// The id.
+    /// The id, which is a UUID.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -51,8 +51,8 @@ impl RequestKey {
         &self.key
     }
 
-    /// Encrypts a turn's content, or an image's bytes, with this nonce. The nonce must never be used again
-    /// with the same key.
+    /// Encrypts the content of a turn or the bytes of an image. The nonce must never be used again with the
+    /// same key.
     ///
     /// # Errors
     /// The text is too long for AES-GCM.
@@ -71,7 +71,8 @@ impl RequestKey {
     /// Decrypts a piece of the response.
     ///
     /// # Errors
-    /// The piece is not base64, is shorter than a nonce and a tag, or was encrypted for another purpose.
+    /// The piece is not base64, is too short to contain a nonce and a tag, or was encrypted for another
+    /// purpose.
     pub fn open(&self, sealed: &str) -> Result<Vec<u8>, Failure> {
         let bytes = STANDARD.decode(sealed).map_err(|_| undecryptable("it is not base64"))?;
         let (nonce, content) = bytes

@@ -1,11 +1,11 @@
-//! U2L: the encryption between a user and Lumo (docs/protocols/lumo.md#encryption).
+//! U2L, the encryption between a user and Lumo (docs/protocols/lumo.md#encryption).
 //!
 //! ```text
 //! request ─[`Recipient::seal`]─▶ sealed request, and a [`RequestKey`]
 //! a frame of the response ─[`Unsealer`]─▶ the same frame in plain text ─▶ the rest of this dialect
 //! ```
 //!
-//! No other part of the dialect knows about the encryption. Randomness is passed in.
+//! No other part of the dialect knows about the encryption. Callers provide the randomness.
 
 mod key;
 mod recipient;

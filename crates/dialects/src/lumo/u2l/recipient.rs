@@ -1,4 +1,4 @@
-//! [`Recipient`]: the OpenPGP key for which request keys are encrypted.
+//! [`Recipient`]: the OpenPGP key with which request keys are encrypted.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ const LUMO: &str = include_str!("lumo.asc");
 
 const FINGERPRINT: &str = "f032a1169ddff8eda728e59a9a74c3ef61514a2a";
 
-/// The key of a server that can decrypt requests.
+/// The public key of a server that can decrypt requests.
 #[derive(Clone)]
 pub struct Recipient {
     key: SignedPublicSubKey,
@@ -46,10 +46,10 @@ impl PartialEq for Recipient {
 impl Eq for Recipient {}
 
 impl Recipient {
-    /// Lumo's own key.
+    /// Returns Lumo's own key.
     ///
     /// # Errors
-    /// The built-in key does not have the known fingerprint.
+    /// The built-in key does not have the expected fingerprint.
     pub fn lumo() -> Result<Self, String> {
         let lumo = Self::read(LUMO)?;
         if lumo.fingerprint == FINGERPRINT { Ok(lumo) } else { Err("Lumo's key is another one".to_owned()) }
@@ -58,7 +58,7 @@ impl Recipient {
     /// Reads the key from an armored certificate.
     ///
     /// # Errors
-    /// The text is not a certificate, its signatures are wrong, or it has no subkey for encryption.
+    /// `armored` is not a certificate, its signatures are invalid, or it has no encryption subkey.
     pub fn read(armored: &str) -> Result<Self, String> {
         let (certificate, _) = SignedPublicKey::from_armor_single(Cursor::new(armored.as_bytes()))
             .map_err(|_| "it is not an armored OpenPGP certificate".to_owned())?;
@@ -77,10 +77,11 @@ impl Recipient {
         })
     }
 
-    /// The key in the certificate file, which `read` reads; Lumo's own key if there is no file.
+    /// Returns the key in the certificate file, which is read with `read`, or Lumo's own key if there is no
+    /// file.
     ///
     /// # Errors
-    /// There is no such key.
+    /// The file cannot be read, or contains no such key.
     pub(in super::super) fn find(
         key_file: Option<&Path>,
         read: &dyn Fn(&Path) -> io::Result<String>,
@@ -100,7 +101,7 @@ impl Recipient {
         self.expires_at
     }
 
-    /// The key of a request, encrypted for the recipient: SEIPD version 1, as openpgp.js writes it.
+    /// Encrypts a request's key for the recipient, as SEIPD version 1, which openpgp.js also uses.
     ///
     /// # Errors
     /// The recipient's key cannot encrypt.
@@ -118,7 +119,7 @@ impl Recipient {
     }
 }
 
-/// Adapts a source of randomness to the trait that pgp requires.
+/// Adapts a source of randomness to the trait that `pgp` requires.
 struct Source<'r>(Random<'r>);
 
 impl RngCore for Source<'_> {

@@ -1,4 +1,4 @@
-//! Encrypts the turns of requests.
+//! Encrypts the turns of a request.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use super::{Random, Recipient, RequestKey};
 use crate::failure::{Failure, Kind};
 
 impl Recipient {
-    /// Encrypts the contents of the turns in the request `body`, of either version. Returns the request and
-    /// the key for the response.
+    /// Encrypts the contents of the turns in a request body of either version. Returns the new body, and the
+    /// key for the response.
     ///
     /// # Errors
     /// The request cannot be encrypted.
@@ -34,7 +34,7 @@ impl Recipient {
     }
 }
 
-/// Encrypts the content of a turn, and its images. A turn without content gets an empty one.
+/// Encrypts the content of a turn and its images. A turn without content is given an empty one.
 fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>) -> Result<(), Failure> {
     let mut seal = |plain: &[u8]| {
         let mut nonce = [0; 12];
@@ -65,8 +65,9 @@ fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>
     Ok(())
 }
 
-/// Encrypts a part of a content: a text, or the bytes of an image in a `data:` URL. The image's type becomes
-/// that of arbitrary bytes. Each part gets its own mark (docs/protocols/lumo.md#encryption).
+/// Encrypts one part of a turn's content: a text, or the bytes of an image in a `data:` URL, whose type
+/// becomes `application/octet-stream`. Each part gets its own `encrypted` flag
+/// (docs/protocols/lumo.md#encryption).
 fn seal_part(
     part: &mut Map<String, Value>,
     seal: &mut impl FnMut(&[u8]) -> Result<String, Failure>,

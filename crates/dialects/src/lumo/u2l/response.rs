@@ -11,36 +11,36 @@ use crate::{
     wire::json::Json,
 };
 
-/// Members whose values are pieces of an encrypted text. The text may be cut anywhere, even inside a
+/// Members that contain a piece of an encrypted text. The text may be split anywhere, even inside a
 /// character.
 const PIECES: [&str; 4] = ["content", "reasoning_content", "reasoning", "text"];
 
-/// Members whose values are complete encrypted texts.
+/// Members that contain a complete encrypted text.
 const WHOLE: [&str; 2] = ["arguments", "parameters"];
 
 /// Decrypts the frames of one response.
 ///
-/// The arguments of a client-tool call are one ciphertext in several pieces, without a mark, so they are held
-/// until the calls are complete.
+/// The arguments of a client-tool call are a single ciphertext in several pieces, without an `encrypted`
+/// flag, so they are held until all calls are complete.
 #[derive(Debug)]
 pub(in super::super) struct Unsealer {
     key: RequestKey,
-    /// Bytes of incomplete characters, by the text to which they belong.
+    /// Bytes of incomplete characters, for each text.
     begun: BTreeMap<String, Vec<u8>>,
-    /// The arguments of calls so far, by their index.
+    /// The arguments received so far, by the index of the call.
     arguments: BTreeMap<u64, String>,
-    /// Maximum bytes of all arguments. If it is exceeded, the response fails.
+    /// Maximum total size of the arguments in bytes. Exceeding it fails the response.
     room: usize,
 }
 
 impl Unsealer {
-    /// A decrypter for the response to the request that was encrypted with `key`. Its calls may have at most
-    /// `room` bytes of arguments.
+    /// Creates a decrypter for the response to the request that was encrypted with `key`. The arguments of
+    /// its calls may have up to `room` bytes.
     pub(in super::super) fn new(key: RequestKey, room: usize) -> Self {
         Self { key, begun: BTreeMap::new(), arguments: BTreeMap::new(), room }
     }
 
-    /// Decrypts a frame. Returns the frames in plain text.
+    /// Decrypts a frame. Returns one or more frames in plain text.
     ///
     /// # Errors
     /// A piece cannot be decrypted.
@@ -60,10 +60,10 @@ impl Unsealer {
         Ok(frames)
     }
 
-    /// Returns the frames that are left when the response has ended.
+    /// Returns the frames that are still held when the response has ended.
     ///
     /// # Errors
-    /// A text has ended inside a character, or arguments cannot be decrypted.
+    /// A text ends inside a character, or arguments cannot be decrypted.
     pub(in super::super) fn finish(&mut self) -> Result<Vec<String>, Failure> {
         if self.begun.values().any(|bytes| !bytes.is_empty()) {
             return Err(undecryptable("its text ends inside a character"));
@@ -77,12 +77,12 @@ impl Unsealer {
         calls.collect()
     }
 
-    /// Decrypts arguments, unless they are JSON, which was not encrypted.
+    /// Decrypts arguments. Arguments that are JSON were not encrypted, and are returned unchanged.
     fn plain_arguments(&self, arguments: String) -> Result<String, Failure> {
         if Json::parse(&arguments).is_ok() { Ok(arguments) } else { whole(self.key.open(&arguments)?) }
     }
 
-    /// Takes the arguments of the client's calls out of a frame.
+    /// Removes the arguments of client calls from a frame, and collects them.
     fn take_arguments(&mut self, frame: &mut Map<String, Value>) -> Result<(), Failure> {
         let delta = frame.get_mut("choices").and_then(|choices| choices.get_mut(0)?.get_mut("delta"));
         let calls = delta.and_then(|delta| delta.get_mut("tool_calls")?.as_array_mut());
@@ -105,8 +105,8 @@ impl Unsealer {
         Ok(())
     }
 
-    /// Decrypts the members of an object that is marked, or inside a marked object, and removes the marks.
-    /// `target` is the channel of the text.
+    /// Decrypts the members of an object that has the `encrypted` flag or is inside such an object, and
+    /// removes the flags. `target` is the channel of the text.
     fn object(
         &mut self,
         object: &mut Map<String, Value>,
@@ -161,7 +161,7 @@ fn has_finish(frame: &Map<String, Value>) -> bool {
     reason.and_then(Value::as_str).is_some_and(|reason| !reason.is_empty())
 }
 
-/// Returns the complete characters of `begun` and `bytes`; the remaining bytes stay in `begun`.
+/// Appends `bytes` to `begun`. Returns the complete characters, and leaves the remaining bytes in `begun`.
 fn joined(begun: &mut Vec<u8>, bytes: Vec<u8>) -> Result<String, Failure> {
     begun.extend(bytes);
     let complete = match str::from_utf8(begun) {

@@ -14,7 +14,6 @@ fn key() -> RequestKey {
     RequestKey::new([7; 32], ID)
 }
 
-/// A counter instead of a random source.
 fn counter() -> impl FnMut(&mut [u8]) {
     let mut next = 0u8;
     move |bytes| {
@@ -25,7 +24,7 @@ fn counter() -> impl FnMut(&mut [u8]) {
     }
 }
 
-/// Fixed vectors, which WebCrypto produces too.
+/// Fixed vectors, which WebCrypto also produces.
 const REQUESTS: [(&str, &str); 3] = [
     ("Hello", "CQkJCQkJCQkJCQkJb+Do+NHmzjvPbPiWZ/z58OCaF3zd"),
     ("", "CQkJCQkJCQkJCQkJ90zONYM2o4wYxHtdRwib6g=="),
@@ -119,14 +118,13 @@ fn every_turn_of_a_request_is_encrypted() {
     assert_eq!(messages[2]["content"][0]["type"], "text");
     let url = messages[2]["content"][1]["image_url"]["url"].as_str().unwrap();
     assert_eq!(url.strip_prefix("data:application/octet-stream;base64,").unwrap().len(), 48);
-    // In addition to the turn's mark, as in Proton's own client.
+    // Flags in addition to the turn's own, as set by Proton's client.
     let marks = [&messages[2]["content"][0], &messages[2]["content"][1]["image_url"]];
     assert!(marks.iter().all(|holder| holder["encrypted"] == true), "{sealed}");
     let text = sealed.to_string();
     assert!(!text.contains("secret") && !text.contains("c2VjcmV0"), "{text}");
     let id: Vec<_> = key.id().split('-').map(str::len).collect();
     assert_eq!((id, key.id().get(14..15)), (vec![8, 4, 4, 4, 12], Some("4")));
-    // No nonce occurs twice.
     assert_ne!(messages[0]["content"], messages[2]["content"][0]["text"]);
 }
 
