@@ -1,18 +1,18 @@
-//! Converts images and files between the forms of the dialects: `data:` URLs, and base64 with or without a
-//! type.
+//! Converts images and files between the representations of the dialects: `data:` URLs, and base64 with or
+//! without a type.
 
 use std::borrow::Cow;
 
-/// The type and the base64 of a `data:` URL; `None` for any other URL.
+/// The MIME type and the base64 data of a `data:` URL. `None` for any other URL.
 pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let mime = head.strip_suffix(";base64")?;
-    // Parameters, such as a character set, are not part of the type.
+    // Leave out parameters such as the character set.
     Some((mime.split(';').next().unwrap_or(mime), data))
 }
 
-/// A type in the form that all APIs know: in lower case, without parameters, and `image/jpeg` instead of the
-/// variant `image/jpg`.
+/// Normalises a MIME type: lower case, no parameters, and `image/jpeg` instead of `image/jpg`, which some
+/// APIs reject.
 pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     let plain = mime.split(';').next().unwrap_or(mime).trim();
     let is = |name: &str| plain.eq_ignore_ascii_case(name);
@@ -27,7 +27,7 @@ pub(super) fn plain_mime(mime: &str) -> Cow<'_, str> {
     }
 }
 
-/// Decodes text from base64, in either alphabet. `None` if `data` is not base64, or does not decode to text.
+/// Decodes base64 text in either alphabet. `None` if `data` is not base64 or does not contain text.
 pub(super) fn decoded_text(data: &str) -> Option<String> {
     let digits = data.trim_ascii().trim_end_matches('=').bytes().filter(|byte| !byte.is_ascii_whitespace());
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(data.len() / 4 * 3), 0_u32, 0);
@@ -51,14 +51,14 @@ pub(super) fn decoded_text(data: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether a URL names something that a server cannot load: a file on the client's machine, or data without
-/// base64.
+/// Whether servers cannot load this URL, because it is a file on the client's machine or a `data:` URL that
+/// is not base64-encoded.
 pub(super) fn is_local(url: &str) -> bool {
     let scheme = url.split(':').next().unwrap_or_default();
     scheme.eq_ignore_ascii_case("file") || (scheme.eq_ignore_ascii_case("data") && data_url(url).is_none())
 }
 
-/// The type of an image or a PDF, according to the first bytes of its base64; empty if it is of another kind.
+/// The MIME type of an image or a PDF, judging by the first bytes of its base64. Empty for other data.
 pub(super) fn mime_of_base64(data: &str) -> &'static str {
     const KNOWN: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),
@@ -70,14 +70,13 @@ pub(super) fn mime_of_base64(data: &str) -> &'static str {
     KNOWN.iter().find(|(start, _)| data.starts_with(start)).map_or("", |(_, mime)| mime)
 }
 
-/// The type of an image or file, according to the extension in its URL's path; `None` if the extension is
-/// unknown.
+/// The MIME type of an image or file, judging by the file extension in its URL. `None` if that is unknown.
 pub(super) fn mime_of_url(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next()?;
     mime_of_name(path)
 }
 
-/// The type of a file, according to the extension of its name; `None` if the extension is unknown.
+/// The MIME type of a file, judging by its extension. `None` if that is unknown.
 pub(super) fn mime_of_name(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {

@@ -1,4 +1,5 @@
-//! [`ReadObjects`]: reads data that should be one JSON object, and other forms in which servers send it.
+//! [`ReadObjects`]: reads data that should be one JSON object, and accepts other forms that some servers
+//! send.
 
 use super::{Progress, Skip, Skipped, not_json};
 use crate::{
@@ -7,40 +8,40 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// The kind of value that a text contains.
+/// What a string turned out to contain.
 #[derive(Debug)]
 pub(super) enum Found<'t> {
-    /// An object, which has been read.
+    /// An object, which has been handled.
     Object,
     /// Another JSON value.
     Other(Json<'t>),
     NotJson,
 }
 
-/// Reads the objects of which a dialect's responses consist.
+/// Handles the objects that make up a dialect's responses.
 pub(super) trait ReadObjects {
-    /// Reads `text` if it is an object, possibly surrounded by white space.
+    /// Handles `text` if it is an object, possibly surrounded by white space.
     ///
     /// # Errors
-    /// The upstream's error, or the way in which the object violates the dialect.
+    /// The upstream's error, or a description of how the object violates the dialect.
     fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure>;
 
-    /// Handles `[DONE]`. After a finish reason it ends the response; if there is no finish reason, the body
-    /// must also end properly.
+    /// Handles `[DONE]`. It ends the response if a finish reason came before it; otherwise, the body must
+    /// also end properly.
     ///
     /// # Errors
-    /// The response is not complete.
+    /// The response is incomplete.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure>;
 
     /// The progress of the response, and the parts that were left out.
     fn notes(&mut self) -> (&Progress, &mut Skipped);
 
-    /// Reads data. Some servers send several objects, one on each line or in an array, or `[DONE]` although
-    /// the API has no end mark. `is_value`: the data is a complete body that should be one value, so its
-    /// lines are not read one by one. `is_last`: the data may have been truncated by the end of the body.
+    /// Handles data. Some servers send several objects, one per line or in an array, or `[DONE]` although the
+    /// API has no end marker. `is_value` says that the data is a complete body that should be a single value,
+    /// so it is not split into lines. `is_last` says that the end of the body may have truncated the data.
     ///
     /// # Errors
-    /// The same as for [`ReadObjects::object`]; inside a response, also data that is not JSON.
+    /// The same as for [`ReadObjects::object`]. Within a response, also data that is not JSON.
     fn read(
         &mut self,
         text: &str,
@@ -64,7 +65,7 @@ pub(super) trait ReadObjects {
                 json.elements().try_for_each(|element| self.element(element, out))?;
             }
             Found::Other(json) => self.other(json),
-            // The server leaves out the blank line between events.
+            // The server left out the blank line between events.
             Found::NotJson if !is_value && trimmed.contains(['\n', '\r']) => {
                 trimmed.split(['\n', '\r']).try_for_each(|line| self.read(line, false, is_last, out))?;
             }
@@ -77,7 +78,7 @@ pub(super) trait ReadObjects {
         Ok(())
     }
 
-    /// Reads an element of an array. Arrays inside it are not read, because each level would have to be
+    /// Handles an element of an array. Nested arrays are not read, because every level would have to be
     /// parsed again.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ pub(super) trait ReadObjects {
         Ok(())
     }
 
-    /// Handles a value that is not part of a response.
+    /// Records a value that is not part of a response.
     fn other(&mut self, json: Json<'_>) {
         if json.kind() != Kind::Null {
             self.notes().1.add(Skip::NotAChunk);

@@ -80,8 +80,8 @@ pub(super) fn failure(kind: &str, object: Json<'_>) -> Option<Failure> {
     ))
 }
 
-/// Emits a piece of text for one of the channels. Without a target, it is for the requested one. `count` is
-/// ignored: it is often missing and never needed.
+/// Emits a piece of text for one of the channels. Without a target, it belongs to the requested one. `count`
+/// is ignored, since it is often missing and never needed.
 fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);
@@ -111,7 +111,7 @@ fn token<'a>(object: Json<'a>, answer: &mut AnswerState, out: &mut impl Sink) ->
     Ok(if plain { Read::Token(Token { target, body, number: count }) } else { Read::Taken })
 }
 
-/// Handles an image. Only the last state of a progressive image is used.
+/// Handles an image. Only the latest state of a progressive image is used.
 fn image(object: Json<'_>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<(), Failure> {
     if answer.is_finished() {
         answer.skip(Skip::LateContent);

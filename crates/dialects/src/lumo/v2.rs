@@ -1,5 +1,5 @@
-//! Interprets v2's objects (docs/protocols/lumo.md#v2-stream): OpenAI's completion chunks, and Lumo's own
-//! objects.
+//! Interprets the objects of v2: OpenAI's completion chunks, and Lumo's own objects
+//! (docs/protocols/lumo.md#v2-stream).
 
 use std::borrow::Cow;
 
@@ -19,10 +19,10 @@ use crate::{
     wire::json::{Invalid, Json, Kind as JsonKind},
 };
 
-/// Reads an object, whose members are `frame`.
+/// Handles the object with the members `frame`.
 ///
 /// # Errors
-/// The upstream reports an error, or sent an encrypted piece, or a complete response instead of a stream.
+/// The upstream reports an error, or sends an encrypted piece, or a complete response instead of a stream.
 pub(super) fn read<'a>(
     frame: &Frame<'a>,
     answer: &mut AnswerState,
@@ -47,8 +47,8 @@ pub(super) fn read<'a>(
     Ok(Read::Taken)
 }
 
-/// Reads an object after the finish reason. Usage is accepted; content is too late, and a response that has
-/// ended successfully can no longer fail.
+/// Handles an object after the finish reason. Token counts are accepted, content is too late, and errors are
+/// ignored because the response has already finished.
 fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     if let Some(usage) = frame.usage {
         answer.usage(usage, out);
@@ -59,15 +59,14 @@ fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
     }
 }
 
-/// The members of an object that are read.
 #[derive(Default)]
 pub(super) struct Frame<'a> {
-    /// `type`, which only v1 has.
+    /// `type`, which exists only in v1.
     pub(super) v1: Option<Cow<'a, str>>,
     /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
-    /// Whether the object names a model. The name is a hash or a tier, which is useless to clients, so they
+    /// Whether the object names a model. The name is a hash or a tier and means nothing to clients, so they
     /// get the name that they requested.
     has_model: bool,
     created: Option<Json<'a>>,
@@ -75,14 +74,14 @@ pub(super) struct Frame<'a> {
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
     error: Option<Json<'a>>,
-    /// Whether the payload is marked as encrypted.
+    /// Whether the payload is flagged as encrypted.
     is_sealed: bool,
     /// `tool_call`, `tool_result` or `image`.
     payload: Option<Json<'a>>,
 }
 
 impl<'a> Frame<'a> {
-    /// Parses a text that is an object, and returns its members.
+    /// Parses a string that should contain an object. Returns its JSON and its members.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut frame = Self::default();
         let json = Json::parse_members(text, |key, value| frame.member(&key, value))?;
@@ -114,12 +113,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether the object describes the response as a whole.
+    /// Whether the object describes the whole response.
     fn is_head(&self) -> bool {
         self.has_model || self.start != Start::default()
     }
 
-    /// The first choice; toolwire never requests more than one.
+    /// The first choice. toolwire never requests more than one.
     fn choice(&self) -> Option<Json<'a>> {
         self.choices.and_then(|choices| choices.elements().next()).filter(|it| it.kind() == JsonKind::Object)
     }
@@ -129,7 +128,7 @@ fn target(value: Json<'_>) -> Option<Target> {
     value.as_str().filter(|name| !name.is_empty()).map(|name| Target::named(&name))
 }
 
-/// Reads a completion chunk: a delta, a finish reason, usage, or only the head.
+/// Handles a completion chunk: a delta, a finish reason, token counts, or only the head.
 fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -> Result<Read<'a>, Failure> {
     let choice = frame.choice();
     if let Some(usage) = frame.usage {
@@ -147,7 +146,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     for (key, value) in choice.members().filter(|(_, value)| !value.is_null()) {
         match key.as_ref() {
             "delta" => delta = Some(value),
-            // The text in a chunk of the older completions API.
+            // The older Completions API has `text` instead of a delta.
             "text" => delta = delta.or(Some(value)),
             "message" if value.kind() == JsonKind::Object => message = Some(value),
             "finish_reason" => finish = value.as_str(),
@@ -167,7 +166,7 @@ fn chunk<'a>(frame: &Frame<'a>, answer: &mut AnswerState, out: &mut impl Sink) -
     };
     if let Some(reason) = finish.filter(|reason| !reason.is_empty()) {
         token = None;
-        // In a stream that also carries a title, the title ends before the message.
+        // If the stream also contains a title, the title ends before the message does.
         if target != Target::Aside {
             finish_by(&reason, answer, out)?;
         }
@@ -189,14 +188,14 @@ fn finish_by(reason: &str, answer: &mut AnswerState, out: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// The members of a delta that are read; `null` and empty values count as missing.
+/// The members of a delta. `null` and empty values count as missing.
 #[derive(Default)]
 struct Delta<'a> {
     is_sealed: bool,
     target: Option<Target>,
     content: &'a str,
     reasoning: &'a str,
-    /// Both reasoning fields have text, so they are copies of each other.
+    /// Whether both reasoning fields have text, so that they are copies of each other.
     reasoning_twice: bool,
     /// Content and reasoning that are not strings.
     content_parts: Option<Json<'a>>,
@@ -206,7 +205,7 @@ struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Reads a delta: an object, or content instead of one.
+    /// Reads a delta, which is an object or bare content.
     fn read(json: Json<'a>) -> Self {
         let (mut delta, mut reasoning) = (Self::default(), "");
         if json.kind() != JsonKind::Object {
@@ -250,7 +249,8 @@ impl<'a> Delta<'a> {
             || self.function_call.is_some()
     }
 
-    /// Passes everything in the delta on to the response. Returns `Some` if the delta contained only a token.
+    /// Passes the contents of the delta on to the response. Returns the token if the delta contained nothing
+    /// else.
     fn apply(
         &self,
         target: Target,
@@ -305,7 +305,7 @@ fn tool_result(
     let content = match result.get("content") {
         None => Cow::Borrowed(""),
         Some(content) if content.is_null() => Cow::Borrowed(""),
-        // The documentation says a string, but objects have been observed: the JSON text is then the result.
+        // Documented as a string, but objects have been observed. The result is then the object's JSON.
         Some(content) => content.as_str().unwrap_or(Cow::Borrowed(content.raw())),
     };
     let content = sealed_payload::opened(is_sealed || sealed_payload::is_sealed(result), &content)?;

@@ -1,29 +1,28 @@
 //! [`Values`]: splits the text of v1's tool channels into payloads.
 //!
-//! A v1 stream carries tool calls and results as text: one JSON object in several pieces, several objects in
-//! one piece, or results that are not JSON (docs/protocols/lumo.md#v1-stream). Payloads are separated only by
-//! the syntax of the JSON itself and by the end of the segment.
+//! In v1, tool calls and results arrive as text: a JSON object in several pieces, several objects in one
+//! piece, or results that are not JSON (docs/protocols/lumo.md#v1-stream). Only the JSON syntax and the end
+//! of the segment separate the payloads.
 
 use crate::{
     failure::{Failure, Kind},
     wire::json::{MAX_DEPTH, Progress, Scanner, Unescaper},
 };
 
-/// The meaning of text outside of the JSON on a channel.
+/// How to treat text outside of the JSON on a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outside {
-    /// No meaning: quotes, commas and brackets around calls are dropped.
+    /// Dropped: it consists of quotes, commas and brackets around calls.
     Noise,
-    /// A payload that lasts to the end of the segment: a result in plain text.
+    /// As a payload up to the end of the segment: a result in plain text.
     Prose,
 }
 
-/// Splits a channel's text into its payloads.
 #[derive(Debug)]
 pub(super) struct Values {
     outside: Outside,
     state: State,
-    /// The payload that is being read.
+    /// The current payload.
     text: String,
     max_text: usize,
     broken: u64,
@@ -36,12 +35,12 @@ enum State {
     Between,
     Json(Scanner),
     Prose,
-    /// Inside a call that is not valid JSON, until its brackets are closed. An object inside it is not a
+    /// Inside a call that is not valid JSON, until its brackets are closed. Objects within it are not calls.
     /// separate call.
     Broken(Nesting),
 }
 
-/// The number of open brackets, as far as it can be determined in text that is not JSON.
+/// The nesting depth, as far as it can be determined in text that is not valid JSON.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: usize,
@@ -50,7 +49,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// Reads up to the point where the last bracket is closed. Returns the text after it.
+    /// Skips to the point where the last bracket is closed. Returns the text after it.
     fn skip<'r>(&mut self, text: &'r str) -> Option<&'r str> {
         for (at, byte) in text.bytes().enumerate() {
             match byte {
@@ -71,7 +70,7 @@ impl Nesting {
 }
 
 impl Values {
-    /// A splitter for one channel, with payloads of at most `max_text` bytes.
+    /// Creates a splitter for one channel, on which payloads may have up to `max_text` bytes.
     pub(super) fn new(outside: Outside, max_text: usize) -> Self {
         Self {
             outside,
@@ -84,11 +83,11 @@ impl Values {
         }
     }
 
-    /// Takes the next piece, which is the body of a JSON string, and calls `on` with each payload that it
-    /// completes.
+    /// Handles the next piece, which is the raw body of a JSON string, and calls `on` with each payload that
+    /// it completes.
     ///
     /// # Errors
-    /// A payload is larger than allowed.
+    /// A payload exceeds the limit.
     pub(super) fn push(&mut self, body: &str, mut on: impl FnMut(&str)) -> Result<(), Failure> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut rest = self.unescaper.decode(body, &mut scratch);
@@ -103,8 +102,7 @@ impl Values {
         Ok(())
     }
 
-    /// Ends the segment, and with it a payload that has no end of its own. An incomplete call is dropped and
-    /// counted.
+    /// Ends the segment, and with it a plain-text payload. An incomplete call is dropped and counted.
     pub(super) fn end(&mut self, mut on: impl FnMut(&str)) {
         if let Some(half) = self.unescaper.finish() {
             self.text.push(half);
@@ -118,7 +116,7 @@ impl Values {
         self.text.clear();
     }
 
-    /// Whether the payload that is being read lasts to the end of the segment.
+    /// Whether the current payload lasts to the end of the segment.
     pub(super) fn is_prose(&self) -> bool {
         matches!(self.state, State::Prose)
     }
@@ -128,7 +126,7 @@ impl Values {
         self.broken
     }
 
-    /// Reads up to the end of `rest` or of a payload. Returns the rest.
+    /// Reads up to the end of `rest` or of a payload. Returns the remaining text.
     fn step<'r>(&mut self, rest: &'r str, on: &mut impl FnMut(&str)) -> &'r str {
         match &mut self.state {
             State::Between => self.begin(rest),
@@ -167,7 +165,7 @@ impl Values {
         }
     }
 
-    /// Searches for the beginning of a payload. Returns the text from there on.
+    /// Finds the start of a payload. Returns the text from there on.
     fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
         let rest = match self.outside {
             Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),
@@ -182,8 +180,8 @@ impl Values {
     }
 }
 
-/// Scans `rest` and appends the consumed part to `text`. Returns the length of that part in bytes. Control
-/// characters in the strings of calls are escaped, because models write unescaped line ends there.
+/// Scans `rest`, and appends what it consumes to `text`. Returns the number of bytes consumed. Control
+/// characters in the strings of calls are escaped, because models write raw line breaks there.
 fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) -> (usize, Progress) {
     let mut at = 0;
     loop {
@@ -215,7 +213,7 @@ fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) 
 mod tests {
     use super::*;
 
-    /// The payloads of `pieces`, which are one segment, and the number of broken ones.
+    /// The payloads in one segment that arrives as `pieces`, and the number of invalid ones.
     fn split(outside: Outside, pieces: &[&str]) -> (Vec<String>, u64) {
         let mut values = Values::new(outside, 1000);
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Client`]: the client's side of this dialect.
+//! [`Client`]: how toolwire serves clients of Messages.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// The client's side of Anthropic Messages.
+/// Anthropic Messages as a client dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
 

@@ -1,5 +1,5 @@
-//! Writes errors in the form of the Messages API: `{"type": "error", "error": {"type", "message"}}`, as a body
-//! before the stream and as an event inside it (docs/protocols/messages.md#errors).
+//! Writes errors as in the Messages API: `{"type": "error", "error": {"type", "message"}}`, either as a
+//! response body or as an event in a stream (docs/protocols/messages.md#errors).
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 
-/// The error object of `failure`: the body of a response with status [`Failure::status`], or the data of an
-/// `error` event.
+/// The JSON for `failure`: the body of a response with status [`Failure::status`], or the data of an `error`
+/// event.
 pub fn error_body(failure: &Failure) -> Vec<u8> {
     let message = match failure.kind() {
         Kind::ContextLength => too_long(failure.message()),
@@ -16,7 +16,7 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     };
     let mut error = json!({"type": error_type(failure.kind()), "message": message});
     if let (Some(member), Some(error)) = (failure.unsupported(), error.as_object_mut()) {
-        // SDKs read this member, and then send the complete conversation instead
+        // SDKs that find this member send the complete conversation instead
         // (docs/protocols/messages.md#errors).
         let details = json!({"error_code": format!("{member}_unsupported_request"), "unsupported": [member]});
         error.insert("details".to_owned(), details);
@@ -24,7 +24,7 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     json!({"type": "error", "error": error}).to_string().into_bytes()
 }
 
-/// The API's `type` of an error.
+/// The API's `type` for an error.
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::Method | Kind::ContextLength => "invalid_request_error",
@@ -42,9 +42,9 @@ fn error_type(kind: Kind) -> &'static str {
     }
 }
 
-/// The message for a prompt that is too long, in the words of this API: the API has no code for this error,
-/// so clients use the sentence to decide how to shorten the conversation. The numbers come from `message`, if
-/// it is clear which number is which.
+/// The message for a prompt that is too long, in this API's own wording. The API has no code for this error,
+/// so clients parse the message to decide how much to remove. The numbers are taken from `message` if it is
+/// clear which is which.
 fn too_long(message: &str) -> Cow<'_, str> {
     let lower = message.to_ascii_lowercase();
     if ["prompt is too long", "exceed context limit"].iter().any(|words| lower.contains(words)) {
@@ -58,9 +58,9 @@ fn too_long(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// The number of tokens and the limit that the lower-case text `sentence` names.
+/// The token count and the limit in `sentence`, which must be in lower case.
 fn counts(sentence: &str) -> Option<(u64, u64)> {
-    /// A smaller number cannot be the limit of a context.
+    /// Smaller numbers cannot be the limit of a context window.
     const LEAST: u64 = 256;
     const LIMITS: [&str; 8] =
         ["max", "limit", "only", "<=", "less than", "cannot exceed", "context size", "context length"];

@@ -1,11 +1,11 @@
-//! Anthropic Messages, as client dialect and as upstream.
+//! Anthropic Messages, both for clients and for upstreams.
 //!
 //! ```text
 //! client's request ─request::decode─▶ Conversation ─request::encode─▶ upstream's request
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! docs/protocols/messages.md has the facts.
+//! docs/protocols/messages.md describes the protocol.
 
 mod client;
 mod error;

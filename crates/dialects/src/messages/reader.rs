@@ -1,7 +1,7 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads the frames; [`event`] is the view of a single frame. A
-//! response that is not streamed is read as if each of its blocks had been streamed in one piece.
+//! [`BodyReader`] finds the frames, [`response`] interprets them, and [`event`] is a view of a single frame.
+//! A response without streaming is read as if each of its blocks had been streamed in one piece.
 
 mod citations;
 mod counts;
@@ -12,15 +12,15 @@ mod response;
 use crate::BodyReader;
 use response::ResponseReader;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum size of a frame, and of a body that is JSON instead of a stream, in bytes.
     pub max_frame: usize,
-    /// Whether the client speaks this dialect too: frames that need no change are forwarded as
+    /// Whether the client speaks this dialect as well, so that unchanged frames can be forwarded as
     /// [`Event::Verbatim`](crate::event::Event::Verbatim).
     pub verbatim: bool,
-    /// Whether a body that ends without an end mark counts as complete.
+    /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -30,11 +30,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream that speaks Messages.
+/// Reads a response from an upstream that speaks Messages.
 pub type Reader = BodyReader<ResponseReader>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(ResponseReader::new(settings), settings.max_frame)
     }

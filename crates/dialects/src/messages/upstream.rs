@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use serde_json::json;
 
@@ -14,36 +14,37 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How requests to one upstream are written.
+/// How to write requests to an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Number of tokens to request if the client sets no limit, since the API requires a limit.
+    /// Number of tokens to request if the client sets no limit, since the API requires one.
     pub max_tokens: usize,
-    /// What happens to system messages between other messages.
+    /// What to do with system messages that follow other messages.
     pub later_system: LaterSystem,
-    /// How `reasoning_effort` is expressed.
+    /// How to express `reasoning_effort`.
     pub effort: Effort,
-    /// Whether beta features that a client names in `anthropic-beta` are also requested from the upstream.
+    /// Whether to request the beta features that a client names in `anthropic-beta` from the upstream as
+    /// well.
     pub client_betas: bool,
 }
 
-/// What happens to system messages between other messages.
+/// What to do with system messages that follow other messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LaterSystem {
-    /// They move to the beginning, into `system`.
+    /// Move them to the top, into `system`.
     #[default]
     Hoist,
-    /// They stay where they are: newer models accept the role `system` there.
+    /// Leave them in place, where newer models accept the role `system`.
     Keep,
 }
 
-/// How `reasoning_effort` is expressed.
+/// How to express `reasoning_effort`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Effort {
     /// As `output_config.effort`.
     #[default]
     OutputConfig,
-    /// As a budget of `thinking`, for models that are older than `output_config.effort`.
+    /// As a budget in `thinking`, for models older than `output_config.effort`.
     Thinking,
     /// Not at all.
     Drop,
@@ -169,7 +170,7 @@ impl UpstreamSide for Options {
         WantsBack::Signatures
     }
 
-    /// The upstream can continue an assistant turn, if the model allows it.
+    /// The upstream can continue an assistant turn if the model allows it.
     fn means(&self) -> Means {
         Means { prefill: true, ..Means::default() }
     }

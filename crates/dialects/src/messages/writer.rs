@@ -1,10 +1,10 @@
-//! The writer: encodes events for a client of Messages, as a stream or as one object.
+//! Encodes events for a client of Messages, as a stream or as a single object.
 //!
 //! ```text
-//! Text, Reasoning ─▶ a block that lasts until another kind of content begins
-//! CallStart … CallEnd ─▶ a block of its own (`BlockOrder` keeps other content until it has ended)
-//! Finish, Usage ─▶ kept for `message_delta`, which has both (docs/protocols/messages.md#events)
-//! Verbatim ─▶ forwarded if it is a delta of the block that is open here, under the same number
+//! Text, Reasoning ─▶ a block that stays open until another kind of content starts
+//! CallStart … CallEnd ─▶ a block of its own (`BlockOrder` holds other content until it has ended)
+//! Finish, Usage ─▶ held for `message_delta`, which has both (docs/protocols/messages.md#events)
+//! Verbatim ─▶ forwarded if it is a delta of the block that is open here, with the same index
 //! ```
 
 mod block;
@@ -15,7 +15,7 @@ mod whole;
 
 use crate::{Answering, Ids, ResponseWriter, event::Start};
 
-/// Writes one response to a client that speaks Messages.
+/// Writes a response to a client that speaks Messages.
 pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 
 /// The members that identify a response.
@@ -26,13 +26,13 @@ struct Head {
 }
 
 impl Head {
-    /// Generated values, for an upstream that sends no head.
+    /// Generates values for upstreams that send no head.
     fn new(answering: &Answering) -> Self {
         Self { id: Ids::new(answering.stamp.seed, ID_SALT).next(ID_PREFIX), model: answering.model.clone() }
     }
 
-    /// Replaces the generated values with the upstream's. An id in the form of another API is not valid in
-    /// this API, so it is not taken.
+    /// Replaces the generated values with the upstream's. An id from another API would not be valid here, so
+    /// it is ignored.
     fn take(&mut self, start: &Start<'_>) {
         if start.id.starts_with(ID_PREFIX) {
             self.id = start.id.to_string();
@@ -43,8 +43,8 @@ impl Head {
     }
 }
 
-/// Prefix of each message's id.
+/// The prefix of message ids.
 const ID_PREFIX: &str = "msg_";
 
-/// Distinguishes a response's id from other ids of the same seed.
+/// Makes response ids differ from other ids with the same seed.
 const ID_SALT: u64 = 0x6d73_6773;

@@ -1,4 +1,4 @@
-//! [`Citations`]: the citations of a text block. Their range is known when the block ends.
+//! [`Citations`]: the citations in a text block. The range that they cover is known only when the block ends.
 
 use super::event::text;
 use crate::{
@@ -6,27 +6,27 @@ use crate::{
     wire::json::Json,
 };
 
-/// The citations of the open block, and the position in the response's text.
+/// The citations in the open block, and the position in the response's text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    /// Number of characters of the text so far.
+    /// Number of characters of text so far.
     at: u64,
-    /// The position at which the block begins.
+    /// The position at which the block started.
     from: u64,
-    /// Address and title of each page.
+    /// The URL and the title of each page.
     pages: Vec<(String, String)>,
-    /// Bytes of these addresses and titles.
+    /// Total size of these URLs and titles in bytes.
     kept: usize,
 }
 
 impl Citations {
-    /// Advances past a piece of text that has been passed on.
+    /// Advances past a piece of text.
     pub(super) fn advance(&mut self, piece: &str) {
         self.at = self.at.saturating_add(u64::try_from(piece.chars().count()).unwrap_or(u64::MAX));
     }
 
-    /// Keeps a citation of a web page. Returns `false` for a citation of anything else. If more than `limit`
-    /// bytes are kept, citations do not wait for the end of their block.
+    /// Records a citation of a web page. Returns `false` if the citation is of something else. Citations are
+    /// held until the block ends, or until they exceed `limit` bytes.
     pub(super) fn take(&mut self, citation: Json<'_>, limit: usize, out: &mut impl Sink) -> bool {
         let url = text(citation, "url");
         if url.is_empty() {
@@ -41,7 +41,7 @@ impl Citations {
         true
     }
 
-    /// Emits a citation that does not wait. `frame` is the citation's frame.
+    /// Emits a citation at once, with its frame.
     pub(super) fn pass(&self, citation: Json<'_>, frame: &str, out: &mut impl Sink) {
         let (url, title) = (text(citation, "url"), text(citation, "title"));
         let annotation = Event::Annotation(Annotation { url, title, span: (self.from, self.at) });
@@ -49,7 +49,7 @@ impl Citations {
         out.event(Event::Verbatim { frame, means });
     }
 
-    /// Ends the block: its citations apply to the block's complete text.
+    /// Ends the block. Its citations apply to all of its text.
     pub(super) fn end_block(&mut self, out: &mut impl Sink) {
         self.tell(out);
         self.from = self.at;

@@ -1,5 +1,5 @@
-//! [`Counts`]: the token counts of a stream, which arrive at its beginning and again, as cumulative counts,
-//! at its end.
+//! [`Counts`]: the token counts of a stream, which arrive at its start and again, as cumulative counts, at
+//! its end.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,6 @@ use crate::{
     wire::json::Json,
 };
 
-/// The usage object so far.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     object: Map<String, Value>,
@@ -18,7 +17,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes a usage object. Its members replace the previous ones, except those that are `null`.
+    /// Merges a usage object. Its members replace the previous ones unless they are `null`.
     pub(super) fn take(&mut self, usage: Json<'_>) {
         let Value::Object(usage) = usage.to_value() else { return };
         for (key, value) in usage {
@@ -29,12 +28,12 @@ impl Counts {
         }
     }
 
-    /// The counts, if new ones have arrived since the last call.
+    /// The counts, if any have arrived since this was last called.
     pub(super) fn news(&mut self) -> Option<Usage> {
         std::mem::take(&mut self.is_new).then(|| self.usage())
     }
 
-    /// The counts for clients. The API counts cached tokens separately; here they are part of the input.
+    /// Converts the counts. The API counts cached tokens separately, but here they are part of the input.
     fn usage(&self) -> Usage {
         let raw = Value::from(self.object.clone()).to_string();
         let object = Json::parse(&raw).unwrap_or_default();

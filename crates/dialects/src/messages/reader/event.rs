@@ -1,10 +1,10 @@
-//! [`StreamEvent`]: the view of one event of a stream, or of a complete message.
+//! [`StreamEvent`]: a view of an event in a stream, or of a complete message.
 
 use std::borrow::Cow;
 
 use crate::wire::json::{Invalid, Json};
 
-/// The members of an event that are read. If a member is repeated, its first occurrence counts.
+/// The members of an event. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
     /// `type`
@@ -17,21 +17,21 @@ pub(super) struct StreamEvent<'a> {
     pub(super) error: Option<Json<'a>>,
     /// The blocks of a complete message.
     pub(super) content: Option<Json<'a>>,
-    /// Whether a known member occurs twice, so that readers may disagree about the value.
+    /// Whether a known member occurs twice, so that parsers may disagree about its value.
     pub(super) is_ambiguous: bool,
 }
 
-/// A delta that adds to one string.
+/// A delta that extends a single string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece<'a> {
     pub(super) kind: PieceKind,
-    /// The body of the string.
+    /// The raw body of the string.
     pub(super) body: &'a str,
     /// Whether the delta contains nothing else.
     pub(super) is_alone: bool,
 }
 
-/// The kind of string to which a delta is added.
+/// The kind of string that a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     Text,
@@ -40,7 +40,7 @@ pub(super) enum PieceKind {
 }
 
 impl<'a> StreamEvent<'a> {
-    /// Parses a frame. The second value is the complete JSON, which need not be an object.
+    /// Parses a frame. Returns the event, and the complete JSON, which need not be an object.
     pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| event.take(&key, value))?;
@@ -69,12 +69,12 @@ impl<'a> StreamEvent<'a> {
         place.get_or_insert(value);
     }
 
-    /// The number of the block.
+    /// The index of the block.
     pub(super) fn index(&self) -> Option<u64> {
         self.index.and_then(|index| index.as_u64())
     }
 
-    /// The delta, if it adds to a single string.
+    /// The delta, if it extends a single string.
     pub(super) fn piece(&self) -> Option<Piece<'a>> {
         let delta = self.delta?;
         let (kind, key) = match &*delta.get("type")?.as_str()? {
@@ -88,7 +88,7 @@ impl<'a> StreamEvent<'a> {
     }
 }
 
-/// The text of the member `key`; empty if it is missing or not a string.
+/// The string in the member `key`. Empty if it is missing or not a string.
 pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
     object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
 }

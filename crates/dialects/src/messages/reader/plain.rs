@@ -3,22 +3,22 @@
 use super::event::PieceKind;
 use crate::wire::json::FrameTemplate;
 
-/// The template of a delta with one string and nothing else.
+/// The template for deltas that contain a string and nothing else.
 #[derive(Debug)]
 pub(super) struct Plain {
     template: FrameTemplate,
-    /// Number of braces that close the frame. The API hides the length of a token with spaces between these
-    /// braces.
+    /// Number of braces that close the frame. The API hides the length of a token by adding spaces between
+    /// them.
     braces: usize,
     pub(super) kind: PieceKind,
-    /// The number of the block.
+    /// The index of the block.
     pub(super) index: Option<u64>,
     /// Whether the frame may be forwarded.
     pub(super) is_canonical: bool,
 }
 
 impl Plain {
-    /// Learns from `frame`, which has been parsed; `body` is its string.
+    /// Learns the template of `frame`, which has been parsed and contains the string `body`.
     pub(super) fn learn(
         frame: &str,
         body: &str,
@@ -30,14 +30,15 @@ impl Plain {
         Some(Self { template: FrameTemplate::learn(core, body, None)?, braces, kind, index, is_canonical })
     }
 
-    /// The string's body, if `frame` matches.
+    /// The raw body of the string, if `frame` matches the template.
     pub(super) fn body<'f>(&self, frame: &'f str) -> Option<&'f str> {
         let (core, braces) = without_end(frame);
         if braces == self.braces { self.template.body(core) } else { None }
     }
 }
 
-/// The frame up to the braces and spaces that close it, and the number of these braces.
+/// Splits off the braces and spaces that close a frame. Returns the part before them, and the number of
+/// braces.
 fn without_end(frame: &str) -> (&str, usize) {
     let core = frame.trim_end_matches(['}', ' ']);
     let end = frame.as_bytes().get(core.len()..).unwrap_or_default();

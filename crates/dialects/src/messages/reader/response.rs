@@ -1,8 +1,8 @@
-//! Decodes the events of one response, in order.
+//! Decodes the events of a response.
 //!
-//! A delta takes one of two paths, as in the reader of Chat Completions: the fast path recognises it by
-//! comparison ([`Plain`]), the slow path parses it. Text and thinking are accepted regardless of the block to
-//! which they are addressed; only calls need their block.
+//! As in the reader for Chat Completions, a delta takes one of two paths: the fast path recognises it by
+//! comparison ([`Plain`]), and the slow path parses it. Text and thinking are accepted whatever block they
+//! are addressed to; only calls need their block.
 
 mod blocks;
 mod ends;
@@ -35,19 +35,19 @@ use blocks::{HostedCall, OpenBlock};
 pub struct ResponseReader {
     settings: ReaderSettings,
     limits: Limits,
-    /// The client wants the response in one piece.
+    /// Whether the client did not ask for a stream.
     wants_whole: bool,
     has_started: bool,
-    /// The response arrived in one piece.
+    /// Whether the response arrived in one piece.
     is_whole: bool,
     text: Channel,
     thinking: Channel,
-    /// The signature of the thinking so far. A later signature replaces it, until the block ends.
+    /// The signature of the thinking so far. Until the block ends, a later signature replaces it.
     signature: Option<String>,
     citations: Citations,
     blocks: Vec<OpenBlock>,
     calls: NamedCalls,
-    /// Calls that the upstream runs.
+    /// Calls that the upstream runs itself.
     hosted: Vec<HostedCall>,
     /// Number of blocks so far that had no index.
     unnumbered: u64,
@@ -74,7 +74,7 @@ impl ResponseState for ResponseReader {
 
     fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.settings.verbatim && self.wants_whole {
-            // The frame is kept because of members that are not events.
+            // The frame may have members that no event represents.
             out.event(Event::Verbatim { frame: value, means: None });
         }
         self.read(value, false, false, out)
@@ -183,7 +183,7 @@ impl ResponseReader {
                 return Err(reported_json(event.error.unwrap_or_default()));
             }
             "message" => self.whole(event, frame, out)?,
-            // An event of a later version of the API.
+            // An event that a later version of the API has added.
             kind if !kind.is_empty() => self.skipped.add(Skip::UnknownPart),
             _ => {
                 self.skipped.add(Skip::NotAChunk);
@@ -193,9 +193,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Emits the response's head before everything else.
+    /// Emits the head of the response before anything else.
     fn message_start(&mut self, message: Json<'_>, out: &mut impl Sink) {
-        // After content, the head is too late.
+        // After content, it is too late for the head.
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
             let (id, model) = (text(message, "id"), text(message, "model"));
@@ -203,7 +203,7 @@ impl ResponseReader {
         }
         if let Some(usage) = message.get("usage") {
             self.counts.take(usage);
-            // Clients of this API expect counts at the beginning, too; other clients receive them at the end.
+            // Clients of this API expect counts at the start as well. Others receive them at the end.
             if self.settings.verbatim && !self.progress.is_finished {
                 self.tell_usage(out);
             }
@@ -223,7 +223,7 @@ impl ResponseReader {
         self.say(piece.kind, event.index(), piece.body, Some(frame).filter(|_| is_canonical), out);
     }
 
-    /// Whether the frame's members allow forwarding it.
+    /// Whether the frame may be forwarded, judging by its members.
     fn may_forward(&self, event: &StreamEvent<'_>, frame: &str) -> bool {
         self.settings.verbatim
             && !event.is_ambiguous
@@ -231,8 +231,8 @@ impl ResponseReader {
             && memchr2(b'\n', b'\r', frame.as_bytes()).is_none()
     }
 
-    /// Emits a piece of text, thinking or arguments, for both the fast and the slow path. `frame` is its
-    /// frame, if the frame may be forwarded.
+    /// Emits a piece of text, thinking or arguments. Both paths use this. `frame` is its frame, if that may
+    /// be forwarded.
     fn say(
         &mut self,
         kind: PieceKind,
@@ -261,7 +261,7 @@ impl ResponseReader {
             }
             PieceKind::Arguments => {
                 let frame = frame.filter(|_| !cuts_pair(body));
-                // A piece without a number belongs to the open call.
+                // A piece without an index belongs to the open call.
                 let key = index.or_else(|| self.calls.open_key()).unwrap_or_default();
                 self.calls.piece(key, body, frame, out);
             }

@@ -1,4 +1,4 @@
-//! Decodes content blocks, and makes turns from them.
+//! Decodes content blocks, and converts them to turns.
 
 use serde_json::{Map, Value};
 
@@ -13,27 +13,26 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// The content of one message.
 pub(super) struct Blocks {
-    /// The meaning of each block, in order.
+    /// The parts that the blocks represent, in order.
     pub(super) parts: Vec<Part>,
-    /// The media of results, each with the index of the result.
+    /// The media in results, each with the index of the result.
     media: Vec<(usize, Vec<Part>)>,
-    /// The blocks as they were received; `None` if the parts contain everything in them.
+    /// The blocks as they were received. `None` if the parts contain all of their information.
     originals: Option<Vec<Value>>,
 }
 
-/// A block and its meaning.
+/// A block, and the part that it represents.
 struct Block {
     part: Part,
     /// The contents of a result that are not text.
     media: Vec<Part>,
-    /// The block has members that the part does not contain, such as `cache_control`.
+    /// Whether the block has members that the part does not contain, such as `cache_control`.
     has_more: bool,
 }
 
 impl Blocks {
-    /// Reads the blocks of `content`; a string is one text block.
+    /// Reads the blocks of `content`. A string counts as one text block.
     pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Self, Failure> {
         let (mut parts, mut media) = (Vec::new(), Vec::new());
         if let Some(text) = Text::received(content) {
@@ -55,7 +54,7 @@ impl Blocks {
         Ok(Self { parts, media, originals })
     }
 
-    /// One turn with all blocks and the message's other fields.
+    /// Creates one turn from all blocks and the message's other fields.
     pub(super) fn into_turn(self, role: Role, mut rest: Map<String, Value>) -> Turn {
         if let Some(originals) = self.originals {
             rest.insert("content".to_owned(), originals.into());
@@ -63,8 +62,8 @@ impl Blocks {
         Turn { role, parts: self.parts, rest: Rest::new(Dialect::Messages.name(), rest) }
     }
 
-    /// Adds a turn of `author` for each run of blocks, and a separate turn for each result, whether the
-    /// client or toolwire ran its call. The message's other fields go to the last turn.
+    /// Adds a turn by `author` for each group of consecutive blocks, and a separate turn for each result,
+    /// whether the client or toolwire ran the call. The message's other fields go with the last turn.
     pub(super) fn into_turns(self, author: Role, rest: Map<String, Value>, turns: &mut Vec<Turn>) {
         let mut media = self.media.into_iter().peekable();
         let mut originals = self.originals.map(Vec::into_iter);
@@ -103,7 +102,7 @@ impl Blocks {
     }
 }
 
-/// Reads one block. It is checked field by field, so that an error names the invalid field.
+/// Reads a block field by field, so that an error can name the invalid field.
 fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
     let mut fields = Fields::new(path, element)?;
     let kind = fields.needed_string("type")?;
@@ -143,7 +142,7 @@ fn block(path: Path<'_>, element: Json<'_>) -> Result<Block, Failure> {
         part => part,
     };
     let is_other = matches!(part, Part::Other(_));
-    // The parts of a result do not show where its texts begin and end.
+    // The parts of a result do not show where one text ends and the next one starts.
     let is_joined = matches!(part, Part::Result(_))
         && element.get("content").is_some_and(|content| content.kind() == JsonKind::Array);
     let has_more = is_joined || !is_other && !fields.into_rest().is_empty();
@@ -154,8 +153,8 @@ fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(Dialect::Messages.name(), element.to_value()))
 }
 
-/// Takes `input` as it was written, but without the white space of an indented body: models do not write such
-/// white space, and an upstream's prompt cache contains what the model wrote.
+/// Takes `input` as written, but without the white space of an indented body: models do not write that white
+/// space, and an upstream's prompt cache is based on what the model wrote.
 fn arguments(fields: &mut Fields<'_, '_>) -> Result<String, Failure> {
     match fields.any("input") {
         Some(input) if input.kind() == JsonKind::Object => Ok(compact(input)),
@@ -164,14 +163,14 @@ fn arguments(fields: &mut Fields<'_, '_>) -> Result<String, Failure> {
     }
 }
 
-/// The text of a value without white space between its parts.
+/// The JSON of a value, without white space between tokens.
 pub(super) fn compact(json: Json<'_>) -> String {
     let mut compact = Encoder::with_capacity(json.raw().len());
     compact.compact(json);
     compact.finish_text()
 }
 
-/// Reads a `tool_result`: its texts, and its other blocks.
+/// Reads a `tool_result`: its text, and those of its blocks that are not text.
 fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failure> {
     let id = fields.needed_string("tool_use_id")?.into_owned();
     let is_error = fields.boolean("is_error")?.unwrap_or(false);
@@ -187,7 +186,7 @@ fn result(fields: &mut Fields<'_, '_>) -> Result<(CallOutput, Vec<Part>), Failur
     Ok((CallOutput { id, name: String::new(), content: texts.join("\n"), is_error }, media))
 }
 
-/// Reads an `image` given by data or URL; `None` for a source that only this API has.
+/// Reads an `image` that is given by its data or a URL. `None` if the source exists only in this API.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let mut source = fields.needed_object("source")?;
     let url = match &*source.needed_string("type")? {

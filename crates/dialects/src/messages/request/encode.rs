@@ -1,8 +1,8 @@
-//! Encodes a [`Conversation`] as the body of a Messages request.
+//! Encodes a [`Conversation`] as a Messages request body.
 //!
-//! The API is stricter than others about the form of a conversation: user and assistant must alternate,
-//! results must come first in the message after their calls, and no block may be empty. [`turns`] converts a
-//! conversation to that form.
+//! The API is stricter than others about conversations: user and assistant must alternate, results must come
+//! first in the message that follows their calls, and no block may be empty. [`turns`] arranges a
+//! conversation accordingly.
 
 mod blocks;
 mod ids;
@@ -21,10 +21,10 @@ use crate::{
 };
 use turns::{Author, Message};
 
-/// The dialect from which fields may be forwarded unchanged.
+/// The dialect whose fields may be forwarded unchanged.
 const DIALECT: &str = Dialect::Messages.name();
 
-/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
+/// Encodes `conversation` for an upstream that knows the model as `model`. An empty model name is left out.
 pub(in crate::messages) fn encode(
     conversation: &Conversation,
     model: &str,
@@ -72,27 +72,27 @@ pub(in crate::messages) fn encode(
     }
 }
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether the encoder writes a field separately and not with the other fields of `rest`.
+/// Whether the encoder writes this field of `rest` separately.
 fn is_put(key: &str) -> bool {
     matches!(key, "model" | "max_tokens" | "messages" | "tools" | "stream" | "output_config")
 }
 
-/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
-/// express them.
+/// The names of fields that a client of another dialect sent and that this dialect cannot express. They are
+/// dropped.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect have the same meaning as the parts, so they are not lost.
+    // The originals in another dialect only repeat the parts, so nothing is lost.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls" | CACHE_CONTROL));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
     let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
-    // Not lost: a newer name of the token limit, which is written as `max_tokens`.
+    // `max_completion_tokens` is written as `max_tokens`, so it is not lost.
     let fields = fields
         .filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens" | CACHE_CONTROL))
         .cloned();
@@ -100,8 +100,8 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     fields.chain(of_turns).chain(parts).chain(seed)
 }
 
-/// The text that begins the response. The API rejects white space at its end, so that is left for the model
-/// to write.
+/// The text with which the response must start. The API rejects trailing white space, so the model has to
+/// write it.
 fn prefill(conversation: &Conversation) -> Option<Prefill> {
     let Some(Constraint::Prefill(text)) = &conversation.constraint else { return None };
     let text = text.trim_end().to_owned();
@@ -129,7 +129,7 @@ fn put_messages(body: &mut Encoder, messages: &[Message<'_>], prefill: Option<&P
     });
 }
 
-/// Writes sampling settings, within the API's ranges.
+/// Writes sampling settings, limited to the ranges that the API allows.
 fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec<String>) {
     let sampling = &conversation.sampling;
     if let Some(temperature) = &sampling.temperature {
@@ -143,13 +143,14 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
         }
     }
     if let Some(top_p) = &sampling.top_p {
-        // Newer models reject the two together, and many clients send both with the defaults of other APIs.
+        // Newer models reject both settings together, and many clients send both with the defaults of other
+        // APIs.
         let is_no_limit = top_p.as_f64() == Some(1.0) && sampling.temperature.is_some();
         if !is_no_limit {
             body.key("top_p").value(top_p);
         }
     }
-    // The API rejects stop sequences that consist of white space.
+    // The API rejects stop sequences that consist only of white space.
     let stop: Vec<&String> = sampling.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
     if stop.len() < sampling.stop.len() {
         dropped.push("stop".to_owned());
@@ -159,7 +160,7 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// Writes the effort and the form of the response.
+/// Writes the reasoning effort and the response format.
 fn put_output(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -201,8 +202,8 @@ fn put_output(
     }
 }
 
-/// The thinking budget for `effort`. The API requires at least 1024 tokens, and fewer than the response's
-/// limit.
+/// The thinking budget for `effort`. The API requires at least 1024 tokens, and fewer than the limit for the
+/// response.
 fn budget(effort: &str, limit: u64) -> Option<Value> {
     const LEAST: u64 = 1024;
     let wanted = match effort {
@@ -214,7 +215,7 @@ fn budget(effort: &str, limit: u64) -> Option<Value> {
     (budget >= LEAST).then(|| json!({"type": "enabled", "budget_tokens": budget}))
 }
 
-/// OpenAI's `response_format` in the form of this API, which only accepts schemas.
+/// Converts OpenAI's `response_format`, of which this API supports only schemas.
 fn output_format(format: &Value) -> Option<Value> {
     let schema = format.get("json_schema")?.get("schema")?;
     Some(json!({"type": "json_schema", "schema": schema}))

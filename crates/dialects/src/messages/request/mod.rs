@@ -1,7 +1,7 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes a conversation for an upstream
+//! Decodes a client's request body into a [`Conversation`], and encodes conversations for upstreams
 //! ([`encode`]).
 //!
-//! A user message with tool results becomes several turns, since each result is a separate turn:
+//! Each tool result becomes a turn of its own, so a user message may become several turns:
 //!
 //! ```text
 //! user [tool_result, tool_result, text]  ─▶  Tool [result], Tool [result], User [text]
@@ -26,10 +26,10 @@ use crate::{
 };
 use blocks::Blocks;
 
-/// Decodes a Messages request, without checking the tool choice.
+/// Decodes a Messages request without checking the tool choice.
 ///
 /// # Errors
-/// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
+/// [`Kind::Request`] with the path of the field in `param`, and a message that helps to correct the request.
 pub(super) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
@@ -51,7 +51,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,
-        // Every response of this API has token counts.
+        // Every response in this API has token counts.
         include_usage: true,
         sampling,
         rest: Rest::new(Dialect::Messages.name(), fields.into_rest()),
@@ -59,7 +59,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     })
 }
 
-/// Reads `system`: a text, or blocks of text.
+/// Reads `system`, which is a string or a list of text blocks.
 fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let Some(system) = fields.any("system") else { return Ok(Vec::new()) };
     let blocks = Blocks::read(fields.at("system"), system)?;
@@ -73,7 +73,7 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }
 
-/// Reads the turns, and the tools that messages between them add.
+/// Reads the turns, and the tools that system messages between them add.
 fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failure> {
     let messages = fields.list("messages")?;
     let path = fields.at("messages");
@@ -88,7 +88,7 @@ fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failu
     Ok((turns, late))
 }
 
-/// Reads the turns of one message. Tools that the message adds go to `late`.
+/// Reads the turns of one message. Tools that it adds are appended to `late`.
 fn message_turns(
     mut message: Fields<'_, '_>,
     turns: &mut Vec<Turn>,
@@ -98,7 +98,7 @@ fn message_turns(
     let role = match &*role {
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        // Claude Code sends system messages between the other messages (docs/protocols/messages.md#requests).
+        // Claude Code sends system messages between others (docs/protocols/messages.md#requests).
         "system" => Role::System,
         other => {
             let why = format_args!("is `{other}`; known are `user`, `assistant` and `system`");
@@ -119,7 +119,7 @@ fn message_turns(
 }
 
 fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
-    // The API requires this field, except in requests that count tokens.
+    // The API requires this field, except in requests that only count tokens.
     let max_tokens = fields.count("max_tokens")?;
     if max_tokens == Some(0) {
         return Err(wrong_value(fields.at("max_tokens"), "is 0; it must be at least 1"));
@@ -146,7 +146,8 @@ fn stop_sequences(fields: &mut Fields<'_, '_>) -> Result<Vec<String>, Failure> {
     sequences.enumerate().map(text).collect()
 }
 
-/// Reads `output_config`: the effort, and the format in OpenAI's form. Its other members are kept.
+/// Reads `output_config`: the effort, and the format, which is converted to OpenAI's. Its other members stay
+/// unchanged.
 fn output_config(fields: &mut Fields<'_, '_>) -> Result<(Option<String>, Option<Value>), Failure> {
     let Some(mut config) = fields.object("output_config")? else { return Ok((None, None)) };
     let effort = config.string("effort")?.map(Into::into);

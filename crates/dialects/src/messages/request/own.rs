@@ -1,4 +1,4 @@
-//! Reads blocks of calls that toolwire ran from a history that the client sends back.
+//! Recognises calls that toolwire ran in the history that a client sends back.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The call or result that a block of this `kind` shows, if toolwire ran the call.
+/// The call or the result that this block represents, if toolwire ran the call.
 pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     let text = |key: &str| block.get(key).and_then(|value| value.as_str());
     let id = |key: &str| text(key).filter(|id| is_own_id(id)).map(|id| id.into_owned());
@@ -40,7 +40,7 @@ pub(super) fn part(kind: &str, block: Json<'_>) -> Option<Part> {
     }
 }
 
-/// The known members of the pages that a search found, as JSON.
+/// The known members of the pages in a search result, as JSON.
 fn pages(found: &[Value]) -> String {
     let page = |page: &Value| -> Value {
         let known = ["title", "url", "page_age"].into_iter().filter_map(|key| {

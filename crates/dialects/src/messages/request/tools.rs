@@ -10,7 +10,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The tools of a request and the choice among them.
+/// The tools of a request, and the tool choice.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     /// The tools of other types.
@@ -19,10 +19,10 @@ pub(super) struct Toolbox {
     pub(super) parallel: bool,
 }
 
-/// Takes all fields about tools out of the request.
+/// Takes all fields that concern tools out of the request.
 ///
-/// Tools of a type other than `custom` have a schema that only Anthropic knows, or are run by Anthropic's
-/// servers. They are kept in `rest` under `tools` for an upstream of this dialect.
+/// If the type of a tool is not `custom`, its schema is known only to Anthropic, or Anthropic's servers run
+/// it. Such tools stay in `tools` in `rest`, for upstreams of this dialect.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let (mut tools, mut server, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (place, declaration) in request.list("tools")?.enumerate() {
@@ -60,7 +60,7 @@ pub(super) fn added(path: Path<'_>, content: Json<'_>) -> Result<Vec<Tool>, Fail
 
 impl Toolbox {
     /// Adds the tools that messages declare. Returns the names of those that the request's `tools` do not
-    /// declare.
+    /// contain.
     pub(super) fn add_late(&mut self, late: Vec<Tool>) -> HashSet<String> {
         let mut added = HashSet::new();
         if late.is_empty() {
@@ -77,10 +77,10 @@ impl Toolbox {
     }
 }
 
-/// One element of `tools`.
+/// An element of `tools`.
 enum Declared {
     Client(Tool),
-    /// A tool of a type other than `custom`.
+    /// A tool whose type is not `custom`.
     Server(ServerTool),
 }
 

@@ -10,8 +10,8 @@ use crate::{
     search_results::{Page, pages},
 };
 
-/// The kinds of blocks for a call that the upstream or toolwire runs. Searches have their own blocks in this
-/// API; any other tool is shown as a tool of an MCP server, whose results are text
+/// The kinds of blocks that show calls run by the upstream or by toolwire. Searches have their own blocks in
+/// this API; any other tool is shown as one from an MCP server, whose results are text
 /// (docs/protocols/messages.md#server-tools).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hosted {
@@ -20,12 +20,12 @@ pub(super) enum Hosted {
 }
 
 impl Hosted {
-    /// The blocks for the tool `name`.
+    /// The kind of block for the tool `name`.
     pub(super) fn of(name: &str) -> Self {
         if name == "web_search" { Self::Search } else { Self::Other }
     }
 
-    /// Prefix of the API's ids for such calls.
+    /// The prefix of the API's ids for such calls.
     fn prefix(self) -> &'static str {
         match self {
             Self::Search => "srvtoolu",
@@ -33,7 +33,7 @@ impl Hosted {
         }
     }
 
-    /// The block of a call to a tool of `server`, with `input`.
+    /// The block of a call to the tool `name` of `server`.
     pub(super) fn call(self, id: &str, (name, server): (&str, &str), input: Value) -> Value {
         match self {
             Self::Search => json!({"type": "server_tool_use", "id": id, "name": name, "input": input}),
@@ -64,10 +64,10 @@ impl Hosted {
     }
 }
 
-/// The server name in calls of the upstream's own tools.
+/// The server name to use for the upstream's own tools.
 pub(super) const SERVER_NAME: &str = "upstream";
 
-/// The error of a search. If Anthropic's servers wrote the error, it is their own object.
+/// The error of a search. If it came from Anthropic's servers, it is already in the API's format.
 fn search_error(content: &str) -> Value {
     let kind = "web_search_tool_result_error";
     let given = serde_json::from_str::<Value>(content).ok();
@@ -76,8 +76,8 @@ fn search_error(content: &str) -> Value {
         .unwrap_or_else(|| json!({"type": kind, "error_code": "unavailable"}))
 }
 
-/// The pages in a search's result. Pages in the form of Anthropic's servers stay unchanged, because their
-/// encrypted content is sent back to these servers.
+/// The pages in the result of a search. Pages from Anthropic's servers stay unchanged, because their
+/// encrypted content must be returned to those servers.
 fn found(content: &str) -> Value {
     if let Ok(Value::Array(list)) = serde_json::from_str(content)
         && list.iter().all(|page: &Value| page.get("type").is_some_and(|kind| kind == "web_search_result"))
@@ -96,7 +96,7 @@ fn found(content: &str) -> Value {
     pages(content).into_iter().map(page).collect()
 }
 
-/// The blocks of a call that the upstream or toolwire ran and that is not one of the response's calls.
+/// The blocks for a call that the upstream or toolwire ran and that is not one of the response's own calls.
 pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> {
     let hosted = Hosted::of(&call.name);
     let id = match call.runner {
@@ -109,8 +109,8 @@ pub(super) fn server_call(call: &ServerCall<'_>) -> impl Iterator<Item = Value> 
     used.into_iter().chain(result)
 }
 
-/// Arguments as an object, as `input` requires. Text that is not an object, such as the arguments of a call
-/// that was cut off, stays text, so that no client mistakes it for a complete call.
+/// Parses arguments as an object, as `input` requires. Text that is not an object, such as that of a
+/// truncated call, stays a string, so that no client mistakes it for a complete call.
 pub(super) fn input(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return Map::new().into();
@@ -121,13 +121,13 @@ pub(super) fn input(arguments: &str) -> Value {
     }
 }
 
-/// The block for thinking that the upstream does not show.
+/// The block for thinking that the upstream does not reveal.
 pub(super) fn redacted(state: &Opaque<'_>) -> Value {
     json!({"type": "redacted_thinking", "data": carried(state, Dialect::Messages)})
 }
 
-/// A citation of a page. The API expects the cited text, but only the text's position is known, so it is left
-/// empty.
+/// A citation of a page. The API has a field for the cited text, but only the position of the text is known,
+/// so the field is left empty.
 pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     json!({
         "type": "web_search_result_location",
@@ -138,9 +138,8 @@ pub(super) fn citation(annotation: &Annotation<'_>) -> Value {
     })
 }
 
-/// Token counts, with the other fields if the upstream speaks this dialect. This API requires the two main
-/// counts, so a count that the upstream did not send is 0. Cached tokens are not part of the API's
-/// `input_tokens`.
+/// Token counts, together with other fields if the upstream speaks this dialect. The API requires the two
+/// main counts, so missing ones are sent as 0. Its `input_tokens` does not include cached tokens.
 pub(super) fn usage(usage: Option<&Usage>) -> Value {
     let count = |count: fn(&Usage) -> Option<u64>| usage.and_then(count);
     let input = count(|usage| {
@@ -171,7 +170,7 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
     object
 }
 
-/// toolwire's extension field, with the warnings of a response.
+/// toolwire's extension field with the warnings about a response.
 pub(super) fn notes(warnings: &[Value]) -> Value {
     json!({ "warnings": warnings })
 }
@@ -181,7 +180,7 @@ pub(super) fn warning(warning: &Warning<'_>) -> Value {
     json!({"code": warning.code, "message": warning.message})
 }
 
-/// The API's stop reason. `refused`: the text is a refusal.
+/// The API's stop reason. `refused` says that the text is a refusal.
 pub(super) fn stop_reason(finish: Finish, refused: bool) -> &'static str {
     match finish {
         Finish::Stop if refused => "refusal",

@@ -1,8 +1,8 @@
-//! [`Deltas`]: the deltas of a block, each a piece of one string.
+//! [`Deltas`]: writes the deltas of a block, each of which extends one string.
 //!
-//! All deltas of a block begin in the same way. This beginning is built with the block; after that, a piece
-//! costs two copies and the escaping of the piece, and no allocation. An upstream's frame that is a delta of
-//! the same block, under the same index, is forwarded unchanged.
+//! All deltas of a block start the same way. The start is built once for each block; after that, writing a
+//! piece takes two copies and the escaping, and no allocation. If an upstream's frame is a delta of the same
+//! block with the same index, it is forwarded unchanged.
 
 use bytes::{BufMut, BytesMut};
 
@@ -11,24 +11,24 @@ use crate::wire::json::{Json, escape_into, span};
 /// Closes the string, the delta and the event.
 const END: &[u8] = b"\"}}\n\n";
 
-/// The text before the JSON of a delta.
+/// What precedes the JSON of a delta.
 const LEAD: &str = "event: content_block_delta\ndata: ";
 
-/// Writes the deltas of one block.
 #[derive(Debug)]
 pub(super) struct Deltas {
     /// The index of the block.
     pub(super) index: usize,
     /// The key of the string.
     key: &'static str,
-    /// The beginning of a delta, up to the text of the string.
+    /// The start of every delta, up to the text of the string.
     prefix: Vec<u8>,
-    /// The same beginning in the upstream's spelling, if that differs.
+    /// The same start as the upstream writes it, if that differs.
     spelling: Vec<u8>,
 }
 
 impl Deltas {
-    /// The deltas of the block `index`, which have the type `kind` and contain their string under `key`.
+    /// Creates a writer for the block `index`, whose deltas have the type `kind` and their string in the
+    /// member `key`.
     pub(super) fn new(index: usize, (kind, key): (&'static str, &'static str)) -> Self {
         let start = format!("{LEAD}{{\"type\":\"content_block_delta\",\"index\":{index},");
         let prefix = format!("{start}\"delta\":{{\"type\":\"{kind}\",\"{key}\":\"").into_bytes();
@@ -42,7 +42,7 @@ impl Deltas {
         out.put_slice(END);
     }
 
-    /// Writes a piece as `frame`, the upstream's own delta, if the frame is a delta of this block.
+    /// Forwards `frame` if it is a delta of this block, and otherwise writes `piece`.
     pub(super) fn put_frame(&mut self, frame: &str, piece: &str, out: &mut BytesMut) {
         if !self.has(frame) {
             return self.put(piece, out);
@@ -52,8 +52,8 @@ impl Deltas {
         }
     }
 
-    /// Whether `frame` is a delta of this block. Readers guarantee the frame's form, so it is enough to
-    /// compare the beginning up to the text, if the frame contains the index.
+    /// Whether `frame` is a delta of this block. Readers guarantee its structure, so if it contains the
+    /// index, comparing its start is enough.
     fn has(&mut self, frame: &str) -> bool {
         let bytes = frame.as_bytes();
         let own = self.prefix.get(LEAD.len()..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`UpstreamMembers`]: members of a response from an upstream of this dialect that no event carries.
+//! [`UpstreamMembers`]: members in the response of a Messages upstream that no event represents.
 
 use serde_json::{Map, Value};
 
@@ -9,11 +9,11 @@ use crate::event::Finish;
 pub(super) struct UpstreamMembers {
     /// The members that the writers do not write themselves.
     others: Map<String, Value>,
-    /// The stop reason and related members: `stop_reason`, `stop_sequence` and others.
+    /// The stop reason and what belongs to it: `stop_reason`, `stop_sequence` and others.
     stop: Map<String, Value>,
 }
 
-/// Members of a message that the writers write.
+/// The members of a message that the writers write themselves.
 const WRITTEN: [&str; 10] = [
     "id",
     "type",
@@ -28,8 +28,8 @@ const WRITTEN: [&str; 10] = [
 ];
 
 impl UpstreamMembers {
-    /// Takes a frame with the stop reason of the response: a `message_delta`, or a complete message. A word
-    /// that does not belong to the API, or that contradicts `finish`, is left out.
+    /// Records the stop reason in a frame, which is a `message_delta` or a complete message. A word that the
+    /// API does not know, or that contradicts `finish`, is ignored.
     pub(super) fn take_stop(&mut self, frame: &str, finish: Finish) {
         let Ok(Value::Object(mut event)) = serde_json::from_str(frame) else { return };
         match event.remove("delta") {
@@ -45,7 +45,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// Takes a complete message. Returns the maximum number of its bytes that are kept.
+    /// Records the members of a complete message. Returns their size in bytes.
     pub(super) fn take_message(&mut self, frame: &str) -> usize {
         let Ok(Value::Object(mut message)) = serde_json::from_str(frame) else { return 0 };
         if message.get("type").is_none_or(|kind| kind != "message") {
@@ -56,7 +56,7 @@ impl UpstreamMembers {
         Value::from(self.others.clone()).to_string().len()
     }
 
-    /// Adds the members of a complete message.
+    /// Adds the recorded members to a complete message.
     pub(super) fn extend_message(&mut self, message: &mut Map<String, Value>) {
         message.append(&mut self.stop);
         for (key, value) in std::mem::take(&mut self.others) {
@@ -64,7 +64,7 @@ impl UpstreamMembers {
         }
     }
 
-    /// Adds the members of a `message_delta`.
+    /// Adds the recorded members to a `message_delta`.
     pub(super) fn extend_delta(&mut self, event: &mut Map<String, Value>) {
         if let Some(Value::Object(delta)) = event.get_mut("delta") {
             delta.append(&mut self.stop);
@@ -75,7 +75,7 @@ impl UpstreamMembers {
     }
 }
 
-/// Whether a stop reason of the API means that the response ended with `finish`.
+/// Whether the stop reason `word` is consistent with `finish`.
 fn agrees(word: &str, finish: Finish) -> bool {
     match finish {
         Finish::Stop => matches!(word, "end_turn" | "stop_sequence"),

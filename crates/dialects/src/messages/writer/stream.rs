@@ -1,4 +1,4 @@
-//! A response as a stream of events.
+//! Writes a response as a stream of events.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Map, Value, json};
@@ -23,26 +23,23 @@ use crate::{
 pub struct Stream {
     head: Head,
     begun: bool,
-    /// Number of blocks that have begun.
+    /// Number of blocks that have started.
     blocks: usize,
     /// The open block of text or thinking.
     open: Option<Open>,
-    /// The blocks of calls that have not ended.
+    /// The open blocks of calls.
     calls: Vec<OpenCall>,
-    /// Calls that the client does not run, whose results also have blocks.
+    /// Calls that the client does not run, whose results are written as blocks too.
     hosted: Vec<(u32, Hosted)>,
-    /// Blocks of the upstream that have no events: the upstream's index of each block, and the index for the
-    /// client.
+    /// Blocks of the upstream for which there are no events: the upstream's index of each, and the client's.
     unknown: Vec<(u64, usize)>,
     refused: bool,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
     upstream: UpstreamMembers,
-    /// Warnings; nearly always empty.
     warnings: Vec<Value>,
 }
 
-/// An open block of text or thinking.
 #[derive(Debug)]
 struct Open {
     kind: Kind,
@@ -55,7 +52,6 @@ enum Kind {
     Thinking,
 }
 
-/// The open block of a call.
 #[derive(Debug)]
 struct OpenCall {
     call: u32,
@@ -65,14 +61,14 @@ struct OpenCall {
     input: Input,
 }
 
-/// Where the input of a call's block is.
+/// Where the input of a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
     /// In deltas.
     Streamed,
-    /// In deltas, but the upstream has not sent any yet.
+    /// In deltas that have not arrived yet.
     Due,
-    /// In the upstream's own event that began the block.
+    /// In the upstream's event that started the block.
     Given,
 }
 
@@ -108,8 +104,8 @@ impl StreamForm for Stream {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, out),
             Event::CallStart(start) => self.call_start(start, out),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, None, out),
-            // The block stays open until another block begins, or the message ends. If the response fails,
-            // clients must not consider the call complete.
+            // The block stays open until another one starts or the message ends. If the response fails,
+            // clients must not take the call for complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.call_cut(*index),
             Event::CallEnd { index, .. } => self.call_end(*index, out),
             Event::CallResult(result) => {
@@ -156,14 +152,14 @@ impl StreamForm for Stream {
         put_event("message_stop", &json!({"type": "message_stop"}), out);
     }
 
-    /// Writes the error as the last event: clients raise it and stop reading.
+    /// Writes the error as the last event. Clients raise it and stop reading.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         out.put_slice(b"event: error\ndata: ");
         out.put_slice(&error_body(failure));
         out.put_slice(b"\n\n");
     }
 
-    /// Writes a `ping`, or a comment if the message has not begun.
+    /// Writes a `ping`, or a comment if the message has not started.
     fn keep_alive(&self, out: &mut BytesMut) {
         match self.begun {
             true => put_event("ping", &json!({"type": "ping"}), out),
@@ -173,7 +169,7 @@ impl StreamForm for Stream {
 }
 
 impl Stream {
-    /// Writes `message_start`, once.
+    /// Writes `message_start` if that has not been done yet.
     fn begin(&mut self, out: &mut BytesMut) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -191,7 +187,7 @@ impl Stream {
         put_event("message_start", &json!({"type": "message_start", "message": message}), out);
     }
 
-    /// Writes an event, using the upstream's own frame for it if possible.
+    /// Writes an event, using the upstream's frame if possible.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>, out: &mut BytesMut) {
         match event {
             Event::Text(text) => self.piece(Kind::Text, text, Some(frame), out),
@@ -213,8 +209,8 @@ impl Stream {
         }
     }
 
-    /// Handles a frame from the upstream that is not an event: the end of a block of text or thinking, a
-    /// citation of something other than a page, or a block of a kind that toolwire does not know.
+    /// Handles a frame for which there is no event: the end of a block of text or thinking, a citation of
+    /// something other than a page, or part of a block of an unknown type.
     fn unknown(&mut self, frame: &str, out: &mut BytesMut) {
         let Ok(json) = Json::parse(frame) else { return };
         let kind = json.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
@@ -245,7 +241,7 @@ impl Stream {
         }
     }
 
-    /// Writes a delta with a citation of the text.
+    /// Writes a delta with a citation.
     fn cited(&mut self, frame: &str, out: &mut BytesMut) {
         let delta = Json::parse(frame).ok().and_then(|event| event.get("delta"));
         if let Some(delta) = delta {
@@ -286,7 +282,8 @@ impl Stream {
         }
     }
 
-    /// The open block of this kind. A block of another kind is closed first.
+    /// Returns the open block of this kind. Closes a block of another kind, and starts a new one if
+    /// necessary.
     fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &mut Open {
         let open = match self.open.take() {
             Some(open) if open.kind == kind => open,
@@ -337,7 +334,7 @@ impl Stream {
         self.calls.push(OpenCall { call: start.index, deltas, is_cut: false, input: Input::Streamed });
     }
 
-    /// Begins a call that the upstream runs, using the upstream's own block.
+    /// Starts a call that the upstream runs, using the upstream's own block.
     fn server_call(&mut self, start: &CallStart<'_>, frame: &str, out: &mut BytesMut) {
         let index = self.block_frame(frame, out);
         self.hosted.push((start.index, Hosted::of(&start.name)));
@@ -356,7 +353,7 @@ impl Stream {
         let Some(open) = self.calls.iter_mut().find(|open| open.call == call) else { return };
         match frame {
             _ if piece.is_empty() || open.input == Input::Given => {}
-            // The upstream sends an empty object if there is no input.
+            // If there is no input, the upstream sends an empty object.
             None if open.input == Input::Due && piece == "{}" => {}
             Some(frame) => open.deltas.put_frame(frame, piece, out),
             None => open.deltas.put(piece, out),
@@ -390,7 +387,7 @@ impl Stream {
         put_stop(index, out);
     }
 
-    /// Begins the next block. Returns its index.
+    /// Starts the next block, and returns its index.
     fn block_start(&mut self, block: &Value, out: &mut BytesMut) -> usize {
         let index = self.next_block(out);
         let event = json!({"type": "content_block_start", "index": index, "content_block": block});
@@ -398,7 +395,7 @@ impl Stream {
         index
     }
 
-    /// Begins the next block with the upstream's own event. Returns its index.
+    /// Starts the next block with the upstream's own event, and returns its index.
     fn block_frame(&mut self, frame: &str, out: &mut BytesMut) -> usize {
         self.close(out);
         let index = self.next_block(out);
@@ -406,7 +403,7 @@ impl Stream {
         index
     }
 
-    /// The index of the next block. Ends everything that is still open.
+    /// The index of the next block. Ends the upstream's blocks and truncated calls that are still open.
     fn next_block(&mut self, out: &mut BytesMut) -> usize {
         self.begin(out);
         for cut in self.calls.extract_if(.., |call| call.is_cut) {
@@ -425,7 +422,7 @@ fn put_delta(index: usize, delta: &Value, out: &mut BytesMut) {
     put_event("content_block_delta", &event, out);
 }
 
-/// Writes an event of the upstream with another index.
+/// Writes an event of the upstream with the client's index.
 fn put_frame(name: &str, frame: &str, index: usize, out: &mut BytesMut) {
     let theirs = Json::parse(frame).ok().and_then(|event| event.get("index"));
     let theirs = theirs.and_then(|theirs| span(frame, theirs.raw())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A response as one object, `message`, assembled from its events.
+//! Assembles a response as a single `message` object.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::{
 pub struct Whole {
     head: Head,
     blocks: Vec<Block>,
-    /// Whether further thinking belongs to a new block.
+    /// Whether further thinking starts a new block.
     ends_thinking: bool,
     /// The calls, by index, with the positions of their blocks.
     calls: Vec<(u32, usize)>,
@@ -31,7 +31,7 @@ pub struct Whole {
     usage: Option<Usage>,
     upstream: UpstreamMembers,
     warnings: Vec<Value>,
-    /// Approximate bytes of the events that are kept.
+    /// Approximate size of the collected events in bytes.
     kept: usize,
 }
 
@@ -51,7 +51,7 @@ enum Block {
         hosted: Option<Hosted>,
         arguments: String,
     },
-    /// A call that the upstream runs, as its server began it.
+    /// A call that the upstream runs, with the upstream's own block.
     ServerCall {
         block: Value,
         arguments: String,
@@ -94,7 +94,7 @@ impl WholeForm for Whole {
                     arguments.push_str(piece);
                 }
             }
-            // Arguments that were cut off can be recognised, because they are not an object.
+            // Truncated arguments need no flag, because they are not an object.
             Event::CallEnd { .. } => {}
             Event::CallResult(result) => {
                 self.kept += result.id.len() + result.content.len();
@@ -129,7 +129,6 @@ impl WholeForm for Whole {
         }
     }
 
-    /// Writes the object.
     fn finish(&mut self, out: &mut BytesMut) {
         let content: Vec<Value> = self.blocks.drain(..).map(Block::into_value).collect();
         let reason = self.finish.map(|finish| block::stop_reason(finish, self.refused));
@@ -152,7 +151,7 @@ impl WholeForm for Whole {
         out.extend_from_slice(message.to_string().as_bytes());
     }
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
     fn kept(&self) -> usize {
         self.kept
     }
@@ -163,7 +162,7 @@ impl WholeForm for Whole {
 }
 
 impl Whole {
-    /// Records an event together with the upstream's own frame for it.
+    /// Records an event, and the upstream's own frame for it.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
         match (event, begun_block(frame)) {
             (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {
@@ -179,7 +178,7 @@ impl Whole {
         }
     }
 
-    /// Adds a block as the upstream wrote it.
+    /// Adds a block of the upstream.
     fn own_block(&mut self, frame: &str, block: Block) {
         self.kept += frame.len();
         self.blocks.push(block);
@@ -194,7 +193,7 @@ impl Whole {
         }
     }
 
-    /// The text block at the end. It is created if the last block is of another kind.
+    /// The text block at the end, which is created if the last block is of another kind.
     fn last_text(&mut self) -> Option<(&mut String, &mut Vec<Value>)> {
         if !matches!(self.blocks.last(), Some(Block::Text { .. })) {
             self.blocks.push(Block::Text { text: String::new(), citations: Vec::new() });
@@ -245,7 +244,6 @@ impl Whole {
         });
     }
 
-    /// The block of the call `index`.
     fn call(&mut self, index: u32) -> Option<&mut Block> {
         let (_, place) = self.calls.iter().rfind(|(call, _)| *call == index)?;
         self.blocks.get_mut(*place)
@@ -269,7 +267,7 @@ impl Block {
                 json!({"type": "tool_use", "id": id, "name": name, "input": block::input(&arguments)})
             }
             Self::ServerCall { mut block, arguments } => {
-                // If the beginning of the block contains no arguments, they arrive later.
+                // If the start of the block contains no arguments, they arrive later.
                 let is_given =
                     block.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty());
                 if let (false, Some(members)) = (is_given, block.as_object_mut())
@@ -284,7 +282,7 @@ impl Block {
     }
 }
 
-/// The block that `frame` begins, if `frame` is an event that begins a block.
+/// The block that `frame` starts, if it is an event that starts a block.
 fn begun_block(frame: &str) -> Option<Value> {
     let json = Json::parse(frame).ok()?;
     let is_start = json.get("type")?.string_body() == Some("content_block_start");

@@ -1,4 +1,4 @@
-//! Content blocks: how their beginnings and ends are read, and the deltas that are not pieces of one string.
+//! Content blocks: their starts and ends, and deltas that do not extend a single string.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// A block that has not ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenBlock {
     /// The upstream's index of the block.
@@ -20,13 +19,13 @@ pub(super) struct OpenBlock {
     kind: BlockKind,
 }
 
-/// A call that the upstream runs.
+/// A call that the upstream runs itself.
 #[derive(Debug)]
 pub(super) struct HostedCall {
     id: String,
     /// The upstream's index of the call's block.
     block: u64,
-    /// The call's number, see [`CallStart::index`].
+    /// The index of the call, see [`CallStart::index`].
     number: u32,
 }
 
@@ -36,7 +35,7 @@ enum BlockKind {
     Thinking,
     Call,
     Other,
-    /// A block of a kind that has no event.
+    /// A block for which there is no event.
     Unknown,
 }
 
@@ -59,8 +58,8 @@ impl ResponseReader {
         self.begin_block(index, block, frame, out)
     }
 
-    /// Begins the block `index`. This ends an open block with the same index. `frame` is the event, if it may
-    /// be forwarded.
+    /// Starts the block `index`, which ends any open block with the same index. `frame` is the event's frame,
+    /// if that may be forwarded.
     pub(super) fn begin_block(
         &mut self,
         index: u64,
@@ -70,7 +69,7 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         let repeats = || self.calls.repeats(index, &text(block, "id"), &text(block, "name"));
         if self.blocks.iter().any(|open| open.index == index && open.kind == BlockKind::Call) && repeats() {
-            // The same call again, possibly with more of its arguments.
+            // The call is repeated, possibly with more of its arguments.
             return self.give_input(index, block);
         }
         if self.blocks.iter().any(|open| open.index == index) {
@@ -101,7 +100,7 @@ impl ResponseReader {
                 BlockKind::Other
             }
             "tool_use" => self.call(index, block, Runner::Client, out)?,
-            // `server_tool_use`, `mcp_tool_use` and future kinds: clients of this API receive them unchanged.
+            // `server_tool_use`, `mcp_tool_use` and future types. Clients of this API receive them unchanged.
             kind if kind.ends_with("tool_use") => {
                 let has_input = block.get("input").is_some_and(|input| input.kind() == JsonKind::Object);
                 let mut out = WithFrame { frame: frame.filter(|_| has_input), out };
@@ -117,7 +116,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Ends the block `index`, or the last open block if there is no index.
+    /// Ends the block `index`, or the latest open block if there is no index.
     pub(super) fn block_stop(&mut self, index: Option<u64>, frame: Option<&str>, out: &mut impl Sink) {
         let place = match index {
             Some(index) => self.blocks.iter().rposition(|open| open.index == index),
@@ -137,7 +136,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads a delta that is not a piece of one string.
+    /// Handles a delta that does not extend a single string.
     pub(super) fn other_delta(&mut self, delta: Json<'_>, frame: Option<&str>, out: &mut impl Sink) {
         match (&*text(delta, "type"), frame) {
             ("signature_delta", _) => self.sign(delta),
@@ -154,7 +153,7 @@ impl ResponseReader {
         }
     }
 
-    /// Handles data without an event: forwards it if that is allowed, and otherwise leaves it out.
+    /// Handles data for which there is no event: forwards it if possible, and skips it otherwise.
     fn unknown(&mut self, frame: Option<&str>, out: &mut impl Sink) {
         match frame {
             Some(frame) => out.event(Event::Verbatim { frame, means: None }),
@@ -162,7 +161,7 @@ impl ResponseReader {
         }
     }
 
-    /// Emits text that the beginning of a block contains.
+    /// Emits text that is part of a block's start.
     fn given(&mut self, kind: PieceKind, block: Json<'_>, key: &str, out: &mut impl Sink) {
         if let Some(body) = block.get(key).and_then(|text| text.string_body()) {
             self.say(kind, None, body, None, out);
@@ -188,7 +187,6 @@ impl ResponseReader {
         out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted: true }));
     }
 
-    /// Begins a call.
     fn call(
         &mut self,
         index: u64,
@@ -213,9 +211,9 @@ impl ResponseReader {
         Ok(BlockKind::Call)
     }
 
-    /// Reads the arguments that the beginning of a call contains.
+    /// Handles arguments that are part of a call's start.
     fn give_input(&mut self, index: u64, block: Json<'_>) -> Result<(), Failure> {
-        // In a stream the API writes an empty object here, and the arguments as deltas.
+        // In a stream, the API sends an empty object here and the arguments in deltas.
         match block.get("input") {
             Some(input)
                 if input.kind() == JsonKind::Object
@@ -228,18 +226,18 @@ impl ResponseReader {
         }
     }
 
-    /// Reads the result of a call that the upstream ran.
+    /// Handles the result of a call that the upstream ran.
     fn result(&mut self, block: Json<'_>, frame: Option<&str>, out: &mut impl Sink) -> BlockKind {
         let id = text(block, "tool_use_id");
         let Some(hosted) = self.hosted.iter().rfind(|hosted| hosted.id == id) else {
-            // The call may be in an earlier response that this response continues.
+            // The call may be in an earlier response that this one continues.
             match frame {
                 Some(frame) if !id.is_empty() => out.event(Event::Verbatim { frame, means: None }),
                 _ => self.skipped.add(Skip::OrphanResult),
             }
             return BlockKind::Unknown;
         };
-        // A call that has a result has ended, even if its block has not.
+        // A call with a result has ended, even if its block has not.
         if self.calls.index(hosted.block) == Some(hosted.number) {
             self.calls.end(hosted.block, out);
             self.calls.settle(out);
@@ -253,7 +251,7 @@ impl ResponseReader {
     }
 }
 
-/// A sink that attaches the upstream's frame to the beginning of a call.
+/// A sink that attaches the upstream's frame to the start of a call.
 struct WithFrame<'a, S> {
     frame: Option<&'a str>,
     out: &'a mut S,
@@ -266,10 +264,10 @@ impl<S: Sink> Sink for WithFrame<'_, S> {
     }
 }
 
-/// Maximum number of blocks that may be open at once. The API never has more than one.
+/// Maximum number of open blocks. The API itself never has more than one.
 const MAX_OPEN: usize = 64;
 
-/// The content of a result: a string; or the texts of its blocks, if it has only text blocks; or its JSON.
+/// The content of a result: the string, the joined texts if all its blocks are texts, or else its JSON.
 fn result_text(content: Json<'_>) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return text;

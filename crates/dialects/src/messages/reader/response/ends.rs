@@ -1,5 +1,4 @@
-//! Reads the ends of blocks and of the response (the stop reason, the usage, the end mark or its absence),
-//! and complete messages.
+//! The ends of blocks and of the response (stop reason, usage and end marker), and complete messages.
 
 use std::borrow::Cow;
 
@@ -18,7 +17,6 @@ use crate::{
 };
 
 impl ResponseReader {
-    /// Ends a text block.
     pub(super) fn end_text(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.text.finish() {
             let half = half.to_string();
@@ -28,7 +26,6 @@ impl ResponseReader {
         self.citations.end_block(out);
     }
 
-    /// Ends a block of thinking.
     pub(super) fn end_thinking(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.thinking.finish() {
             out.event(Event::Reasoning(Reasoning::text(half.to_string())));
@@ -36,7 +33,7 @@ impl ResponseReader {
         self.tell_signature(out);
     }
 
-    /// Emits the signature of the preceding thinking, which this ends.
+    /// Emits the signature of the thinking so far, which ends that thinking.
     pub(super) fn tell_signature(&mut self, out: &mut impl Sink) {
         if let Some(signature) = self.signature.take() {
             let signature = Some(Opaque::new(Dialect::Messages.name(), signature));
@@ -65,7 +62,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Reads a message that was not streamed.
+    /// Handles a message that was not streamed.
     pub(super) fn whole(
         &mut self,
         event: &StreamEvent<'_>,
@@ -93,8 +90,8 @@ impl ResponseReader {
         }
     }
 
-    /// A block of a complete message, written as the event that begins the block. It is for clients of this
-    /// API, if no other event carries the complete block.
+    /// Converts a block of a complete message to the event that starts it in a stream, for clients of this
+    /// API. `None` if other events represent the complete block.
     fn own_frame(&self, index: u64, block: Json<'_>) -> Option<String> {
         let kind = text(block, "type");
         let is_known = matches!(&*kind, "text" | "thinking" | "redacted_thinking" | "tool_use");
@@ -121,11 +118,11 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Sets the finish of the response and ends everything that is still open.
+    /// Sets the finish reason, and ends everything that is still open.
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         if cut {
-            // If the model was interrupted, half of a surrogate pair is only an incomplete character and is
+            // If the model was interrupted, half of a surrogate pair is just an unfinished character, and is
             // dropped.
             self.text.finish();
             self.thinking.finish();
@@ -139,7 +136,7 @@ impl ResponseReader {
         emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// Ends the response. If no stop reason arrived, the finish is derived from the content.
+    /// Ends the response. If there was no stop reason, the finish reason is derived from the content.
     pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {
@@ -151,7 +148,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Ends a body that has no end mark.
+    /// Handles the end of a body that has no end marker.
     pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.ends_with_body(self.settings.tolerate_truncation) {
             return self.close(out);
@@ -165,7 +162,7 @@ impl ResponseReader {
         Err(truncated())
     }
 
-    /// Passes the usage on if it is new.
+    /// Emits the token counts if they have changed.
     pub(super) fn tell_usage(&mut self, out: &mut impl Sink) {
         if let Some(usage) = self.counts.news() {
             out.event(Event::Usage(usage));

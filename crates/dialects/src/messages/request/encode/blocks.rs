@@ -41,12 +41,12 @@ pub(super) enum Block<'c> {
         signature: &'c str,
     },
     Redacted(&'c str),
-    /// A block that ends a part of the prompt that the client wants to be cached.
+    /// A block with a cache hint.
     Hinted(Box<Block<'c>>, &'c Value),
 }
 
-/// The block for `part`; `original` is the client's own block, if the client speaks this dialect. `None` if
-/// the API has no such block, or would reject the block because it is empty.
+/// Encodes `part`. `original` is the client's own block, if the client speaks this dialect. `None` if the API
+/// has no such block, or would reject it as empty.
 pub(super) fn block<'c>(
     part: &'c Part,
     original: Option<&'c Value>,
@@ -73,7 +73,7 @@ pub(super) fn block<'c>(
                 (Some(_), Some(original)) => Some(Block::Original(original)),
                 (Some(signature), None) if *redacted => Some(Block::Redacted(signature)),
                 (Some(signature), None) => Some(Block::Thinking { text, signature }),
-                // The API accepts only thinking that it has signed itself.
+                // The API accepts only thinking with its own signature.
                 (None, _) => {
                     dropped.push("messages[].reasoning".to_owned());
                     None
@@ -86,9 +86,9 @@ pub(super) fn block<'c>(
     }
 }
 
-/// Whether a block shows the client a call that toolwire ran for the model, or the result of such a call. In
-/// these blocks, the API accepts only calls that Anthropic's servers ran. Their ids never have the prefixes
-/// of other calls (docs/protocols/messages.md#server-tools).
+/// Whether a block represents a call that toolwire ran, or the result of such a call. The API accepts such
+/// blocks only for calls that Anthropic's servers ran, and their ids never have these prefixes
+/// (docs/protocols/messages.md#server-tools).
 fn shows_hosted_call(block: &Value) -> bool {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
     let id = match text("type") {
@@ -99,8 +99,8 @@ fn shows_hosted_call(block: &Value) -> bool {
     ["toolu_", "call_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// Whether `original`, a block that the client wrote, has the meaning `part`. Since then, `part` may have
-/// been given a new id.
+/// Whether `original`, a block from the client, represents `part`. The id of `part` may have been replaced in
+/// the meantime.
 pub(super) fn means(original: &Value, part: &Part) -> bool {
     let text = |key: &str| original.get(key).and_then(Value::as_str);
     match (text("type"), part) {
@@ -135,7 +135,7 @@ fn means_result(original: &Value, output: &CallOutput) -> bool {
     is_error == output.is_error && content == output.content
 }
 
-/// Whether `original`, if it is a call or a result, has the same id as `part`.
+/// Whether `original` has the same id as `part`, if it is a call or a result.
 pub(super) fn has_its_id(original: &Value, part: &Part) -> bool {
     let is = |key: &str, id: &str| original.get(key).and_then(Value::as_str) == Some(id);
     match part {
@@ -146,7 +146,7 @@ pub(super) fn has_its_id(original: &Value, part: &Part) -> bool {
 }
 
 impl<'c> Block<'c> {
-    /// A result with the images that belong to it.
+    /// Encodes a result and the images that belong to it.
     pub(super) fn result(
         output: &'c CallOutput,
         media: &'c [Part],
@@ -162,7 +162,7 @@ impl<'c> Block<'c> {
         Some(Self::Result { id, output, media: media.collect() })
     }
 
-    /// Returns `original` with `id` as its member `key`. `valid` converts an id that the API would reject.
+    /// Returns `original` with `id` as the member `key`. `valid` converts ids that the API would reject.
     fn with_id(
         original: &'c Value,
         key: &'static str,
@@ -175,7 +175,7 @@ impl<'c> Block<'c> {
         Self::Renamed { original, key, id: valid(id) }
     }
 
-    /// The same block with a cache hint, if there is one. The API does not accept a hint on thinking.
+    /// Adds a cache hint, if there is one. The API does not accept hints on thinking.
     pub(super) fn hinted(self, hint: Option<&'c Value>) -> Self {
         match (hint, self) {
             (
@@ -198,7 +198,7 @@ impl<'c> Block<'c> {
         }
     }
 
-    /// Removes white space at the end of a text. Returns `false` if nothing is left.
+    /// Removes trailing white space from a text. Returns `false` if nothing is left.
     pub(super) fn trim_end(&mut self) -> bool {
         if let Self::Hinted(block, _) = self {
             return block.trim_end();
@@ -224,7 +224,7 @@ impl<'c> Block<'c> {
         self.put_with(body, None);
     }
 
-    /// Writes the block with its `hint`, if it has one.
+    /// Writes the block with `hint`, if there is one.
     fn put_with(&self, body: &mut Encoder, hint: Option<&Value>) {
         match self {
             Self::Hinted(block, hint) => block.put_with(body, Some(hint)),
@@ -270,7 +270,7 @@ impl<'c> Block<'c> {
     }
 }
 
-/// Writes content, with `results` first. Content that is only one text is written as a string.
+/// Writes content, with `results` first. Content that consists of a single text is written as a string.
 pub(super) fn put_content(body: &mut Encoder, results: &[Block<'_>], others: &[Block<'_>]) {
     match (results, others) {
         ([], [Block::Text(text)]) => body.string(text),
@@ -318,7 +318,7 @@ enum Source<'c> {
 }
 
 impl<'c> Source<'c> {
-    /// `None` if the API has no such source.
+    /// `None` if the API does not support such a source.
     fn of(url: &'c str) -> Option<Self> {
         let scheme = url.split_once(':')?.0.to_ascii_lowercase();
         if matches!(scheme.as_str(), "http" | "https") {
@@ -327,11 +327,11 @@ impl<'c> Source<'c> {
         let (head, data) = url.split_once(',')?;
         let mime = head.get("data:".len()..).filter(|_| scheme == "data")?.strip_suffix(";base64")?;
         let mime = mime.split(';').next().unwrap_or(mime);
-        // The type's name in this API.
+        // The API knows only this name for the type.
         Some(Self::Data { mime: if mime == "image/jpg" { "image/jpeg" } else { mime }, data })
     }
 
-    /// Whether `source` has the same meaning.
+    /// Whether `source` refers to the same image.
     fn is(self, source: &Value) -> bool {
         let text = |key: &str| source.get(key).and_then(Value::as_str);
         match self {

@@ -1,4 +1,4 @@
-//! [`CallIds`]: the ids of calls in the form that the API requires, `[a-zA-Z0-9_-]+`.
+//! [`CallIds`]: converts call ids to what the API requires, `[a-zA-Z0-9_-]+`.
 
 use std::{
     borrow::Cow,
@@ -11,12 +11,11 @@ use std::{
 pub(super) struct CallIds {
     /// Number of calls without an id so far.
     unnamed: usize,
-    /// Generated ids of calls that have no result yet.
+    /// The generated ids of calls that have no result yet.
     unanswered: VecDeque<String>,
 }
 
 impl CallIds {
-    /// The id for a call.
     pub(super) fn of_call<'c>(&mut self, id: &'c str) -> Cow<'c, str> {
         if id.is_empty() {
             let new = format!("call_{}", self.unnamed);
@@ -27,8 +26,8 @@ impl CallIds {
         valid(id)
     }
 
-    /// The id for a result. A result without an id belongs to the first call without an id that still lacks a
-    /// result.
+    /// The id for a result. A result without an id belongs to the first call without an id that has no result
+    /// yet.
     pub(super) fn of_result<'c>(&mut self, id: &'c str) -> Cow<'c, str> {
         if id.is_empty() {
             return self.unanswered.pop_front().unwrap_or_else(|| "call_0".to_owned()).into();
@@ -37,7 +36,7 @@ impl CallIds {
     }
 }
 
-/// Whether the API accepts the id.
+/// Whether the API accepts `id`.
 pub(super) fn is_valid(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(is_allowed)
 }
@@ -46,12 +45,12 @@ fn is_allowed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// `id`, or a replacement that depends only on `id`.
+/// Returns `id`, or a replacement that depends only on `id`.
 fn valid(id: &str) -> Cow<'_, str> {
     if is_valid(id) {
         return Cow::Borrowed(id);
     }
-    // Ids that differ only in the replaced characters must not become equal.
+    // Ids that differ only in the replaced characters must stay different.
     let mut hasher = DefaultHasher::new();
     hasher.write(id.as_bytes());
     let kept: String = id.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect();

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request and the tool choice.
+//! Encodes the tools of a request, and the tool choice.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,7 +13,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// Writes the tools and the tool choice. Anthropic's own tools that the client requested are kept.
+/// Writes the tools and the tool choice. Anthropic's own tools that the client requested are forwarded.
 pub(super) fn put(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -42,8 +42,8 @@ pub(super) fn put(
     put_choice(body, conversation);
 }
 
-/// Declares the tools of past calls in a request without tools, because the API still requires their
-/// declaration. They cannot be called.
+/// Declares the tools of past calls, because the API requires that even in a request without tools. They
+/// cannot be called.
 fn put_past(body: &mut Encoder, conversation: &Conversation) {
     let calls = conversation.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
         Part::Call(call) => Some(call.name.as_str()),
@@ -76,7 +76,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
         };
     }
     if tool.strict == Some(true) {
-        // The API's `strict` accepts fewer schemas than OpenAI's.
+        // `strict` accepts fewer schemas in this API than in OpenAI's.
         dropped.push("tools[].strict".to_owned());
     }
     body.object(|body| {
@@ -97,7 +97,7 @@ fn declaration(body: &mut Encoder, tool: &Tool, dropped: &mut Vec<String>) {
     });
 }
 
-/// The client's declaration, with another schema if the API rejects the client's schema.
+/// The client's declaration with a replaced schema, if the API would reject the client's schema.
 fn mended(declared: Json<'_>) -> Option<Value> {
     let schema = declared.get("input_schema").filter(|schema| schema.kind() == JsonKind::Object)?;
     let is_object = schema.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("object"));
@@ -109,7 +109,7 @@ fn mended(declared: Json<'_>) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes a schema. It must describe an object.
+/// Writes a schema, which must describe an object.
 fn put_schema(body: &mut Encoder, schema: Option<Json<'_>>) {
     let kind = schema.and_then(|schema| schema.get("type")?.as_str());
     if let (Some(schema), Some("object")) = (schema, kind.as_deref()) {

@@ -1,5 +1,5 @@
-//! Arranges turns as messages: user and assistant alternate, results come first in the message after their
-//! calls, nothing is empty, and a final assistant message does not end with white space.
+//! Arranges turns as messages: user and assistant alternate, results come first in the message that follows
+//! their calls, nothing is empty, and a final assistant message has no trailing white space.
 
 use serde_json::Value;
 
@@ -15,7 +15,6 @@ use crate::{
     messages::upstream::{LaterSystem, Options},
 };
 
-/// A message of the request.
 #[derive(Debug)]
 pub(super) struct Message<'c> {
     pub(super) author: Author,
@@ -31,7 +30,7 @@ pub(super) enum Author {
     Assistant,
 }
 
-/// The blocks of `system`, and the messages.
+/// Returns the blocks of `system`, and the messages.
 pub(super) fn arranged<'c>(
     turns: &'c [Turn],
     options: &Options,
@@ -66,7 +65,7 @@ pub(super) fn arranged<'c>(
     (system, messages)
 }
 
-/// Adds blocks to the last message if it has the same author, and otherwise as a new message. Results come
+/// Adds blocks to the last message if it has the same author, or else as a new message. Results are placed
 /// first.
 fn append<'c>(messages: &mut Vec<Message<'c>>, author: Author, blocks: Vec<Block<'c>>) {
     if messages.last().is_none_or(|last| last.author != author) {
@@ -79,11 +78,11 @@ fn append<'c>(messages: &mut Vec<Message<'c>>, author: Author, blocks: Vec<Block
     }
 }
 
-/// The blocks of a turn, unchanged if the client speaks this dialect.
+/// Encodes a turn as blocks. Blocks of clients that speak this dialect stay unchanged.
 fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -> Vec<Block<'c>> {
     let originals = turn.rest.from_dialect(DIALECT).and_then(|rest| rest.get("content")?.as_array());
     let mut originals = originals.map(Vec::as_slice).unwrap_or_default();
-    // In this API, images of a result are inside the result.
+    // In this API, the images of a result are part of the result.
     let mut hints = CacheHints::of(turn, Dialect::Chat.name());
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
         let block = Block::result(output, media, originals.first(), ids, dropped);
@@ -102,10 +101,9 @@ fn blocks_of<'c>(turn: &'c Turn, ids: &mut CallIds, dropped: &mut Vec<String>) -
     blocks
 }
 
-/// The original of `part`: the next one with the same meaning. Originals before it no longer belong to any
-/// part.
+/// The next original that represents `part`. Skips the originals before it.
 fn next_original<'c>(originals: &mut &'c [Value], part: &Part) -> Option<&'c Value> {
-    /// Limits the search for a part that has no original.
+    /// Limits the search if a part has no original.
     const NEAR: usize = 16;
     let near = || originals.iter().take(NEAR);
     let exact = near().position(|original| means(original, part) && has_its_id(original, part));
@@ -115,7 +113,7 @@ fn next_original<'c>(originals: &mut &'c [Value], part: &Part) -> Option<&'c Val
     before.last()
 }
 
-/// Removes white space at the end of the last text.
+/// Removes trailing white space from the last text.
 fn trim_end(blocks: &mut Vec<Block<'_>>) {
     while let Some(last) = blocks.last_mut() {
         if last.trim_end() {
