@@ -1,28 +1,27 @@
-//! [`Observed`]: properties of a server that its responses reveal. They apply where the settings leave them
-//! open.
+//! [`Observed`]: properties of a server that its responses reveal. They apply unless the settings say
+//! otherwise.
 
-/// Properties of a server and one of its models.
+/// Properties of a server and of one of its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observed {
     /// The field in which the server sends reasoning.
     pub reasoning: Option<ReasoningField>,
-    /// Whether the server rejects roles that do not alternate, and system messages other than a single one at
-    /// the beginning.
+    /// Whether the server accepts only alternating roles, or only a single system message at the start.
     pub strict_roles: bool,
 }
 
-/// The field for reasoning in messages of Chat Completions. If both fields occur, the greater value applies.
+/// The field for reasoning in Chat Completions messages. If a server uses both, the later variant wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasoningField {
     /// `reasoning` alone.
     Reasoning,
-    /// `reasoning_content`, also together with `reasoning`.
+    /// `reasoning_content`, possibly together with `reasoning`.
     ReasoningContent,
 }
 
-/// Whether an error means that a chat template accepts only a single system message, at the beginning, or
-/// only alternating roles (docs/protocols/chat.md#requests). Servers send most of these errors with status
-/// 400, llama.cpp and LM Studio also with 500.
+/// Whether an error means that a chat template accepts only a single system message at the start, or only
+/// alternating roles (docs/protocols/chat.md#requests). Most servers report this with status 400, but
+/// llama.cpp and LM Studio may also use 500.
 pub fn refuses_roles(status: u16, body: &[u8]) -> bool {
     const PLACES: [&str; 9] = [
         "beginning",

@@ -1,7 +1,7 @@
-//! The form in which clients carry an upstream's opaque state: a signature, or encrypted reasoning.
+//! How clients carry an upstream's opaque state, which is a signature or encrypted reasoning.
 //!
-//! A client's API has a place for state of its own dialect, which carries it unchanged. State of another
-//! dialect is marked with that dialect's name, so that it is sent back only to an upstream of that dialect.
+//! A client's API has a field for state of its own dialect, which is carried unchanged. State of another
+//! dialect gets that dialect's name as a prefix, so that it is sent back only to an upstream of that dialect.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Separates the dialect's name from the state. It does not occur in base64, in which such state is written.
+/// Separates the dialect's name from the state, which is base64 and thus never contains this character.
 const MARK: char = ':';
 
-/// The form in which a client of `dialect` carries `state`.
+/// Converts `state` to what a client of `dialect` carries.
 pub(crate) fn carried<'a>(state: &'a Opaque<'_>, dialect: Dialect) -> Cow<'a, str> {
     if state.dialect == dialect.name() && foreign(&state.text).is_none() {
         return Cow::Borrowed(&state.text);
@@ -22,19 +22,19 @@ pub(crate) fn carried<'a>(state: &'a Opaque<'_>, dialect: Dialect) -> Cow<'a, st
     Cow::Owned(format!("{}{MARK}{}", state.dialect, state.text))
 }
 
-/// The state that a client of `dialect` sends back as `text`.
+/// Converts what a client of `dialect` has sent back to the original state.
 pub(crate) fn carried_back(text: &str, dialect: Dialect) -> Opaque<'static> {
     let (dialect, text) = foreign(text).unwrap_or((dialect, text));
     Opaque::new(dialect.name(), text.to_owned())
 }
 
-/// The dialect named by the mark in `text`, and the text after the mark.
+/// The dialect that prefixes `text`, and the text after the prefix.
 fn foreign(text: &str) -> Option<(Dialect, &str)> {
     let (name, text) = text.split_once(MARK)?;
     Some((name.parse().ok()?, text))
 }
 
-/// The state that an upstream of OpenAI's chat API sends with a call, in `extra_content`.
+/// The state that a Chat Completions upstream sends with a call, in `extra_content`.
 pub(crate) fn call_state(extra: Json<'_>) -> Option<Opaque<'static>> {
     if extra.kind() != Kind::Object || extra.members().next().is_none() {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn call_state(extra: Json<'_>) -> Option<Opaque<'static>> {
     let google = members.next().filter(|(key, _)| key == "google" && members.next().is_none());
     let signature = google.and_then(|(_, google)| google.get("thought_signature")?.as_str());
     let state = match signature {
-        // The state belongs to Gemini, whichever of Google's APIs it came through.
+        // This state belongs to Gemini, whichever of Google's APIs it came through.
         Some(signature) => Opaque::new(Dialect::Gemini.name(), signature.into_owned()),
         None => Opaque::new(Dialect::Chat.name(), extra.raw().to_owned()),
     };

@@ -1,12 +1,11 @@
-//! Errors in the form of OpenAI's APIs: `{"error": {"message", "type", "param", "code"}}`, as a
-//! body before the stream and inside it.
+//! Writes errors as in OpenAI's APIs: `{"error": {"message", "type", "param", "code"}}`, either as a response
+//! body or within a stream.
 
 use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 
-/// The error object of `failure`: the body of a response with status [`Failure::status`], or the data of a
-/// frame.
+/// The JSON for `failure`: the body of a response with status [`Failure::status`], or the data of a frame.
 pub fn error_body(failure: &Failure) -> Vec<u8> {
     let error = json!({
         "error": {
@@ -19,7 +18,7 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     error.to_string().into_bytes()
 }
 
-/// The API's `type` of an error.
+/// The API's `type` for an error.
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::NotFound | Kind::Method | Kind::TooLarge | Kind::ContextLength => {

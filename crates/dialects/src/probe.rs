@@ -1,31 +1,31 @@
-//! [`Probe`]: a small request whose response shows which software an upstream runs.
+//! [`Probe`]: a small request that reveals which software an upstream runs.
 
 use super::server::Server;
 use crate::wire::json::Json;
 
-/// A request without a body, for a path that only one kind of server has, or to which each kind of server
-/// responds in its own way.
+/// A request without a body to a path that only one kind of server has, or to which each kind of server
+/// responds differently.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
     /// The path, without a leading slash.
     pub path: &'static str,
-    /// The base of the path.
+    /// The URL to which the path is relative.
     pub root: Root,
-    /// Returns the server that gives such a response, if the response shows which server it is.
+    /// Returns the server that this response identifies, if any.
     recognise: fn(&Json<'_>) -> Option<Server>,
 }
 
-/// The base of a path.
+/// The URL to which a probe's path is relative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
     /// The upstream's base URL.
     Base,
-    /// The base URL without `/v1` at its end.
+    /// The base URL without a trailing `/v1`.
     Server,
 }
 
-/// The probes, in the order in which they are used (docs/protocols/enforcement.md#who-answers). The first probe recognises
-/// the most servers.
+/// The probes, in the order in which they are tried (docs/protocols/enforcement.md#who-answers). The first
+/// one recognises the most servers.
 pub(super) static PROBES: [Probe; 6] = [
     Probe { path: "models", root: Root::Base, recognise: by_owner },
     Probe { path: "props", root: Root::Server, recognise: llama_cpp },
@@ -36,7 +36,7 @@ pub(super) static PROBES: [Probe; 6] = [
 ];
 
 impl Probe {
-    /// The server whose response is `body`. `None` if the response does not show which server it is.
+    /// The server that `body` identifies, if any.
     pub(super) fn server(&self, body: &[u8]) -> Option<Server> {
         (self.recognise)(&Json::parse_bytes(body).ok()?)
     }

@@ -1,54 +1,54 @@
-//! [`Progress`]: the progress of a response, and whether it may end there.
+//! [`Progress`]: how far a response has progressed, and whether it may end there.
 
 use crate::failure::{Failure, Kind};
 
-/// The progress of a response.
+/// How far a response has progressed.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// A part of the response has been read, possibly without content.
+    /// Whether any part of the response has been read, even without content.
     pub(super) has_choice: bool,
-    /// The response has content: text, a call, an image. Reasoning alone does not count.
+    /// Whether the response has content, such as text, a call or an image. Reasoning alone does not count.
     pub(super) has_content: bool,
-    /// The finish reason is known.
+    /// Whether the finish reason is known.
     pub(super) is_finished: bool,
-    /// The end mark has been read.
+    /// Whether the end marker has been read.
     pub(super) is_marked: bool,
-    /// The response has ended: nothing else is read.
+    /// Whether the response has ended, so that nothing else is read.
     pub(super) is_done: bool,
 }
 
 impl Progress {
-    /// Whether content may follow, so that unreadable data may be a part of the response.
+    /// Whether content may follow, so that unreadable data may be part of the response.
     pub(super) fn is_inside(&self) -> bool {
         self.has_choice && !self.is_finished
     }
 
-    /// Whether only one of the finish reason and the end mark has arrived: the response is complete if the
-    /// body then ends properly.
+    /// Whether only one of the finish reason and the end marker has arrived. If the body then ends properly,
+    /// the response is complete.
     pub(super) fn awaits_end(&self) -> bool {
         (self.is_marked || self.is_finished) && !self.is_done
     }
 
-    /// Whether the finish reason arrived without the end mark: the response is complete even if the body does
-    /// not end.
+    /// Whether the finish reason has arrived without the end marker. The response is then complete even if
+    /// the body does not end.
     pub(super) fn lacks_only_mark(&self) -> bool {
         self.is_finished && !self.is_done
     }
 
-    /// Handles the end mark. Returns whether the response ends with it. If there is no finish reason, the
-    /// body must also end properly.
+    /// Handles the end marker. Returns whether it ends the response; without a finish reason, the body must
+    /// also end properly.
     pub(super) fn mark_end(&mut self) -> bool {
         self.is_marked = true;
         self.is_finished || !self.has_content
     }
 
-    /// Whether the response ends with the body. If there is no finish reason, this is so only if `may_end` is
-    /// set.
+    /// Whether the end of the body is the end of the response. `may_end` allows that even without a finish
+    /// reason.
     pub(super) fn ends_with_body(&self, may_end: bool) -> bool {
         self.is_finished || ((self.is_marked || may_end) && self.has_choice)
     }
 
-    /// Ends the response. If no finish reason arrived, it is derived from the content.
+    /// Ends the response. If there was no finish reason, it is derived from the content.
     ///
     /// # Errors
     /// There is neither a finish reason nor content.
@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// The failure of a response whose body ended too early.
+/// The failure for a body that ended before the response did.
 pub(super) fn truncated() -> Failure {
     Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response")
 }

@@ -1,5 +1,5 @@
-//! Converts errors from an upstream (an HTTP error with its body, or an error object inside a stream) to a
-//! [`Failure`] that keeps the upstream's message, code and status.
+//! Converts an upstream's errors (HTTP error responses, and error objects within a stream) to a [`Failure`]
+//! that preserves the upstream's message, code and status.
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The failure that corresponds to an upstream's HTTP error. `retry_after` is the value of the header with
-/// that name; `body` may have any content, and may be truncated.
+/// The failure for an HTTP error response. `retry_after` is the value of that header. `body` may contain
+/// anything, and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let lead = match status {
@@ -31,20 +31,20 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     failure
 }
 
-/// The failure that corresponds to an error inside a stream. `error` is an object or a string.
+/// The failure for an error within a stream. `error` is an object or a string.
 pub(crate) fn reported(error: &Value) -> Failure {
     let words = Words::of_error(error);
     let status = words.status;
     words.failure(status)
 }
 
-/// Like [`reported`], for an error that has not been copied into a tree.
+/// Like [`reported`], for an error that has not been converted to a [`Value`].
 pub(crate) fn reported_json(error: Json<'_>) -> Failure {
     reported(&serde_json::from_str(error.raw()).unwrap_or_default())
 }
 
-/// The failure that corresponds to a server-sent event of the type `error`. Its data may be the error object,
-/// contain the object, or be plain text.
+/// The failure for a server-sent event of the type `error`. Its data may be the error object, an object that
+/// contains it, or plain text.
 pub(crate) fn reported_event(data: &[u8]) -> Failure {
     match serde_json::from_slice::<Value>(data) {
         Ok(value) => reported(value.get("error").unwrap_or(&value)),
@@ -52,8 +52,8 @@ pub(crate) fn reported_event(data: &[u8]) -> Failure {
     }
 }
 
-/// The failure that an object in a stream reports although it is not part of a response: an error, or a
-/// message together with a member which says that it is an error. `None` if the object reports no failure.
+/// The failure that an object reports even though it is not part of a response: an error, or a message
+/// together with a member that says it is one. `None` if it reports no failure.
 pub(crate) fn told(frame: &str) -> Option<Failure> {
     let object = serde_json::from_str::<Value>(frame).ok().filter(Value::is_object)?;
     let words = Words::of_response(&object);
@@ -72,13 +72,12 @@ pub(crate) fn told(frame: &str) -> Option<Failure> {
     })
 }
 
-/// The object in which MiniMax, Spark and Tencent report the outcome of a request.
+/// The nested object in which MiniMax, Spark and Tencent report the outcome of a request.
 fn nested(object: &Value) -> Option<&Value> {
     let has_message = |inner: &&Value| MESSAGE_KEYS.iter().any(|key| says_something(inner.get(key)));
     ["base_resp", "header", "Error"].iter().find_map(|key| object.get(key)).filter(has_message)
 }
 
-/// The names of members that contain a message.
 const MESSAGE_KEYS: [&str; 10] = [
     "message",
     "Error",
@@ -103,8 +102,7 @@ fn says_something(value: Option<&Value>) -> bool {
     }
 }
 
-/// Whether an object reports a failure by a code, a status or a flag; `None` if it does not report an
-/// outcome.
+/// Whether a code, a status or a flag in an object reports a failure. `None` if there is no such member.
 fn outcome(object: &Value) -> Option<bool> {
     let of_word = |word: &str| match word.to_ascii_lowercase().as_str() {
         "" => None,
@@ -134,7 +132,7 @@ fn outcome(object: &Value) -> Option<bool> {
     keys.into_iter().chain(["type", "object"]).find_map(of)
 }
 
-/// Whether an object contains only a message, and members that may accompany a message in an error.
+/// Whether an object contains only a message and members that often accompany an error message.
 fn is_bare_message(object: &Value) -> bool {
     let beside = |key: &str| {
         let key = key.to_ascii_lowercase().replace(['_', '-'], "");
@@ -145,8 +143,8 @@ fn is_bare_message(object: &Value) -> bool {
         .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
 }
 
-/// The values of `code` and `type` for a prompt that is longer than the model's context: OpenAI's, Z.ai's,
-/// llama.cpp's, Copilot's, and words that gateways use.
+/// The values of `code` and `type` for a prompt that exceeds the model's context: those of OpenAI, Z.ai,
+/// llama.cpp, Copilot, and of gateways.
 const TOO_LONG_CODES: [&str; 7] = [
     "context_length_exceeded",
     "model_context_window_exceeded",
@@ -157,7 +155,7 @@ const TOO_LONG_CODES: [&str; 7] = [
     "input_too_long",
 ];
 
-/// The messages of servers that have no such codes, in lower case. All parts of one entry must occur.
+/// Messages of servers without such codes, in lower case. All strings of an entry must occur in the message.
 const TOO_LONG: [&[&str]; 28] = [
     // OpenAI, vLLM, Mistral, OpenRouter, DeepSeek
     &["maximum context length"],
@@ -209,14 +207,15 @@ const TOO_LONG: [&[&str]; 28] = [
     &["tokens exceed", "context"],
 ];
 
-/// Groq's code for a call that the model wrote and Groq could not read:
-/// docs/protocols/chat.md#upstream-deviations.
+/// Groq's code for a call that the model wrote but Groq could not parse
+/// (docs/protocols/chat.md#upstream-deviations).
 const UNREAD_CALL: &str = "tool_use_failed";
 
-/// Words in messages about rate limits, which may also mention tokens.
+/// Words in messages about rate limits. These may mention tokens, too, but have nothing to do with the
+/// context.
 const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
 
-/// The parts of an upstream's error; each may be missing.
+/// The fields of an upstream's error.
 #[derive(Debug, Default)]
 struct Words {
     message: Option<String>,
@@ -224,9 +223,9 @@ struct Words {
     kind: Option<String>,
     param: Option<String>,
     status: Option<u16>,
-    /// The model's text, if the server could not read a call in it.
+    /// The model's text, if the server could not parse a call in it.
     generation: Option<String>,
-    /// A numeric code says that the prompt is too long.
+    /// Whether a numeric code says that the prompt is too long.
     is_too_long: bool,
 }
 
@@ -238,8 +237,8 @@ impl Words {
         }
     }
 
-    /// Reads the known forms of bodies: `{"error": …}`, the same in an array (Gemini's compatibility layer),
-    /// the error's fields at the top level (vLLM), `{"detail": …}` (FastAPI).
+    /// Reads the known formats of bodies: `{"error": …}`, the same in an array (Gemini's compatibility
+    /// layer), the error's fields at the top level (vLLM), and `{"detail": …}` (FastAPI).
     fn of_response(response: &Value) -> Self {
         let response = response.get(0).unwrap_or(response);
         let error = ["error", "errors", "detail"].iter().map(|key| response.get(key));
@@ -263,21 +262,21 @@ impl Words {
             Value::String(digits) => digits.parse().ok(),
             number => u16::try_from(number.as_u64()?).ok(),
         };
-        // Groq's member with the text of the model in which Groq could not read a call.
+        // Groq's field for text in which it could not parse a call.
         let generation = text("failed_generation");
         let message = match (message, &generation) {
             (Some(message), Some(text)) => Some(format!("{message} (failed_generation: {text})")),
             (message, _) => message,
         };
         let code = text("code").filter(|code| code.parse::<u16>().is_err());
-        // Z.ai's code, as a number or as text.
+        // Z.ai's code, which is a number or a string.
         let is_too_long = error.get("code").is_some_and(|code| code == "1261" || code.as_u64() == Some(1261));
         Self {
             message,
             is_too_long,
             generation: generation.filter(|_| code.as_deref() == Some(UNREAD_CALL)),
             code,
-            // Gemini has its word for the kind in `status`.
+            // Gemini has a word for the type in `status`.
             kind: text("type").or_else(|| text("status")),
             param: text("param"),
             status: number("code").or_else(|| number("status")).filter(|code| (400..600).contains(code)),
@@ -285,14 +284,14 @@ impl Words {
     }
 
     fn is_model_missing(&self) -> bool {
-        // Anthropic's form: `{"type": "not_found_error", "message": "model: NAME"}`.
+        // Anthropic sends `{"type": "not_found_error", "message": "model: NAME"}`.
         let names_model = || self.message.as_deref().is_some_and(|message| message.starts_with("model: "));
         self.code.as_deref() == Some("model_not_found")
             || (self.kind.as_deref() == Some("not_found_error") && names_model())
     }
 
-    /// Whether the error means that the prompt is too long, according to its code, or to the sentence of
-    /// servers without codes. llama.cpp's code and Ollama's sentence have also been seen with status 500.
+    /// Whether the error means that the prompt is too long, judging by its code or, for servers without
+    /// codes, by its message. llama.cpp and Ollama sometimes report this with status 500.
     fn is_context_length(&self, status: Option<u16>) -> bool {
         let is_code =
             |word: &Option<String>| word.as_deref().is_some_and(|word| TOO_LONG_CODES.contains(&word));
@@ -308,7 +307,7 @@ impl Words {
             || (may_say_so && self.message.as_ref().is_some_and(says_so))
     }
 
-    /// `lead`, followed by the upstream's own message.
+    /// Returns `lead`, followed by the upstream's own message.
     fn sentence(&self, lead: &str) -> String {
         match &self.message {
             Some(message) => format!("{lead}: {message}"),
@@ -352,12 +351,12 @@ impl Words {
     }
 }
 
-/// Whether failures of this kind keep their status, because clients may distinguish between such statuses.
+/// Whether failures of this kind keep their status, because clients may handle the statuses differently.
 fn keeps_status(kind: Kind) -> bool {
     matches!(kind, Kind::Request | Kind::Forbidden | Kind::Upstream)
 }
 
-/// The kind for a value of `code` or `type`. Upstreams use these inside a stream, where there is no status.
+/// The kind for a value of `code` or `type`. Within a stream there is no status, so upstreams rely on these.
 fn kind_of_word(word: &str) -> Option<Kind> {
     Some(match word {
         "rate_limit_exceeded"
@@ -376,10 +375,10 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     })
 }
 
-/// The first words of an unexpected body: the title if the body is HTML, otherwise its beginning. `None` if
-/// it has no text.
+/// The first words of an unexpected body: the title of an HTML page, or the start of other text. `None` if
+/// there is no text.
 pub(crate) fn first_words(body: &[u8]) -> Option<String> {
-    /// Maximum number of quoted characters: enough for a line of a log.
+    /// Maximum number of characters to quote: enough for one line of a log.
     const LONGEST: usize = 120;
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,

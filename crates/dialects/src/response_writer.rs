@@ -1,4 +1,4 @@
-//! [`ResponseWriter`]: writes a response as a stream or as one object, for the writers of all dialects.
+//! [`ResponseWriter`]: writes a response as a stream or as a single object, for all dialects.
 
 use bytes::BytesMut;
 
@@ -15,12 +15,12 @@ enum Form<S, W> {
     Whole(Box<W>),
 }
 
-/// A response as a stream.
+/// Writes a response as a stream.
 pub trait StreamForm {
-    /// Whether clients of the dialect expect that a block of content ends before the next block begins.
+    /// Whether clients of the dialect expect a block of content to end before the next one starts.
     const ONE_BLOCK_AT_A_TIME: bool = false;
 
-    /// Creates the stream for a request's response.
+    /// Creates a stream for one response.
     fn new(answering: &Answering) -> Self;
 
     /// Writes an event.
@@ -29,37 +29,38 @@ pub trait StreamForm {
     /// Ends a successful response.
     fn finish(&mut self, out: &mut BytesMut);
 
-    /// Ends the response by writing the dialect's in-stream error.
+    /// Ends the response with the dialect's in-stream error.
     fn fail(&mut self, failure: &Failure, out: &mut BytesMut);
 
-    /// Writes a comment or event that clients ignore into a silent stream.
+    /// Writes something that clients ignore, such as a comment, to a silent stream.
     fn keep_alive(&self, out: &mut BytesMut);
 
-    /// Approximate bytes that are kept, for dialects whose last event repeats the response.
+    /// Approximate size of what is held in memory, in bytes, for dialects whose last event repeats the
+    /// response.
     fn kept(&self) -> usize {
         0
     }
 
-    /// After the end: the complete response, if it should be stored.
+    /// After the end of the response: the complete response, if it should be stored.
     fn take_response(&mut self) -> Option<String> {
         None
     }
 
-    /// From now on, large events are only written when [`StreamForm::pour`] asks for them.
+    /// Makes large events wait until [`StreamForm::pour`] is called.
     fn write_in_pieces(&mut self) {}
 
-    /// Whether output is still waiting. Output that is written in the meantime follows it.
+    /// Whether output is pending. Output that is written in the meantime follows it.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Writes waiting output until `out` is `upto` bytes long.
+    /// Writes pending output until `out` is `upto` bytes long.
     fn pour(&mut self, _out: &mut BytesMut, _upto: usize) {}
 }
 
-/// A response as one object.
+/// Assembles a response as a single object.
 pub trait WholeForm {
-    /// Creates the object for a request's response.
+    /// Creates the object for one response.
     fn new(answering: &Answering) -> Self;
 
     /// Records an event.
@@ -68,20 +69,20 @@ pub trait WholeForm {
     /// Writes the object.
     fn finish(&mut self, out: &mut BytesMut);
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
     fn kept(&self) -> usize;
 
     /// The body of an error response in this dialect.
     fn error_body(failure: &Failure) -> Vec<u8>;
 
-    /// After the end: the complete response, if it should be stored.
+    /// After the end of the response: the complete response, if it should be stored.
     fn take_response(&mut self) -> Option<String> {
         None
     }
 }
 
 impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
-    /// A writer for one response.
+    /// Creates a writer for one response.
     pub fn new(answering: &Answering) -> Self {
         Self(match answering.stream {
             true => Form::Stream(S::new(answering), BlockOrder::default()),
@@ -89,7 +90,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         })
     }
 
-    /// Writes an event; for a response that is not streamed, only records it.
+    /// Writes an event, or only records it if the response is not streamed.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream, order) if S::ONE_BLOCK_AT_A_TIME => {
@@ -100,7 +101,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Ends a successful response: writes the end of a stream, or the complete response.
+    /// Ends a successful response: writes the end of the stream, or the complete object.
     pub fn finish(&mut self, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream, _) => stream.finish(out),
@@ -108,7 +109,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Ends a stream with an error. If the response is not streamed, writes the error body.
+    /// Ends a stream with an error. If the response is not streamed, writes an error body instead.
     pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
         match &mut self.0 {
             Form::Stream(stream, order) => {
@@ -119,7 +120,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// After the end: the complete response, if it should be stored.
+    /// After the end of the response: the complete response, if it should be stored.
     pub(crate) fn take_response(&mut self) -> Option<String> {
         match &mut self.0 {
             Form::Stream(stream, _) => stream.take_response(),
@@ -127,14 +128,13 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// From now on, large events are only written when [`ResponseWriter::pour`] asks for them.
+    /// Makes large events wait until [`ResponseWriter::pour`] is called.
     pub(crate) fn write_in_pieces(&mut self) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.write_in_pieces();
         }
     }
 
-    /// Whether output is still waiting to be written.
     pub(crate) fn has_more(&self) -> bool {
         match &self.0 {
             Form::Stream(stream, _) => stream.has_more(),
@@ -142,14 +142,14 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes waiting output until `out` is `upto` bytes long.
+    /// Writes pending output until `out` is `upto` bytes long.
     pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.pour(out, upto);
         }
     }
 
-    /// Bytes of the response that are kept until its end, or until an open call has ended.
+    /// Size of what is held in memory until the response or an open call has ended, in bytes.
     pub(crate) fn kept(&self) -> usize {
         match &self.0 {
             Form::Stream(stream, order) => stream.kept() + order.held(),
@@ -157,7 +157,7 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes a sign of life into a silent stream. Writes nothing if the response is not streamed.
+    /// Writes a keep-alive to a silent stream. Does nothing if the response is not streamed.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         match &self.0 {
             Form::Stream(stream, _) => stream.keep_alive(out),

@@ -1,7 +1,7 @@
 //! Ollama's own API, `/api/chat`, as an upstream.
 //!
-//! Responses are JSON lines. Calls arrive complete and without ids, so calls and results are matched by their
-//! order and names (docs/protocols/ollama.md).
+//! Responses are JSON Lines. Calls arrive complete and without ids, so results are matched to calls by order
+//! and name (docs/protocols/ollama.md).
 
 mod reader;
 mod request;

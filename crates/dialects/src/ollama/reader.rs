@@ -1,7 +1,7 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! A response is a JSON object on each line; a response that is not streamed is a single object.
-//! [`BodyReader`] finds the lines; [`answer`] reads the lines; [`line`] is the view of a single line.
+//! A streamed response has one JSON object per line; other responses are a single object. [`BodyReader`]
+//! finds the lines, [`answer`] interprets them, and [`line`] is a view of a single line.
 
 mod answer;
 mod line;
@@ -9,12 +9,12 @@ mod line;
 use crate::BodyReader;
 use answer::AnswerState;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one line, and of a response that is one JSON object.
+    /// Maximum size of a line, and of a response that is a single object, in bytes.
     pub max_frame: usize,
-    /// Whether a body that ends without a line with `done: true` counts as complete.
+    /// Whether a body without a line with `done: true` counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -24,11 +24,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream with Ollama's API.
+/// Reads a response from an upstream with Ollama's API.
 pub type Reader = BodyReader<AnswerState>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(AnswerState::new(settings.tolerate_truncation), settings.max_frame)
     }

@@ -14,7 +14,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Fields of a chat request that are options in this API, under the same name.
+/// Fields of chat requests that this API has as options with the same name.
 const OPTIONS: [&str; 12] = [
     "presence_penalty",
     "frequency_penalty",
@@ -30,10 +30,10 @@ const OPTIONS: [&str; 12] = [
     "num_keep",
 ];
 
-/// Fields of Ollama's that OpenAI's API does not have, but that clients may send.
+/// Ollama's own fields, which clients of OpenAI's API may also send.
 const OWN: [&str; 3] = ["think", "keep_alive", "options"];
 
-/// Fields that are handled elsewhere.
+/// Fields that other code handles.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -44,10 +44,10 @@ const HANDLED: [&str; 7] = [
     "max_completion_tokens",
 ];
 
-/// The dialect whose fields are translated if they have an equivalent.
+/// The dialect whose fields are translated where an equivalent exists.
 const CHAT: &str = Dialect::Chat.name();
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
 /// Encodes the request for an upstream that knows the model as `model`.
@@ -101,7 +101,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
     }
 }
 
-/// Writes the messages of a turn: one for each result, and one for the other parts.
+/// Writes a turn as messages: one for each result, and one for the remaining parts.
 fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mut Vec<String>) {
     let mut has_more = turn.parts.is_empty();
     for part in &turn.parts {
@@ -126,7 +126,7 @@ fn put_turn(body: &mut Encoder, turn: &Turn, calls: &CallsById<'_>, dropped: &mu
 fn put_message(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result that is written as text becomes a user message.
+        // A result that was rewritten as text becomes a user message.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
@@ -172,7 +172,6 @@ fn put_text(body: &mut Encoder, role: &str, text: &str) {
     });
 }
 
-/// Writes a past call.
 fn put_call(body: &mut Encoder, call: &Call) {
     body.object(|body| {
         body.key("function").object(|body| {
@@ -182,7 +181,7 @@ fn put_call(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Writes only the tools that may be called, since the API has no `tool_choice`.
+/// Writes the tools that may be called. The API has no `tool_choice`, so all others are left out.
 fn put_tools(body: &mut Encoder, conversation: &Conversation) {
     let mut tools = conversation.callable_tools().peekable();
     if tools.peek().is_some() {
@@ -206,7 +205,7 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
     });
 }
 
-/// Writes `format`: `"json"`, or a schema.
+/// Writes `format`, which is `"json"` or a schema.
 fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec<String>) {
     if let Some(Constraint::Schema(schema)) = &conversation.constraint {
         return body.key("format").value(schema);
@@ -221,7 +220,7 @@ fn put_format(body: &mut Encoder, conversation: &Conversation, dropped: &mut Vec
     }
 }
 
-/// Writes `think`: the client's own field, or the value for the client's effort and the model.
+/// Writes `think`: the client's own value, or one that fits the requested effort and the model.
 fn put_think(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -248,7 +247,8 @@ fn put_think(
     }
 }
 
-/// Writes `options`: sampling and limits. The client's values take precedence over those of the settings.
+/// Writes `options`: sampling settings and limits. The client's values take precedence over the configured
+/// ones.
 fn put_options(
     body: &mut Encoder,
     conversation: &Conversation,
@@ -280,7 +280,7 @@ fn put_options(
     }
 }
 
-/// Reads a number, `true` or `false` as a value of that type, and any other text as a string.
+/// Parses a number, `true` or `false`. Any other text is a string.
 fn number_or_text(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
@@ -288,7 +288,7 @@ fn number_or_text(text: &str) -> Value {
     }
 }
 
-/// Names of the fields that the API cannot express.
+/// The names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [
@@ -305,7 +305,7 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
     known.chain(fields).chain(conversation.rest.foreign_keys(CHAT).cloned()).collect()
 }
 
-/// The name and the value in `name=value`.
+/// Splits `name=value`.
 pub(super) fn option(text: &str) -> Option<(String, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.trim();

@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use super::{ReaderSettings, request};
 use crate::{
@@ -12,36 +12,35 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// How requests to one upstream are written.
+/// How to write requests to an upstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How long the model stays loaded, in Ollama's notation. `None`: as configured on the server.
+    /// How long the model stays loaded, in Ollama's notation. `None` leaves that to the server.
     pub keep_alive: Option<String>,
-    /// Options of the model, each as `name=value`, that apply where the client sets none.
+    /// Model options of the form `name=value`, which apply unless the client sets them.
     pub options: Vec<String>,
-    /// How the reasoning effort that a client requests is sent.
+    /// How to send the reasoning effort that a client requests.
     pub think: Think,
-    /// What happens to system messages other than a single one at the beginning.
+    /// What to do with system messages other than a single one at the start.
     pub system_messages: SystemMessages,
 }
 
-/// How `reasoning_effort` is sent.
+/// How to send `reasoning_effort`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Think {
-    /// As a level for models that have levels, otherwise as a switch.
+    /// As a level if the model has levels, and otherwise as a switch.
     #[default]
     Auto,
     /// `think: true` or `false`.
     Switch,
-    /// `think: "low"`, `"medium"` or `"high"`; `false` for no reasoning.
+    /// `think: "low"`, `"medium"` or `"high"`, and `false` for no reasoning.
     Level,
     /// Not at all.
     Off,
 }
 
 impl Think {
-    /// The setting for a model, in which `Auto` is decided. Only gpt-oss has levels; other models reject a
-    /// request with a level.
+    /// Resolves `Auto` for `model`. Only gpt-oss has levels; other models reject them.
     pub(super) fn for_model(self, model: &str) -> Self {
         match self {
             Self::Auto if model.to_ascii_lowercase().contains("gpt-oss") => Self::Level,
@@ -55,8 +54,8 @@ const THINK: [(&str, Think); 4] =
     [("auto", Think::Auto), ("switch", Think::Switch), ("level", Think::Level), ("off", Think::Off)];
 
 impl Options {
-    /// The names and values in [`Options::options`]. Entries that are not of the form `name=value` are left
-    /// out.
+    /// The names and values in [`Options::options`]. Entries that are not of the form `name=value` are
+    /// skipped.
     pub(super) fn options(&self) -> impl Iterator<Item = (String, &str)> {
         self.options.iter().filter_map(|option| request::option(option))
     }
@@ -96,7 +95,7 @@ impl UpstreamSide for Options {
         "api/chat"
     }
 
-    /// Whether the image is a data URL, since the server does not load images from other URLs.
+    /// The server does not load images from URLs, so only `data:` URLs are accepted.
     fn takes_image(&self, url: &str) -> bool {
         data_url(url).is_some()
     }
@@ -109,12 +108,12 @@ impl UpstreamSide for Options {
         Some("v1/")
     }
 
-    /// Lists models in OpenAI's form.
+    /// Ollama also lists its models in OpenAI's format.
     fn models_path(&self) -> Option<&'static str> {
         Some("v1/models")
     }
 
-    /// Ollama's own list, which other servers with OpenAI's API do not have
+    /// Ollama's own list of models, which other servers with OpenAI's API do not have
     /// (docs/protocols/ollama.md#models).
     fn check_path(&self) -> Option<&'static str> {
         Some("api/tags")
@@ -131,8 +130,7 @@ impl UpstreamSide for Options {
         }))
     }
 
-    /// For a path that Ollama does not know, the response is not JSON. A JSON error with status 404 is
-    /// therefore about the model.
+    /// A JSON error with status 404 concerns the model, because the response for an unknown path is not JSON.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
         let error = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
         match error.get("error").and_then(serde_json::Value::as_str) {

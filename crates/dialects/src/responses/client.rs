@@ -1,4 +1,4 @@
-//! [`Client`]: the client's side of this dialect.
+//! [`Client`]: how toolwire serves clients of Responses.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// The client's side of Responses.
+/// OpenAI Responses as a client dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
 

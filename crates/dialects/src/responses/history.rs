@@ -1,8 +1,8 @@
-//! Stored responses: which parts of a response are stored, and how a request that continues it becomes a
-//! complete request.
+//! Stored responses: what is stored of a response, and how a request that continues it is completed with the
+//! history.
 //!
-//! A record is `{"input": […], "response": {…}}`. It contains all input that the response answers, including
-//! the input and the output of earlier requests. No record depends on another record.
+//! A record is `{"input": […], "response": {…}}`. Its input includes the input and the output of earlier
+//! requests, so no record depends on another one.
 //!
 //! ```text
 //! {"previous_response_id": "resp_1", "input": [new]}  ─▶  {"input": [record's input, record's output, new], …}
@@ -19,7 +19,7 @@ use crate::{
     wire::json::{Encoder, Index, Json, Kind as JsonKind, span},
 };
 
-/// The stored responses to which a request refers. If the body is not a request, it refers to none: decoding
+/// The stored responses that a request refers to. Empty if the body is not a request, in which case decoding
 /// it will fail.
 pub(super) fn references(body: &[u8]) -> References {
     let read = |body: Json<'_>| {
@@ -34,9 +34,9 @@ pub(super) fn references(body: &[u8]) -> References {
     parsed(body, read).unwrap_or_default()
 }
 
-/// The id of the item to which an `item_reference` refers.
+/// The id that an `item_reference` refers to.
 fn referenced(item: Json<'_>) -> Option<String> {
-    // Clients may leave out the type.
+    // Clients may omit the type.
     let kind = item.get("type").and_then(|kind| kind.as_str());
     let is_reference = match kind.as_deref() {
         Some(kind) => kind == "item_reference",
@@ -45,7 +45,7 @@ fn referenced(item: Json<'_>) -> Option<String> {
     item.get("id").filter(|_| is_reference)?.as_str().map(Into::into)
 }
 
-/// The id of the response that contains the item `id`: see `Assembly::next_place`.
+/// The id of the response that contains the item `id`, see `Assembly::next_place`.
 fn response_of(id: &str) -> Option<String> {
     let (_, rest) = id.split_once('_')?;
     let (suffix, _) = rest.rsplit_once('_')?;
@@ -59,11 +59,11 @@ fn parsed<T>(text: &[u8], read: impl FnOnce(Json<'_>) -> T) -> Option<T> {
     (json.kind() == JsonKind::Object).then(|| read(json))
 }
 
-/// The request with the history to which it refers in its `input`. `records` belong to the ids in
-/// `references`; `None` if the store has no such record.
+/// The request, with the history that it refers to in its `input`. `records` are in the order of the ids in
+/// `references`; an element is `None` if the store does not have that record.
 ///
 /// # Errors
-/// A record is missing. Without it, a part of the history would be lost.
+/// A record is missing, and with it part of the history.
 pub(super) fn with_history(
     body: &[u8],
     references: &References,
@@ -126,7 +126,7 @@ fn write(
     Ok(request.finish())
 }
 
-/// The items of stored responses, by their ids.
+/// The items of stored responses, by id.
 struct Found<'a>(HashMap<String, Json<'a>>);
 
 impl<'a> Found<'a> {
@@ -148,7 +148,7 @@ fn output(record: Json<'_>) -> impl Iterator<Item = Json<'_>> {
     list(record.get("response").and_then(|response| response.get("output")))
 }
 
-/// The calls whose results are in `input`.
+/// The ids of the calls whose results are in `input`.
 fn answered(input: Option<Json<'_>>) -> HashSet<String> {
     let is_result = |item: &Json<'_>| {
         item.get("type").and_then(|kind| kind.as_str()).is_some_and(|kind| kind.ends_with("_output"))
@@ -157,7 +157,7 @@ fn answered(input: Option<Json<'_>>) -> HashSet<String> {
     results.filter_map(|item| Some(item.get("call_id")?.as_str()?.into_owned())).collect()
 }
 
-/// Whether an upstream can use an item of the history. A call that was cut off is useful only with a result.
+/// Whether an upstream can use an item of the history. A truncated call is useful only if it has a result.
 fn is_usable(item: Json<'_>, answered: &HashSet<String>) -> bool {
     let text = |key: &str| item.get(key).and_then(|value| value.as_str());
     let is_cut = text("status").as_deref() == Some("incomplete");
@@ -175,8 +175,8 @@ fn message(items: &mut Encoder, text: &str) {
     });
 }
 
-/// The input of the request `body`, including its history, as a list of items. If it is a list already, it
-/// shares the memory of the body.
+/// The input of the request `body` as a list of items, including its history. If it already is a list, it
+/// shares the body's memory.
 pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     let text = str::from_utf8(body).ok()?;
     parsed(body, |json| {
@@ -194,7 +194,7 @@ pub(super) fn input(body: &Bytes) -> Option<Bytes> {
     })?
 }
 
-/// The record of a response to a request with this input, and its id.
+/// The record for a response to a request with this input.
 pub(super) fn record(input: &[u8], response: &str) -> Option<Record> {
     let id = parsed(response.as_bytes(), |response| Some(response.get("id")?.as_str()?.into_owned()))??;
     let input = str::from_utf8(input).ok()?;
@@ -206,12 +206,11 @@ pub(super) fn record(input: &[u8], response: &str) -> Option<Record> {
     Some(Record { id, value: record.finish() })
 }
 
-/// The response in a record.
 pub(super) fn response(record: &[u8]) -> Option<Bytes> {
     parsed(record, |record| Some(Bytes::copy_from_slice(record.get("response")?.raw().as_bytes())))?
 }
 
-/// The input in a record, as a list in the API's form.
+/// The input in a record, as the API's list of items.
 pub(super) fn input_items(record: &[u8]) -> Option<Bytes> {
     parsed(record, |record| {
         let mut page = Encoder::default();

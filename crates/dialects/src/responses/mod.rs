@@ -1,11 +1,11 @@
-//! OpenAI Responses, as client dialect and as upstream.
+//! OpenAI Responses, both for clients and for upstreams.
 //!
 //! ```text
 //! client's request ─request::decode─▶ Conversation ─request::encode─▶ upstream's request
 //! upstream's bytes ─Reader─▶ Event ─Writer─▶ client's bytes
 //! ```
 //!
-//! docs/protocols/responses.md has the facts.
+//! docs/protocols/responses.md describes the protocol.
 
 mod client;
 mod history;
@@ -20,16 +20,17 @@ pub use reader::{Reader, ReaderSettings};
 pub use upstream::Options;
 pub use writer::Writer;
 
-/// Marks the ids of items of calls that toolwire ran. It follows the response's id: see
+/// Follows the response's id in the ids of items that represent calls run by toolwire, see
 /// `conversation::own_calls`.
 const OWN: &str = "toolwire";
 
-/// The id of an item of a call that toolwire ran: item number `index` of the response `suffix`.
+/// The id of the item for a call that toolwire ran: number `index` in the response with the id suffix
+/// `suffix`.
 fn own_item_id(prefix: &str, suffix: &str, index: usize) -> String {
     format!("{prefix}_{suffix}_{OWN}{index}")
 }
 
-/// Whether `id` is the id of an item of a call that toolwire ran.
+/// Whether `id` belongs to an item for a call that toolwire ran.
 fn is_own_item(id: &str) -> bool {
     let number = id.rsplit_once('_').and_then(|(_, last)| last.strip_prefix(OWN));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,9 +1,8 @@
-//! The reader: an upstream's bytes decoded to events.
+//! Reads an upstream's response, and turns it into events.
 //!
-//! [`BodyReader`] finds the frames; [`response`] reads the frames; [`event`] is the view of a single frame.
-//! Deltas are passed on as they arrive. The end of each item repeats the complete item, from which everything
-//! is taken that its deltas lacked. A response that is not streamed is read as if it consisted only of these
-//! ends.
+//! [`BodyReader`] finds the frames, [`response`] interprets them, and [`event`] is a view of a single frame.
+//! Deltas are passed on as they arrive. The event that ends an item repeats the complete item, and supplies
+//! whatever the deltas lacked. A response without streaming is read as if it consisted only of these events.
 
 mod event;
 mod items;
@@ -12,12 +11,12 @@ mod response;
 use crate::BodyReader;
 use response::ResponseReader;
 
-/// How an upstream's responses are read.
+/// How to read an upstream's responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderSettings {
-    /// Maximum bytes of one frame, and of a body that is JSON instead of a stream.
+    /// Maximum size of a frame, and of a body that is JSON instead of a stream, in bytes.
     pub max_frame: usize,
-    /// Whether a body that ends without an end mark counts as complete.
+    /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
 }
 
@@ -27,11 +26,11 @@ impl Default for ReaderSettings {
     }
 }
 
-/// Reads one response of an upstream that speaks Responses.
+/// Reads a response from an upstream that speaks Responses.
 pub type Reader = BodyReader<ResponseReader>;
 
 impl Reader {
-    /// A reader for one response.
+    /// Creates a reader for one response.
     pub fn new(settings: ReaderSettings) -> Self {
         Self::with_state(ResponseReader::new(settings), settings.max_frame)
     }

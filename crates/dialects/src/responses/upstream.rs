@@ -1,4 +1,4 @@
-//! [`Options`]: the upstream's side of this dialect, with the settings of one upstream.
+//! [`Options`]: the settings for an upstream of this dialect.
 
 use serde_json::json;
 
@@ -13,12 +13,12 @@ use crate::{
     settings::{Field, Key, Settings},
 };
 
-/// How requests to one upstream are written.
+/// How to write requests to an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the upstream stores responses.
+    /// Whether the upstream should store responses.
     pub store: bool,
-    /// Whether the encrypted state of reasoning is requested, so that it can be sent back to the upstream.
+    /// Whether to request the encrypted state of reasoning, so that it can be sent back.
     pub include_reasoning: bool,
 }
 

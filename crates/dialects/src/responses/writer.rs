@@ -1,15 +1,15 @@
-//! The writer: encodes events for a client of Responses, as a stream or as one object.
+//! Encodes events for a client of Responses, as a stream or as a single object.
 //!
 //! ```text
-//! Text, Refusal ─▶ parts of a message that lasts until another kind of content begins
-//! Reasoning ─▶ an item that lasts until its signature, or another kind of content
-//! CallStart … CallEnd ─▶ an item of its own (in streams, `BlockOrder` keeps other content until it has ended)
-//! Finish, Usage ─▶ kept for the last event, which has the whole response
+//! Text, Refusal ─▶ parts of a message that stays open until another kind of content starts
+//! Reasoning ─▶ an item that stays open until its signature or another kind of content arrives
+//! CallStart … CallEnd ─▶ an item of its own (in streams, `BlockOrder` holds other content until it has ended)
+//! Finish, Usage ─▶ held for the last event, which contains the complete response
 //! ```
 //!
-//! The last event of a stream repeats the complete output, and so does the body of a response that is not
-//! streamed. The same [`Assembly`](assembly::Assembly) therefore builds both, and also writes the events if
-//! there is a stream.
+//! The last event of a stream repeats the complete output, and so does the body of a response without
+//! streaming. The same [`Assembly`](assembly::Assembly) therefore builds both, and also writes the events of
+//! a stream.
 
 mod assembly;
 mod events;
@@ -28,16 +28,16 @@ use self::{
 use super::error_body;
 use crate::{Answering, ResponseWriter, StreamForm, WholeForm, event::Event, failure::Failure};
 
-/// Writes one response to a client that speaks Responses.
+/// Writes a response to a client that speaks Responses.
 pub type Writer = ResponseWriter<Stream, Whole>;
 
-/// A response as a stream of events.
+/// Writes a response as a stream of events.
 #[derive(Debug)]
 pub struct Stream {
     assembly: Assembly,
     /// The number of the next event.
     sequence: u64,
-    /// Output that is written later; `None` if everything is written at once.
+    /// Pending output. `None` if everything is written at once.
     pending: Option<Pending>,
     /// The complete response, set at the end if it should be stored.
     response: Option<Rope>,
@@ -94,7 +94,7 @@ impl StreamForm for Stream {
     }
 }
 
-/// A response as one object.
+/// Assembles a response as a single object.
 #[derive(Debug)]
 pub struct Whole {
     assembly: Assembly,

@@ -1,7 +1,7 @@
-//! Decodes the lines of one response, in order, to events.
+//! Decodes the lines of a response into events.
 //!
-//! As in Chat Completions, a line that differs from an earlier one only in its piece of text and its time is
-//! recognised by comparison ([`FrameTemplate`]) and means the same as that line, but with another text.
+//! As in Chat Completions, a line that differs from an earlier one only in its text and its time is
+//! recognised by comparison ([`FrameTemplate`]). It means the same as that line, apart from the text.
 
 use super::line::{Line, Message};
 use crate::{
@@ -33,7 +33,7 @@ pub struct AnswerState {
     skipped: Skipped,
 }
 
-/// The template of a line with one piece of text or reasoning and nothing else.
+/// The template for lines that contain a piece of text or reasoning and nothing else.
 #[derive(Debug)]
 struct Plain {
     shape: FrameTemplate,
@@ -61,7 +61,7 @@ impl ResponseState for AnswerState {
         self.read(value, true, true, out)
     }
 
-    /// Every response says that it is done, even if it is not streamed.
+    /// Even a response without streaming must report that it is done.
     fn end(&mut self, _is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_done {
             return Ok(());
@@ -94,7 +94,7 @@ impl ReadObjects for AnswerState {
         }
     }
 
-    /// Handles an end mark, which a gateway may send if it sends the lines as an event stream.
+    /// Handles an end marker, which a gateway may add when it converts the lines to an event stream.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
     }
@@ -178,7 +178,7 @@ impl AnswerState {
         self.calls.call(WholeCall { id, name, arguments, ..WholeCall::default() }, out)
     }
 
-    /// Emits a piece of text or reasoning, for both the fast and the slow path.
+    /// Emits a piece of text or reasoning. Both paths use this.
     fn say(&mut self, channel: Channel, body: &str, out: &mut impl Sink) {
         let unescaper = match channel {
             Channel::Text => &mut self.text,
@@ -191,13 +191,13 @@ impl AnswerState {
         }
     }
 
-    /// Ends the response, with its last line if there is one.
+    /// Ends the response. `last` is its last line, if there is one.
     fn close(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let finish = self.finish(last)?;
         self.progress.is_finished = last.is_some();
         self.progress.close()?;
         self.progress.is_finished = true;
-        // If the text was cut off, half of a surrogate pair is only an incomplete character and is dropped.
+        // If the text was cut off, half of a surrogate pair is just an unfinished character, and is dropped.
         let is_cut = matches!(finish, Finish::Length | Finish::Filter);
         let halves = [(self.thinking.finish(), Channel::Thinking), (self.text.finish(), Channel::Text)];
         for (half, channel) in halves {
@@ -217,8 +217,8 @@ impl AnswerState {
         let word = last.and_then(|last| last.done_reason?.as_str()).unwrap_or_default();
         let finish = match &*word {
             "" => Finish::Stop,
-            // The model was loaded or unloaded, but not asked. An empty response would look as if the model
-            // had written it.
+            // The server only loaded or unloaded the model. An empty response would look as if the model had
+            // written it.
             "load" | "unload" if !self.progress.has_content => {
                 let message = format!("the upstream gave no response: it only reports `{word}`");
                 return Err(Failure::new(FailureKind::Upstream, message).with_code(word.into_owned()));
@@ -236,7 +236,7 @@ impl AnswerState {
         Ok(finish.of_calls(self.calls.any()))
     }
 
-    /// Learns the template of a line with one piece of text or reasoning and nothing else.
+    /// Learns the template of a line that contains a piece of text or reasoning and nothing else.
     fn learn(&mut self, line: &Line<'_>, message: &Message<'_>, text: &str) {
         let is_plain = line.has_message_only() && message.images.is_none() && message.calls.is_none();
         if !is_plain || !self.plain.may_learn() {

@@ -1,8 +1,8 @@
-//! A view of one line: its own fields, and those of its message.
+//! A view of a line: its own members, and those of its message.
 
 use crate::wire::json::{Invalid, Json, Kind};
 
-/// A line of a stream, or a complete response, which has the same fields.
+/// A line of a stream or a complete response, which have the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     pub(super) model: Option<Json<'a>>,
@@ -13,12 +13,12 @@ pub(super) struct Line<'a> {
     pub(super) done_reason: Option<Json<'a>>,
     pub(super) input: Option<Json<'a>>,
     pub(super) output: Option<Json<'a>>,
-    /// Whether the line has members that a line with a piece of text does not have.
+    /// Whether the line has members other than those of a plain text line.
     has_other_members: bool,
 }
 
 impl<'a> Line<'a> {
-    /// Parses a text, and returns its JSON with the line. The fields are only meaningful for an object.
+    /// Parses a string. Returns its JSON and the line, whose fields are set only if the JSON is an object.
     pub(super) fn parse(text: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut line = Self::default();
         let json = Json::parse_members(text, |key, value| line.member(&key, value))?;
@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
             "created_at" => self.created_at = Some(value),
             "message" if value.kind() == Kind::Object => self.message = Some(value),
             "done" => self.done = Some(value),
-            // A server without an error to report may send `false` or an empty text.
+            // A server may send `false` or an empty string if there is no error.
             "error" if value.as_bool() != Some(false) && value.string_body() != Some("") => {
                 self.error = Some(value);
             }
@@ -45,17 +45,17 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether the line is part of a response at all.
+    /// Whether the line is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.message.is_some() || self.done.is_some()
     }
 
-    /// Whether the line says that the response has ended.
+    /// Whether the line reports the end of the response.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// Whether the line contains only its message and the members that every line has.
+    /// Whether the line contains only a message and the members that every line has.
     pub(super) fn has_message_only(&self) -> bool {
         !self.has_other_members && !self.is_done() && self.done_reason.is_none()
     }
@@ -65,7 +65,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The content that a line adds to the response. Fields that are null or empty are `None`.
+/// The content that a line adds to the response. Null and empty fields are `None`.
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) thinking: Option<Json<'a>>,

@@ -1,4 +1,4 @@
-//! [`StreamEvent`]: the view of one event of a stream, or of a complete response.
+//! [`StreamEvent`]: a view of an event in a stream, or of a complete response.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{
     wire::json::{Invalid, Json},
 };
 
-/// The members of an event that are read. If a member is repeated, its first occurrence counts.
+/// The members of an event. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
     /// `type`
@@ -25,12 +25,12 @@ pub(super) struct StreamEvent<'a> {
     pub(super) annotation: Option<Json<'a>>,
     pub(super) response: Option<Json<'a>>,
     pub(super) error: Option<Json<'a>>,
-    /// `object` of a complete response.
+    /// The member `object` of a complete response.
     pub(super) object: Option<Json<'a>>,
 }
 
 impl<'a> StreamEvent<'a> {
-    /// Parses a frame. The second value is the complete JSON, which need not be an object.
+    /// Parses a frame. Returns the event, and the complete JSON, which need not be an object.
     pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| {
@@ -62,20 +62,20 @@ impl<'a> StreamEvent<'a> {
         self.output_index.and_then(|index| index.as_u64())
     }
 
-    /// Digest of the item's id; of the empty text if the item has no id.
+    /// A digest of the item's id, which is the digest of the empty string if there is no id.
     pub(super) fn item_id(&self) -> Digest {
         let id = self.item_id.and_then(|id| id.as_str()).filter(|id| !id.is_empty());
         let own = || self.item.map_or_else(|| Digest::of(""), item_id);
         id.map_or_else(own, |id| Digest::of(&id))
     }
 
-    /// The index of the part within the item.
+    /// The index of the part within its item.
     pub(super) fn part_index(&self) -> u64 {
         self.part_index.and_then(|index| index.as_u64()).unwrap_or(0)
     }
 }
 
-/// The text of the member `key`; empty if it is missing or not a string.
+/// The string in the member `key`. Empty if it is missing or not a string.
 pub(super) fn text<'a>(object: Json<'a>, key: &str) -> Cow<'a, str> {
     object.get(key).and_then(|value| value.as_str()).unwrap_or_default()
 }

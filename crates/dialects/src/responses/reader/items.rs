@@ -1,4 +1,4 @@
-//! Items: their parts as they arrive, and content that only the ends of items contain.
+//! Items: their parts as they arrive, and the content that occurs only in the events that end them.
 
 use std::borrow::Cow;
 
@@ -15,33 +15,32 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// An item that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenItem {
-    /// The number of the item among the items of the response, in the order in which they began.
+    /// The position of the item in the response, in the order in which items started.
     output: u64,
     name: ItemName,
-    /// The phase that has already been passed on.
+    /// A digest of the phase that has been passed on.
     phase: Digest,
     parts: Vec<(PartKey, Streamed)>,
     /// Number of annotations that have been passed on.
     annotations: usize,
 }
 
-/// The names by which an upstream refers to an item.
+/// The index and the ids by which an upstream refers to an item.
 #[derive(Debug)]
 pub(super) struct ItemName {
-    /// `output_index`. Some servers use the same one twice.
+    /// `output_index`. Some servers use the same one for two items.
     index: Option<u64>,
-    /// Digest of the item's id; of the empty text if the item has no id. A digest, since upstreams may choose
-    /// ids of any length.
+    /// A digest of the item's id, or of the empty string if there is none. Upstreams may choose ids of any
+    /// length, so only digests are stored.
     id: Digest,
-    /// For a call that has ended: digest of the call's own id.
+    /// For a call that has ended, a digest of the call's own id.
     call: Digest,
 }
 
 impl ItemName {
-    /// Whether an event with this index and id may be about this item.
+    /// Whether an event with this index and id may refer to this item.
     fn is(&self, index: Option<u64>, id: Digest) -> bool {
         let same_id = self.id == id;
         match index {
@@ -51,7 +50,7 @@ impl ItemName {
     }
 }
 
-/// Digest of an item's id. A call whose item has no id is identified by the call's id.
+/// A digest of an item's id. A call whose item has no id is identified by the call's id.
 pub(super) fn item_id(item: Json<'_>) -> Digest {
     let id = match text(item, "id") {
         id if id.is_empty() => text(item, "call_id"),
@@ -60,25 +59,23 @@ pub(super) fn item_id(item: Json<'_>) -> Digest {
     Digest::of(&id)
 }
 
-/// A part of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PartKey {
     section: Section,
     index: u64,
 }
 
-/// The kinds of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Text,
     Refusal,
-    /// A part of the summary of reasoning.
+    /// Part of a summary of the reasoning.
     Summary,
-    /// The text of reasoning.
+    /// The reasoning itself.
     Thought,
 }
 
-/// Maximum number of items of one response, and of parts of one item: far more than any response has.
+/// Maximum number of items in a response, and of parts in an item: far more than any real response has.
 const MAX_ITEMS: usize = 4096;
 
 impl PartKey {
@@ -88,10 +85,9 @@ impl PartKey {
 }
 
 impl ResponseReader {
-    /// The open item that an event is about. It may begin with this event. It is the item with the event's
-    /// `output_index` and `item_id`; otherwise the last item with the event's index. If the event has no
-    /// index, it is the item with its id; if it has neither, the last item. `None` if there is no such item,
-    /// or the item has ended.
+    /// The open item that an event refers to, which this event may start. It is the item with the event's
+    /// `output_index` and `item_id`, or else the latest one with that index. If the event has no index, it is
+    /// the item with that id, or else the latest item. `None` if there is no such item or it has ended.
     pub(super) fn addressed(&mut self, event: &StreamEvent<'_>) -> Result<Option<u64>, Failure> {
         let (index, id) = (event.output_index(), event.item_id());
         let has_ended = self.ended.iter().any(|ended| ended.is(index, id));
@@ -141,7 +137,7 @@ impl ResponseReader {
             Some(open) => open.output,
             None => {
                 if self.open.iter().map(|open| &open.name).chain(&self.ended).any(is_again) {
-                    // The template would assign deltas without an id to the previous item.
+                    // Otherwise, the template would attribute deltas without an id to the previous item.
                     self.forget_template();
                     self.has_index_twice = true;
                 }
@@ -155,7 +151,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Passes on the phase of a message, unless it has already been passed on.
+    /// Passes on the phase of a message if that has not been done yet.
     fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let phase = text(item, "phase");
         if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
@@ -181,11 +177,11 @@ impl ResponseReader {
         }
     }
 
-    /// Reads the items of the complete response that have not ended yet.
+    /// Handles those items of the complete response that have not ended yet.
     pub(super) fn end_items(&mut self, output: Option<Json<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let items = || output.into_iter().flat_map(|output| output.elements());
         let ended = self.ended.len();
-        // Some servers give the items of the complete response different ids, or give all items the same id.
+        // Some servers use different ids in the complete response, or the same id for all items.
         let has = |ended: &[ItemName], id: Digest| !id.is_empty() && ended.iter().any(|ended| ended.id == id);
         let are_unique = (1..ended).all(|place| {
             let (before, name) = (self.ended.get(..place), self.ended.get(place));
@@ -218,12 +214,12 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Number of items so far.
+    /// Number of items that have started.
     fn begun(&self) -> usize {
         self.open.len() + self.ended.len()
     }
 
-    /// Begins an item. Returns its number.
+    /// Starts an item, and returns its position in the response.
     fn begin_item(&mut self, index: Option<u64>, id: Digest) -> Result<u64, Failure> {
         if self.begun() >= MAX_ITEMS {
             let message = format!("the upstream's response has more than {MAX_ITEMS} items");
@@ -240,13 +236,13 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The state of an open item.
+    /// The open item at a position in the response.
     fn item(&mut self, output: u64) -> Result<&mut OpenItem, Failure> {
         let gone = || Failure::new(Kind::Internal, "an open item is missing");
         self.open.iter_mut().rfind(|item| item.output == output).ok_or_else(gone)
     }
 
-    /// Begins the call in `item`, unless the call has already begun. Returns whether `item` is a call.
+    /// Starts the call in `item` if that has not been done yet. Returns whether `item` is a call.
     fn begin_call(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<bool, Failure> {
         let source = match &*text(item, "type") {
             "function_call" => Source::Native,
@@ -267,7 +263,7 @@ impl ResponseReader {
         Ok(true)
     }
 
-    /// Reads a piece of a part: the body of a JSON string.
+    /// Handles a piece of a part, which is the raw body of a JSON string.
     pub(super) fn part_piece(
         &mut self,
         output: u64,
@@ -305,7 +301,7 @@ impl ResponseReader {
                 streamed.push(piece);
                 item.parts.push((key, streamed));
                 if is_later_summary {
-                    // Parts of a summary are paragraphs.
+                    // The parts of a summary are paragraphs.
                     out.event(Event::Reasoning(Reasoning::text("\n\n")));
                 }
             }
@@ -320,7 +316,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Reads the complete text of a part.
+    /// Handles the complete text of a part.
     pub(super) fn part_done(
         &mut self,
         event: &StreamEvent<'_>,
@@ -329,14 +325,14 @@ impl ResponseReader {
     ) -> Result<(), Failure> {
         let Some(whole) = event.whole.and_then(|whole| whole.as_str()) else { return Ok(()) };
         if let (false, Some(output)) = (self.progress.is_finished, self.addressed(event)?) {
-            // If this fails, the item's end, which repeats the text, fails as well.
+            // If this fails, the end of the item will fail as well, because it repeats the text.
             let _ = self.complete(output, PartKey::of(section, event), &whole, out);
         }
         Ok(())
     }
 
-    /// Passes on the rest of the complete text, after the pieces that have arrived. A text that does not
-    /// begin with these pieces is left out.
+    /// Passes on what the complete text contains beyond the pieces that have arrived. If it does not start
+    /// with these pieces, it is skipped.
     fn complete(
         &mut self,
         output: u64,
@@ -347,7 +343,7 @@ impl ResponseReader {
         if whole.is_empty() {
             return Ok(());
         }
-        // The complete text also contains the character of which only half had arrived.
+        // The complete text also contains any character of which only half has arrived.
         match key.section {
             Section::Text | Section::Refusal => _ = self.text.finish(),
             Section::Summary | Section::Thought => _ = self.reasoning.finish(),
@@ -367,7 +363,7 @@ impl ResponseReader {
         }
     }
 
-    /// Ends an item; `item` is the complete item.
+    /// Ends an item. `item` is the complete item.
     pub(super) fn end_item(
         &mut self,
         output: u64,
@@ -482,7 +478,7 @@ impl ResponseReader {
             Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
         };
         let error = item.get("error").filter(|error| !error.is_null());
-        // The result of a search is the list of pages, if the request asks for this list.
+        // The result of a search is its list of pages, which is present if the request asks for it.
         let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
         // A call that has ended without a result gets an empty one.
         let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
@@ -499,7 +495,7 @@ impl ResponseReader {
         }));
     }
 
-    /// Handles halves of characters whose other halves did not arrive. They are dropped if the model was
+    /// Handles halves of surrogate pairs whose other halves did not arrive. They are dropped if the model was
     /// interrupted.
     pub(super) fn flush(&mut self, cut: bool, out: &mut impl Sink) {
         for (half, is_text) in [(self.reasoning.finish(), false), (self.text.finish(), true)] {
@@ -514,7 +510,7 @@ impl ResponseReader {
     }
 }
 
-/// The arguments of a call, or the input of a custom tool. Some servers send an object.
+/// The arguments of a call, or the input for a custom tool. Some servers send an object instead of a string.
 fn arguments(item: Json<'_>) -> Cow<'_, str> {
     let given = item.get("arguments").or_else(|| item.get("input")).filter(|given| !given.is_null());
     match given {

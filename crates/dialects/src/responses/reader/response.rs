@@ -1,4 +1,4 @@
-//! Decodes the events of one response, in order.
+//! Decodes the events of a response.
 
 use super::{
     ReaderSettings,
@@ -25,25 +25,22 @@ use crate::{
 pub struct ResponseReader {
     settings: ReaderSettings,
     has_started: bool,
-    /// The response arrived in one piece.
+    /// Whether the response arrived in one piece.
     is_whole: bool,
     pub(super) text: Channel,
     pub(super) reasoning: Channel,
     pub(super) calls: NamedCalls,
-    /// Items that have not ended.
     pub(super) open: Vec<OpenItem>,
-    /// Items that have ended, in order.
     pub(super) ended: Vec<ItemName>,
     /// Whether two items had the same `output_index`.
     pub(super) has_index_twice: bool,
-    /// A message had a phase.
+    /// Whether any message had a phase.
     pub(super) has_phases: bool,
     plain: FrameCache<Plain>,
     pub(super) progress: Progress,
     pub(super) skipped: Skipped,
 }
 
-/// The template of a delta.
 #[derive(Debug)]
 struct Plain {
     template: FrameTemplate,
@@ -51,7 +48,7 @@ struct Plain {
     target: Target,
 }
 
-/// The kind of text to which a delta is added.
+/// What a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Part(PartKey),
@@ -118,7 +115,7 @@ impl ReadObjects for ResponseReader {
         }
     }
 
-    /// Handles an end mark, which some servers send in addition.
+    /// Handles an end marker, which some servers send in addition.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.mark_end() { self.close(out) } else { Ok(()) }
     }
@@ -197,7 +194,8 @@ impl ResponseReader {
             _ if event.error.is_some_and(|error| !error.is_null()) => {
                 return Err(reported_json(event.error.unwrap_or_default()));
             }
-            // Steps of hosted tools, and events that the API may add. The item's end contains their outcome.
+            // Progress of hosted tools, and events that the API may add. The end of the item contains their
+            // outcome.
             _ if event.kind.starts_with("response.") || kind == "keepalive" => {}
             _ => {
                 self.skipped.add(Skip::NotAChunk);
@@ -207,9 +205,9 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Emits the response's head before everything else.
+    /// Emits the head of the response before anything else.
     fn start(&mut self, response: Json<'_>, out: &mut impl Sink) {
-        // After content, the head is too late.
+        // After content, it is too late for the head.
         let is_first = !std::mem::replace(&mut self.progress.has_choice, true);
         if !std::mem::replace(&mut self.has_started, true) && is_first {
             let created = response.get("created_at").and_then(|created| created.as_u64());
@@ -238,7 +236,7 @@ impl ResponseReader {
         self.piece(output, target, body, out)
     }
 
-    /// Reads a piece of an item, for both the fast and the slow path.
+    /// Handles a piece of an item. Both paths use this.
     fn piece(&mut self, output: u64, target: Target, body: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.progress.is_finished {
             self.skipped.add(Skip::LateContent);
@@ -253,7 +251,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads a complete response, from the last event or from the body.
+    /// Handles a complete response, which is in the last event or is the body itself.
     fn whole(&mut self, response: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.start(response, out);
         self.plain.forget();
@@ -301,7 +299,7 @@ impl ResponseReader {
         self.plain.forget();
     }
 
-    /// Sets the finish of the response and ends everything that is still open.
+    /// Sets the finish reason, and ends everything that is still open.
     fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         self.flush(cut, out);
@@ -312,7 +310,7 @@ impl ResponseReader {
         out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
     }
 
-    /// Ends the response. If the final event did not arrive, the finish reason is derived from the content.
+    /// Ends the response. Without the final event, the finish reason is derived from the content.
     fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
         self.progress.close()?;
         if !self.progress.is_finished {

@@ -1,4 +1,4 @@
-//! The content of messages and results: a string, or a list of parts.
+//! The content of messages and results, which is a string or a list of parts.
 
 use serde_json::Value;
 
@@ -12,13 +12,13 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Parts, and whether anything was received that they do not contain.
+/// Parts, and whether the client sent anything that they do not contain.
 pub(super) struct Content {
     pub(super) parts: Vec<Part>,
     pub(super) has_more: bool,
 }
 
-/// Reads the `content` of a message; a string is one text.
+/// Reads the `content` of a message. A string counts as one text.
 pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure> {
     read_parts(path, content, &|path, kind, _| {
         let kind = clip(kind);
@@ -26,12 +26,12 @@ pub(super) fn read(path: Path<'_>, content: Json<'_>) -> Result<Content, Failure
     })
 }
 
-/// Reads the `output` of a call. Anything that cannot be content of a message is kept as text, unchanged.
+/// Reads the `output` of a call. Whatever cannot be part of a message is read as text, unchanged.
 pub(super) fn read_output(path: Path<'_>, output: Json<'_>) -> Result<Content, Failure> {
     read_parts(path, output, &|_, _, element| Ok((Part::Text(element.raw().into()), true)))
 }
 
-/// Converts a part whose type is not known.
+/// Converts a part of an unknown type.
 type Unknown<'f> = &'f dyn Fn(Path<'_>, &str, Json<'_>) -> Result<(Part, bool), Failure>;
 
 fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result<Content, Failure> {
@@ -50,8 +50,8 @@ fn read_parts(path: Path<'_>, content: Json<'_>, unknown: Unknown<'_>) -> Result
     Ok(read)
 }
 
-/// Reads one part. Also returns whether the part was received with more members than it can hold. A refusal
-/// is read as text, since the model said it.
+/// Reads a part. Also returns whether it had members that the result does not contain. A refusal is read as
+/// text, since the model said it.
 fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part, bool), Failure> {
     if let Some(text) = Text::received(element) {
         return Ok((Part::Text(text), false));
@@ -79,10 +79,10 @@ fn part(path: Path<'_>, element: Json<'_>, unknown: Unknown<'_>) -> Result<(Part
     Ok((part, has_more))
 }
 
-/// Reads an image given by URL; `None` for an image that is only on the API's servers.
+/// Reads an image that is given by a URL. `None` if the image exists only on the API's servers.
 fn image(fields: &mut Fields<'_, '_>) -> Result<Option<Part>, Failure> {
     let Some(url) = fields.any("image_url") else { return Ok(None) };
-    // Some clients send the object of Chat Completions instead of a URL.
+    // Some clients send an object, as in Chat Completions, instead of a URL.
     let given = url.as_str().or_else(|| url.get("url")?.as_str());
     let Some(given) = given else { return Err(wrong_type(fields.at("image_url"), "a string", url)) };
     let detail = fields.string("detail")?.map(Into::into);
@@ -94,7 +94,7 @@ pub(super) fn other(element: Json<'_>) -> Part {
     Part::Other(Received::new(DIALECT, element.to_value()))
 }
 
-/// Whether the value is an empty list, for example of annotations, which means nothing.
+/// Whether a value is meaningless, like an empty list of annotations.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -103,7 +103,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// All texts of `content`.
+/// The texts in `content`.
 pub(super) fn texts(content: Option<Json<'_>>) -> Vec<String> {
     let Some(content) = content else { return Vec::new() };
     if let Some(text) = content.as_str() {

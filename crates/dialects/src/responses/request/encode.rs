@@ -1,4 +1,4 @@
-//! Encodes a [`Conversation`] as the body of a Responses request.
+//! Encodes a [`Conversation`] as a Responses request body.
 
 mod items;
 mod tools;
@@ -14,7 +14,7 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// Encodes `conversation` for an upstream that knows the model as `model`; an empty name is left out.
+/// Encodes `conversation` for an upstream that knows the model as `model`. An empty model name is left out.
 pub(in crate::responses) fn encode(
     conversation: &Conversation,
     model: &str,
@@ -24,7 +24,7 @@ pub(in crate::responses) fn encode(
     let no_rest = Map::new();
     let rest = conversation.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     let (instructions, turns) = match conversation.turns.split_first() {
-        // A request needs input.
+        // A request must have input, so instructions alone are sent as input.
         Some((first, turns)) if first.role == Role::System && !turns.is_empty() => {
             (Some(first.joined_text()), turns)
         }
@@ -65,11 +65,11 @@ pub(in crate::responses) fn encode(
     }
 }
 
-/// Initial capacity, enough for a small request.
+/// Initial capacity in bytes, enough for a small request.
 const ROOM: usize = 1 << 10;
 
-/// Whether a field is not written with the other fields of `rest`, because it is written separately, or because it is
-/// not meant for the upstream (state that toolwire keeps itself).
+/// Whether this field of `rest` is written separately, or is not meant for the upstream because toolwire
+/// keeps the state itself.
 fn is_put(key: &str) -> bool {
     let own = [
         "model",
@@ -86,19 +86,19 @@ fn is_put(key: &str) -> bool {
     own.contains(&key)
 }
 
-/// Names of the fields from a client of another dialect. They are dropped, because this dialect cannot
-/// express them.
+/// The names of fields that a client of another dialect sent and that this dialect cannot express. They are
+/// dropped.
 fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     let turns = &conversation.turns;
     let of_turns = turns.iter().flat_map(|turn| turn.rest.foreign_keys(DIALECT));
-    // Originals of another dialect have the same meaning as the parts, so they are not lost.
+    // The originals in another dialect only repeat the parts, so nothing is lost.
     let of_turns = of_turns.filter(|key| !matches!(key.as_str(), "content" | "tool_calls"));
     let of_turns = of_turns.map(|key| format!("messages[].{key}"));
     let foreign = |part: &&Part| matches!(part, Part::Other(other) if other.from_dialect(DIALECT).is_none());
     let parts = turns.iter().flat_map(|turn| &turn.parts).filter(foreign);
     let parts = parts.map(|_| "messages[].content[]".to_owned());
     let fields = conversation.rest.foreign_keys(DIALECT);
-    // Not lost: a newer name of the token limit, which is written as `max_output_tokens`.
+    // `max_completion_tokens` is written as `max_output_tokens`, so it is not lost.
     let fields =
         fields.filter(|key| !matches!(key.as_str(), "max_tokens" | "max_completion_tokens")).cloned();
     fields.chain(of_turns).chain(parts)
@@ -125,8 +125,8 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// Writes `reasoning` and `text`, some of whose members are settings that every API has. `is_off`: no
-/// reasoning is wanted.
+/// Writes `reasoning` and `text`, of which some members are settings that all APIs have. `is_off` says that
+/// the client wants no reasoning.
 fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, is_off: bool) {
     let sampling = &conversation.sampling;
     let object = |key: &str| rest.get(key).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -145,7 +145,7 @@ fn put_nested(body: &mut Encoder, conversation: &Conversation, rest: &Map<String
     }
 }
 
-/// Converts `response_format` of Chat Completions, in which the schema is nested, to the flat form.
+/// Converts `response_format` of Chat Completions, which nests the schema, to this API's flat format.
 fn flat_format(format: &Value) -> Option<Value> {
     let mut flat = Map::new();
     let kind = format.get("type")?.as_str()?;

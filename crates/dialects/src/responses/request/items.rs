@@ -1,4 +1,4 @@
-//! Decodes `input`: reads its items, and makes turns from them.
+//! Decodes the items of `input`, and converts them to turns.
 
 use std::mem;
 
@@ -23,10 +23,9 @@ use crate::{
     },
 };
 
-/// The turns of an input, and the items that declare tools, with their positions.
+/// The turns in an input, and the items that declare tools, with their positions.
 type Input<'a> = (Vec<Turn>, Vec<(usize, Json<'a>)>);
 
-/// Takes `input` out of the request.
 pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Result<Input<'a>, Failure> {
     let Some(input) = request.any("input") else { return Err(no_input(request)) };
     let path = request.at("input");
@@ -48,21 +47,20 @@ pub(super) fn take<'a>(request: &mut Fields<'a, '_>, toolbox: &Toolbox) -> Resul
     if turns.is_empty() { Err(no_input(request)) } else { Ok((turns, late)) }
 }
 
-/// The turns so far.
 struct History<'a, 't> {
     toolbox: &'t Toolbox,
     runs: Vec<Run<'a>>,
-    /// Number of runs at the end that contain only results of calls that toolwire ran.
+    /// Number of runs at the end that contain only results of calls run by toolwire.
     own_results: usize,
     /// Whether the last item declares tools.
     declares: bool,
 }
 
-/// A turn, and the items from which it is made.
+/// A turn, and the items that it is made from.
 struct Run<'a> {
     turn: Turn,
     items: Vec<Json<'a>>,
-    /// The items have members that the parts do not contain, such as `phase`.
+    /// Whether the items have members that the parts do not contain, such as `phase`.
     has_more: bool,
     has_text: bool,
     has_call: bool,
@@ -82,7 +80,7 @@ impl<'a> Run<'a> {
         self.items.push(item);
     }
 
-    /// The turn. If the parts contain less than the items, all of the items are kept, too.
+    /// Returns the turn. If its parts contain less than the items, the items are stored as well.
     fn into_turn(self) -> Turn {
         let Self { turn, items, has_more, .. } = self;
         let mut rest = Map::new();
@@ -93,11 +91,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The field of a turn that contains its items as they were received.
+/// The field of a turn that contains its original items.
 pub(super) const ITEMS: &str = "items";
 
-/// The parts that `items`, the originals of a turn, mean. `None` if they belong to more than one turn, or if
-/// they contain a call to a tool in a namespace, whose name is different at the upstream.
+/// The parts that `items`, the originals of a turn, represent. `None` if they belong to several turns, or
+/// contain a call to a tool in a namespace, since upstreams know the tool by another name.
 pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
     let toolbox = Toolbox::default();
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
@@ -115,7 +113,7 @@ pub(super) fn meaning(items: &[Value]) -> Option<Vec<Part>> {
 }
 
 impl<'a> History<'a, '_> {
-    /// Adds an item. It is checked field by field, so that an error names the invalid field.
+    /// Adds an item, which is read field by field, so that an error can name the invalid field.
     fn item(&mut self, path: Path<'_>, item: Json<'a>) -> Result<(), Failure> {
         let mut fields = Fields::new(path, item)?;
         let kind = match fields.string("type")? {
@@ -140,10 +138,10 @@ impl<'a> History<'a, '_> {
                 self.assistant(vec![part], item, has_more(fields, &["id", "status"]));
                 Ok(())
             }
-            // toolwire has already replaced references to items that it stored.
+            // References to stored items have already been resolved.
             "item_reference" => Err(unknown_item(&fields.needed_string("id")?)),
-            // Calls to other tools, and items that the API may add. The `fit` module translates them for
-            // other APIs.
+            // Calls to other tools, and items that the API may add. The `fit` module converts them for other
+            // APIs.
             _ => {
                 self.declares = fields.peek("tools").is_some_and(|tools| tools.kind() == JsonKind::Array);
                 self.assistant(vec![content::other(item)], item, false);
@@ -190,7 +188,7 @@ impl<'a> History<'a, '_> {
         Ok(Call::new(id, name, arguments))
     }
 
-    /// Adds a result: its texts, followed by its other parts.
+    /// Adds a result: first its text, then its other parts.
     fn output(&mut self, mut fields: Fields<'a, '_>, item: Json<'a>) -> Result<(), Failure> {
         let id = fields.needed_string("call_id")?.into_owned();
         let (mut texts, mut parts, mut more_content) = (Vec::new(), Vec::new(), false);
@@ -217,8 +215,8 @@ impl<'a> History<'a, '_> {
         Ok(())
     }
 
-    /// Adds to the assistant turn at the end, or begins a new one. Two messages in a row are two turns,
-    /// unless there is a call between or before them, because the call's result must follow the turn.
+    /// Extends the assistant turn at the end, or starts a new one. Two consecutive messages are two turns,
+    /// unless the first one is accompanied by a call, whose result must follow the turn.
     fn assistant(&mut self, parts: Vec<Part>, item: Json<'a>, has_more: bool) {
         let begins = parts.iter().any(|part| matches!(part, Part::Text(_)));
         let takes = |run: &&mut Run<'_>| {
@@ -231,8 +229,8 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// Adds a call that toolwire ran, and its result, to the previous turn. Further calls of this kind are
-    /// added to the same turn.
+    /// Adds a call that toolwire ran, and its result, to the previous turn. Further such calls go to the same
+    /// turn.
     fn own_call(&mut self, call: Call, output: CallOutput) {
         let before = self.runs.iter_mut().rev().nth(self.own_results);
         match before.filter(|run| run.turn.role == Role::Assistant) {
@@ -262,8 +260,8 @@ impl<'a> History<'a, '_> {
     }
 }
 
-/// Reads an item of reasoning: its summary or its text, and the upstream's state. If it has neither a summary
-/// nor a text, the upstream does not show the reasoning.
+/// Reads a reasoning item: its summary or its text, and the upstream's state. If it has neither a summary nor
+/// a text, the upstream does not reveal the reasoning.
 fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     let (content, summary) = (fields.any("content"), fields.any("summary"));
     let has_any = |list: &Json<'_>| list.elements().next().is_some();
@@ -276,7 +274,7 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Part, Failure> {
     })
 }
 
-/// Whether there are meaningful members other than the `known` ones.
+/// Whether there are meaningful members other than those in `known`.
 fn has_more(fields: Fields<'_, '_>, known: &[&str]) -> bool {
     let is_known = |key: &String, value: &Value| known.contains(&key.as_str()) || value.is_null();
     fields.into_rest().iter().any(|(key, value)| !is_known(key, value))
@@ -289,7 +287,7 @@ pub(in crate::responses) fn unknown_item(id: &str) -> Failure {
     Failure::new(Kind::NotFound, message).with_param("input").with_code("item_not_found")
 }
 
-/// The beginning of an id, for an error message.
+/// Shortens an id for an error message.
 pub(super) fn clip(id: &str) -> &str {
     const SHOWN: usize = 128;
     head(id, boundary_upto(id, SHOWN))

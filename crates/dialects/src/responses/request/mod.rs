@@ -1,7 +1,7 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes a conversation for an upstream
+//! Decodes a client's request body into a [`Conversation`], and encodes conversations for upstreams
 //! ([`encode`]).
 //!
-//! `input` is a flat list of items; items that belong together form a turn:
+//! `input` is a flat list of items. Consecutive items that belong together form a turn:
 //!
 //! ```text
 //! reasoning, message, function_call, function_call  ─▶  Assistant [reasoning, text, call, call]
@@ -28,13 +28,13 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The dialect under which values are kept as they were received.
+/// The dialect under which received values are stored.
 const DIALECT: &str = Dialect::Responses.name();
 
-/// Decodes a Responses request, without checking the tool choice.
+/// Decodes a Responses request without checking the tool choice.
 ///
 /// # Errors
-/// [`Kind::Request`] with a `param` path and a sentence that helps to correct the request.
+/// [`Kind::Request`] with the path of the field in `param`, and a message that helps to correct the request.
 pub(super) fn read(body: &Bytes) -> Result<Conversation, Failure> {
     fields::read_body(body, conversation)
 }
@@ -65,7 +65,7 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
         tool_choice: toolbox.choice,
         parallel_calls: toolbox.parallel,
         stream,
-        // Every response of this API has token counts.
+        // Every response in this API has token counts.
         include_usage: true,
         sampling,
         stored,
@@ -75,8 +75,8 @@ fn conversation(mut fields: Fields<'_, '_>) -> Result<Conversation, Failure> {
     })
 }
 
-/// Rejects fields that require state that toolwire does not have, because leaving these fields out would lose
-/// a part of the history or of the prompt.
+/// Rejects fields that refer to state that toolwire does not have. Ignoring them would lose part of the
+/// history or of the prompt.
 fn refuse_unsupported(fields: &Fields<'_, '_>) -> Result<(), Failure> {
     let why = match () {
         () if fields.peek("conversation").is_some() => {
@@ -126,22 +126,21 @@ fn repeated(fields: &mut Fields<'_, '_>) -> Map<String, Value> {
     repeated
 }
 
-/// The response that the request continues.
 pub(super) const PREVIOUS: &str = "previous_response_id";
 
-/// Used instead of [`PREVIOUS`] once the history has been put into `input`. If the history is not there, the
-/// request still has [`PREVIOUS`] and is rejected.
+/// Replaces [`PREVIOUS`] once the history has been added to `input`. A request that still has [`PREVIOUS`]
+/// lacks its history and is rejected.
 pub(super) const CONTINUED: &str = "toolwire_previous_response_id";
 
-/// The failure for a request that continues a response which is not stored. Continuing without that response
-/// would lose the history.
+/// The failure for a request that continues a response which is not stored, and would therefore lose its
+/// history.
 pub(super) fn unknown_response(id: &str) -> Failure {
     let id = items::clip(id);
     let message = format!("there is no stored response `{id}`; send the whole conversation as `input`");
     Failure::new(Kind::NotFound, message).with_param(PREVIOUS).with_code("previous_response_not_found")
 }
 
-/// Reads `instructions`: a text, or items as in `input`.
+/// Reads `instructions`, which is a string or a list of items as in `input`.
 fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     let Some(value) = fields.any("instructions") else { return Ok(None) };
     let text = match (value.as_str(), value.kind()) {
@@ -159,7 +158,7 @@ fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     Ok((!text.is_empty()).then(|| Turn::text(Role::System, text)))
 }
 
-/// Reads the texts of one item of `instructions`. Upstreams receive them as one text.
+/// Reads the texts of one item of `instructions`. Upstreams receive them as a single text.
 fn instruction(path: Path<'_>, item: Json<'_>) -> Result<Vec<String>, Failure> {
     let Some(content) = item.get("content") else {
         return Err(missing(Path::Member(&path, "content"), "a string or an array of content parts"));
@@ -182,7 +181,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
         max_tokens,
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
-        // This API does not have the field, but clients send it to servers that do.
+        // The API has no such field, but clients send it to servers that have it.
         stop: fields.texts("stop")?,
         reasoning_effort: reasoning(fields)?,
         response_format: text(fields)?,
@@ -190,7 +189,7 @@ fn sampling(fields: &mut Fields<'_, '_>) -> Result<Sampling, Failure> {
     })
 }
 
-/// Reads `reasoning.effort`. The other members are kept.
+/// Reads `reasoning.effort`. The other members stay unchanged.
 fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     let Some(mut reasoning) = fields.object("reasoning")? else { return Ok(None) };
     let effort = reasoning.string("effort")?.map(Into::into);
@@ -201,7 +200,8 @@ fn reasoning(fields: &mut Fields<'_, '_>) -> Result<Option<String>, Failure> {
     Ok(effort)
 }
 
-/// Reads `text.format`, and converts it to `response_format` of Chat Completions. The other members are kept.
+/// Reads `text.format`, and converts it to `response_format` of Chat Completions. The other members stay
+/// unchanged.
 fn text(fields: &mut Fields<'_, '_>) -> Result<Option<Value>, Failure> {
     let Some(mut text) = fields.object("text")? else { return Ok(None) };
     let format = match text.any("format") {
@@ -235,7 +235,7 @@ fn response_format(text: &Fields<'_, '_>, format: Json<'_>) -> Result<Option<Val
     Ok(Some(members.into()))
 }
 
-/// The failure of a request without content.
+/// The failure for a request without input.
 fn no_input(fields: &Fields<'_, '_>) -> Failure {
     let message = "`input` is missing or empty; it must be a string, or an array of at least one item";
     Failure::new(Kind::Request, message)

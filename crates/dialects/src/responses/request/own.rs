@@ -1,4 +1,4 @@
-//! Reads items of calls that toolwire ran from a history that the client sends back.
+//! Recognises calls that toolwire ran in the history that a client sends back.
 
 use serde_json::{Map, Value, json};
 
@@ -8,8 +8,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The call and its result, if an item of this `kind` shows a call that toolwire ran. Parts of the result
-/// that the item does not contain are left empty.
+/// The call and its result, if this item represents a call that toolwire ran. What the item does not contain
+/// of the result stays empty.
 pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     if !matches!(kind, "web_search_call" | "mcp_call" | "image_generation_call") {
         return None;
@@ -41,14 +41,14 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
             let arguments = text("arguments").filter(|arguments| !arguments.is_empty());
             (text("name").unwrap_or_default(), arguments.unwrap_or("{}".into()), content.unwrap_or_default())
         }
-        // The images are not the result that the model received, so the result is left empty.
+        // What the model received as the result was not the images themselves, so the result stays empty.
         _ => ("generate_images".into(), "{}".into(), String::new()),
     };
     let output = CallOutput { id: id.clone(), name: String::new(), content, is_error };
     Some((Call::new(id, name, arguments), output))
 }
 
-/// The text of an `error`.
+/// The text of an `error` member.
 fn error(error: &Value) -> Option<String> {
     if let Some(text) = error.as_str().or_else(|| error.get("message")?.as_str()) {
         return Some(text.to_owned());

@@ -14,29 +14,29 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Maximum number of characters of a name that toolwire generates. Other APIs do not allow longer names.
+/// Maximum length of names that toolwire generates. Other APIs do not allow longer names.
 const LONGEST_FLAT: usize = 64;
 
-/// The tools of a request and the choice among them.
+/// The tools of a request, and the tool choice.
 #[derive(Default)]
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: HashSet<String>,
     pub(super) namespaced: Vec<Namespaced>,
-    /// The names of `namespaced`, by [`key`].
+    /// The names of the tools in `namespaced`, by [`key`].
     flattened: HashMap<String, String>,
     /// The tools that are not client tools.
     pub(super) server: Vec<ServerTool>,
-    /// The server tools that the tool choice names, as the client wrote them there.
+    /// The server tools in the tool choice, as the client wrote them.
     pub(super) server_choice: Vec<Value>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
 }
 
-/// Takes all fields about tools out of the request.
+/// Takes all fields that concern tools out of the request.
 ///
-/// Tools that the API's servers run have no name by which they could be called. For an upstream of this
-/// dialect, they are kept in `rest` under `tools`; choices that name one of them are kept there, too.
+/// Tools that the API's servers run have no name under which they could be called. They stay in `tools` in
+/// `rest`, for upstreams of this dialect, and so do tool choices that name them.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     let mut toolbox = Toolbox::default();
     let (mut kept, mut namespaces): (Vec<Value>, _) = (Vec::new(), Vec::new());
@@ -53,7 +53,7 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
             }
         }
     }
-    // Namespaces come last, so that the names of all other tools stay unchanged.
+    // Namespaces come last, so that their tools do not take the names of others.
     let mut taken: HashSet<_> = toolbox.tools.iter().map(|tool| tool.name.clone()).collect();
     for (place, namespace) in namespaces {
         toolbox.add_namespace(Path::Element(&request.at("tools"), place), namespace, &mut taken)?;
@@ -70,8 +70,8 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
 }
 
 impl Toolbox {
-    /// Adds the tools that items of `input` declare, either because a search for tools found them or because
-    /// they were added later. Returns the names of these tools.
+    /// Adds the tools that items of `input` declare, because a tool search found them or they were added
+    /// later. Returns their names.
     pub(super) fn add_late(
         &mut self,
         input: Path<'_>,
@@ -93,7 +93,7 @@ impl Toolbox {
                 let (kind, name) = (text("type").unwrap_or_default(), text("name").unwrap_or_default());
                 let path = Path::Element(&path, place);
                 match kind.as_str() {
-                    // A tool that was declared earlier, but was not shown to the model.
+                    // A tool that was declared earlier, but had not been shown to the model.
                     "function" | "custom" if known.contains(&name) => {}
                     "function" | "custom" => {
                         self.add(path, declaration)?;
@@ -103,7 +103,7 @@ impl Toolbox {
                     "namespace" if !namespaces.contains(&name) => {
                         let before = self.namespaced.len();
                         self.add_namespace(path, declaration, &mut known)?;
-                        // A namespace without tools may be declared again.
+                        // A namespace that had no tools may be declared again.
                         if self.namespaced.len() > before {
                             namespaces.insert(name);
                         }
@@ -125,7 +125,7 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Adds the tools of a namespace, each under a separate name.
+    /// Adds the tools of a namespace, each under a name of its own.
     fn add_namespace(
         &mut self,
         path: Path<'_>,
@@ -151,7 +151,7 @@ impl Toolbox {
             }
             let entry = Namespaced { name: name.clone(), namespace: namespace.clone(), inner: tool.name };
             self.namespaced.push(entry);
-            // The declaration is only valid inside a namespace, so it is not sent.
+            // The declaration is valid only within a namespace, so it is not sent.
             self.tools.push(Tool { name, declared: None, ..tool });
         }
         Ok(())
@@ -168,7 +168,7 @@ fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}\0{name}")
 }
 
-/// A single name for a tool in a namespace, legal in every API.
+/// A single name for a tool in a namespace, which is valid in every API.
 fn flat(namespace: &str, name: &str) -> String {
     let joined = format!("{namespace}__{name}");
     let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -178,7 +178,7 @@ fn flat(namespace: &str, name: &str) -> String {
     marked(namespace, name)
 }
 
-/// A name as similar to the original as the APIs allow, with a mark that distinguishes it from similar names.
+/// A valid name that resembles the original. A digest distinguishes it from the names of similar tools.
 fn marked(namespace: &str, name: &str) -> String {
     let joined = format!("{namespace}__{name}");
     let mark = format!("_{:08x}", Digest::of(&key(namespace, name)).short());
@@ -188,7 +188,7 @@ fn marked(namespace: &str, name: &str) -> String {
     marked
 }
 
-/// Reads a function or custom tool. Also returns whether it is a custom tool.
+/// Reads a function or a custom tool. Also returns whether it is a custom tool.
 fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> {
     let mut fields = Fields::new(path, declaration)?;
     let is_custom = fields.string("type")?.as_deref() == Some("custom");
@@ -208,7 +208,7 @@ fn tool(path: Path<'_>, declaration: Json<'_>) -> Result<(Tool, bool), Failure> 
     Ok((Tool { name: name.into_owned(), description, parameters, strict, declared }, is_custom))
 }
 
-/// Reads the tool choice. Tools of the API's servers that it names are added to `server`.
+/// Reads the tool choice. Tools of the API's servers are added to `server`.
 fn choice(
     request: &mut Fields<'_, '_>,
     toolbox: &Toolbox,
@@ -245,7 +245,7 @@ fn choice(
     Ok(choice)
 }
 
-/// The tool that an object names. Some clients nest the name as in Chat Completions.
+/// The tool that an object names. Some clients nest the name, as in Chat Completions.
 fn named(choice: &mut Fields<'_, '_>, toolbox: &Toolbox) -> Result<String, Failure> {
     let nested =
         choice.peek("function").and_then(|function| Some(function.get("name")?.as_str()?.into_owned()));
@@ -282,6 +282,6 @@ fn allowed(
             Some(_) => server.push(written.to_value()),
         }
     }
-    // Only server tools are allowed, no client tools.
+    // Only server tools are allowed.
     Ok(if names.is_empty() { ToolChoice::None } else { ToolChoice::Allowed { names, required } })
 }

@@ -11,8 +11,8 @@ use crate::{
     wire::json::{Encoder, Json},
 };
 
-/// Writes the items of `turns`, as the client wrote them if it speaks this dialect and the turn still has the
-/// same meaning.
+/// Writes the items of `turns`. If the client speaks this dialect, its own items are written, provided that
+/// they still represent the turn.
 pub(super) fn put(
     body: &mut Encoder,
     turns: &[Turn],
@@ -36,7 +36,7 @@ pub(super) fn put(
     }
 }
 
-/// The items from which the turn was made, if they still have the same meaning, apart from new ids of calls.
+/// The client's items for a turn, if they still represent it. The ids of calls may have changed.
 fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     let items = turn.rest.from_dialect(DIALECT)?.get(ITEMS)?.as_array()?;
     let mut meant = meaning(items)?;
@@ -53,8 +53,8 @@ fn originals(turn: &Turn) -> Option<&Vec<Value>> {
     (meant == turn.parts).then_some(items)
 }
 
-/// Writes an item as the client wrote it. Calls and results get the next id in `ids`. The ids of items are
-/// left out, because they refer to stored items, which the upstream does not have.
+/// Writes one of the client's items. Calls and results get the next id in `ids`. The ids of items are left
+/// out, because they refer to stored items that the upstream does not have.
 fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterator<Item = &'t str>) {
     match original.as_object() {
         Some(members) => body.object(|body| {
@@ -77,15 +77,15 @@ fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterato
     }
 }
 
-/// Whether an item of this type is a call to a client tool, or the result of such a call.
+/// Whether an item of this type is a call to a client tool, or the result of one.
 fn is_call_or_result(kind: &str) -> bool {
     matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
 }
 
 struct Items<'a> {
-    /// Names of custom tools.
+    /// The names of custom tools.
     customs: HashSet<&'a str>,
-    /// Ids of calls to custom tools.
+    /// The ids of calls to custom tools.
     custom_calls: HashSet<&'a str>,
     dropped: &'a mut Vec<String>,
 }
@@ -195,7 +195,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Whether a part is content of a message, and not a separate item.
+/// Whether a part belongs to the content of a message instead of being an item itself.
 fn is_spoken(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Image { .. } => true,

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request and the tool choice.
+//! Encodes the tools of a request, and the tool choice.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     wire::json::{Encoder, Json, Kind as JsonKind},
 };
 
-/// Writes the tools and the tool choice. The upstream's own tools that the client requested are kept.
+/// Writes the tools and the tool choice. The upstream's own tools that the client requested are forwarded.
 pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>) {
     let own = rest.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let is_in_input = |tool: &&Tool| conversation.late_tools.contains(&tool.name) && original(tool).is_some();
@@ -29,12 +29,12 @@ pub(super) fn put(body: &mut Encoder, conversation: &Conversation, rest: &Map<St
     }
 }
 
-/// The declaration as the client wrote it, if the client speaks this dialect.
+/// The client's own declaration, if the client speaks this dialect.
 fn original(tool: &Tool) -> Option<Json<'_>> {
     Some(tool.declared.as_ref()?.from_dialect(DIALECT)?.view())
 }
 
-/// The names of the tools that the upstream knows as custom tools, whose input is plain text.
+/// The names of the tools that are sent as custom tools, whose input is plain text.
 pub(super) fn customs(conversation: &Conversation) -> HashSet<&str> {
     if conversation.custom_tools.is_empty() {
         return HashSet::new();
@@ -68,12 +68,12 @@ fn declaration(body: &mut Encoder, tool: &Tool) {
                 body.key("properties").object(|_| {});
             }),
         }
-        // This API's default is true.
+        // The default in this API is `true`.
         body.key("strict").value(&tool.strict.unwrap_or(false));
     });
 }
 
-/// The client's declaration, with another schema if OpenAI rejects the client's schema.
+/// The client's declaration with a replaced schema, if OpenAI would reject the client's schema.
 fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     let is_function = original.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("function"));
     let schema = match &tool.parameters {
@@ -85,7 +85,7 @@ fn mended(tool: &Tool, original: Json<'_>) -> Option<Value> {
     Some(mended)
 }
 
-/// Writes the tool choice. `written` is a choice that only a client of this API can express, such as a server
+/// Writes the tool choice. `written` is a choice that only clients of this API can express, such as a server
 /// tool.
 fn put_choice(body: &mut Encoder, conversation: &Conversation, written: Option<&Value>) {
     let customs = customs(conversation);
