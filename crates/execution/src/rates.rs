@@ -10,9 +10,6 @@ use std::{
     time::Duration,
 };
 
-use governor::{
-    Quota, RateLimiter, clock::Clock, middleware::NoOpMiddleware, state::keyed::HashMapStateStore,
-};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -21,7 +18,7 @@ use super::{
     settings::ExecutionSettings,
     tool::{ErrorCode, Rate, ToolError},
 };
-use toolwire_net::store::Owner;
+use toolwire_net::{bucket::Bucket, store::Owner};
 
 /// Maximum number of calls that wait because of one limit. While there are that many, further calls fail
 /// immediately.
@@ -31,18 +28,19 @@ const MAX_WAITING: usize = 256;
 /// recently.
 const MAX_CLIENTS: usize = 1024;
 
-/// A limiter with its rate.
-type Limit = (Rate, Arc<Limiter>);
-
-type Limiter = RateLimiter<Owner, HashMapStateStore<Owner>, RuntimeClock, NoOpMiddleware<Duration>>;
+/// A rate with the buckets of the clients that have called recently.
+struct Limit {
+    rate: Rate,
+    buckets: Mutex<HashMap<Owner, Bucket>>,
+}
 
 /// The limits. All threads share them.
 pub(super) struct Rates {
-    clients: Option<Limit>,
+    clients: Option<Arc<Limit>>,
     /// By the providers' names. All clients share a limit.
-    providers: HashMap<String, Limit>,
-    /// By the tools' names. A limiter is replaced when its rate changes.
-    tools: Mutex<HashMap<Arc<str>, Limit>>,
+    providers: HashMap<String, Arc<Limit>>,
+    /// By the tools' names. A limit is replaced when its rate changes.
+    tools: Mutex<HashMap<Arc<str>, Arc<Limit>>>,
     /// Maximum time that a call waits.
     wait: Duration,
     waiting: AtomicUsize,
@@ -54,12 +52,12 @@ impl Rates {
     pub(super) fn new(settings: &ExecutionSettings, before: Option<&Self>) -> Self {
         let providers = settings.providers.iter().filter_map(|entry| {
             let known = before.and_then(|before| before.providers.get(&entry.name));
-            Some((entry.name.clone(), limit(entry.rate_limit?, known)))
+            Some((entry.name.clone(), Limit::of(entry.rate_limit?, known)))
         });
         let known = before.and_then(|before| before.clients.as_ref());
         let tools = before.map(|before| before.tools.lock().clone()).unwrap_or_default();
         Self {
-            clients: settings.rate_limit.map(|rate| limit(rate, known)),
+            clients: settings.rate_limit.map(|rate| Limit::of(rate, known)),
             providers: providers.collect(),
             tools: Mutex::new(tools),
             wait: settings.rate_wait,
@@ -78,26 +76,22 @@ impl Rates {
         deadline: Instant,
     ) -> Result<(), ToolError> {
         let end = deadline.min(Instant::now() + self.wait);
-        if let Some((_, clients)) = &self.clients {
+        if let Some(clients) = &self.clients {
             self.take_from(clients, client, end).await?;
         }
         if let Some(tool) = self.of_tool(hosted) {
             self.take_from(&tool, client, end).await?;
         }
-        if let Some((_, provider)) = self.providers.get(&*hosted.provider_name) {
+        if let Some(provider) = self.providers.get(&*hosted.provider_name) {
             self.take_from(provider, Owner::default(), end).await?;
         }
         Ok(())
     }
 
-    async fn take_from(&self, limiter: &Limiter, client: Owner, end: Instant) -> Result<(), ToolError> {
-        if limiter.len() > MAX_CLIENTS {
-            limiter.retain_recent();
-        }
+    async fn take_from(&self, limit: &Limit, client: Owner, end: Instant) -> Result<(), ToolError> {
         let mut waiting = None;
         loop {
-            let Err(refused) = limiter.check_key(&client) else { return Ok(()) };
-            let delay = refused.wait_time_from(limiter.clock().now());
+            let Err(delay) = limit.take(client) else { return Ok(()) };
             let again = Instant::now() + delay;
             if waiting.is_none() {
                 waiting = Waiting::new(&self.waiting);
@@ -111,31 +105,45 @@ impl Rates {
         }
     }
 
-    fn of_tool(&self, hosted: &Hosted) -> Option<Arc<Limiter>> {
+    fn of_tool(&self, hosted: &Hosted) -> Option<Arc<Limit>> {
         let rate = hosted.rules.rate_limit.or(hosted.spec.rate_limit)?;
         let mut tools = self.tools.lock();
-        let (_, limiter) = limit(rate, tools.get(&hosted.name));
-        tools.insert(Arc::clone(&hosted.name), (rate, Arc::clone(&limiter)));
-        Some(limiter)
+        let limit = Limit::of(rate, tools.get(&hosted.name));
+        tools.insert(Arc::clone(&hosted.name), Arc::clone(&limit));
+        Some(limit)
     }
 }
 
-/// Returns `known` if it has this rate, otherwise a new limit.
-fn limit(rate: Rate, known: Option<&Limit>) -> Limit {
-    let known = known.filter(|(own, _)| *own == rate).map(|(_, limiter)| Arc::clone(limiter));
-    (rate, known.unwrap_or_else(|| Arc::new(limiter(rate))))
+impl Limit {
+    /// Returns `known` if it has this rate, otherwise a new limit.
+    fn of(rate: Rate, known: Option<&Arc<Self>>) -> Arc<Self> {
+        let known = known.filter(|known| known.rate == rate).cloned();
+        known.unwrap_or_else(|| Arc::new(Self { rate, buckets: Mutex::default() }))
+    }
+
+    /// Takes one call of this client.
+    ///
+    /// # Errors
+    /// The time until the client may call again.
+    fn take(&self, client: Owner) -> Result<(), Duration> {
+        let mut buckets = self.buckets.lock();
+        if buckets.len() > MAX_CLIENTS {
+            buckets.retain(|_, bucket| !bucket.is_full());
+        }
+        buckets.entry(client).or_insert_with(|| bucket(self.rate)).take(1).map(|_| ())
+    }
+}
+
+/// A full bucket for this rate. The time between two calls is in whole nanoseconds.
+fn bucket(Rate { count, period }: Rate) -> Bucket {
+    let between = (period / count.get()).max(Duration::from_nanos(1));
+    Bucket::new(count.get().into(), between * count.get())
 }
 
 impl fmt::Debug for Rates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rates").field("waiting", &self.waiting).finish_non_exhaustive()
     }
-}
-
-fn limiter(rate: Rate) -> Limiter {
-    let between = (rate.period / rate.count.get()).max(Duration::from_nanos(1));
-    let quota = Quota::with_period(between).unwrap_or_else(|| Quota::per_second(rate.count));
-    RateLimiter::new(quota.allow_burst(rate.count), HashMapStateStore::default(), RuntimeClock::default())
 }
 
 /// A place among the waiting calls.
@@ -154,20 +162,51 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The runtime's clock, which tests can pause.
-#[derive(Debug, Clone)]
-struct RuntimeClock(Instant);
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
 
-impl Default for RuntimeClock {
-    fn default() -> Self {
-        Self(Instant::now())
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_client_has_its_own_limit() {
+        let limit = Limit::of(Rate::per_minute(NonZeroU32::new(3).unwrap()), None);
+        for client in [1, 2] {
+            for _ in 0..3 {
+                assert_eq!(limit.take(Owner([client; 32])), Ok(()));
+            }
+            assert_eq!(limit.take(Owner([client; 32])), Err(Duration::from_secs(20)));
+        }
+        advance(Duration::from_nanos(19_999_999_999)).await;
+        assert_eq!(limit.take(Owner([1; 32])), Err(Duration::from_nanos(1)));
+        advance(Duration::from_nanos(1)).await;
+        assert_eq!(limit.take(Owner([1; 32])), Ok(()));
+        assert_eq!(limit.take(Owner([1; 32])), Err(Duration::from_secs(20)));
     }
-}
 
-impl Clock for RuntimeClock {
-    type Instant = Duration;
+    #[tokio::test(start_paused = true)]
+    async fn highest_rate_is_one_call_a_nanosecond() {
+        let limit = Limit::of(Rate { count: NonZeroU32::MAX, period: Duration::from_secs(1) }, None);
+        assert_eq!(limit.take(Owner::default()), Ok(()));
+        advance(Duration::from_nanos(1)).await;
+        assert!(limit.buckets.lock().values().all(Bucket::is_full));
+    }
 
-    fn now(&self) -> Duration {
-        self.0.elapsed()
+    #[tokio::test(start_paused = true)]
+    async fn idle_clients_are_forgotten() {
+        let limit = Limit::of(Rate::per_minute(NonZeroU32::MIN), None);
+        let client = |number: usize| Owner::of_key(&number.to_le_bytes());
+        for number in 0..=MAX_CLIENTS {
+            assert_eq!(limit.take(client(number)), Ok(()));
+        }
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(limit.take(client(0)), Ok(()));
+        assert_eq!(limit.buckets.lock().len(), 1);
+        for number in 1..=2 * MAX_CLIENTS {
+            assert_eq!(limit.take(client(number)), Ok(()));
+        }
+        assert!(limit.take(client(0)).is_err(), "a client with a used limit is not forgotten");
     }
 }

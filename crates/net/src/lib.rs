@@ -6,6 +6,7 @@
     reason = "a part of toolwire, which is not meant for other programs: its documentation is read in the source"
 )]
 
+pub mod bucket;
 pub mod private;
 pub mod proxied;
 pub mod redact;

@@ -9,11 +9,13 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     Account, Allowance, Counts, RequestDemand,
-    bucket::Level,
     refusal::{Exceeded, Levels, Limited},
 };
 use toolwire_config::{KeyLimits, UncheckedBudgets, calendar::Month};
-use toolwire_net::store::{Admission, Demand, Lease, Refusal, SharedLimits, Verdict};
+use toolwire_net::{
+    bucket::{Level, MINUTE},
+    store::{Admission, Demand, Lease, Refusal, SharedLimits, Verdict},
+};
 use toolwire_pipeline::dialect::ClientDialect;
 
 /// Limits on a server.
@@ -114,7 +116,7 @@ impl DistributedLimits {
 }
 
 fn levels(limits: &KeyLimits, verdict: &Verdict) -> Levels {
-    let level = |limit: Option<u64>, full_in| limit.map(|limit| Level::of(limit, full_in));
+    let level = |limit: Option<u64>, full_in| limit.map(|limit| Level::of(limit, MINUTE, full_in));
     Levels {
         requests: level(limits.requests_per_minute, verdict.requests_full_in),
         tokens: level(limits.tokens_per_minute, verdict.tokens_full_in),

@@ -12,7 +12,6 @@
 //! The counters are in memory, or on a server that several instances share ([`DistributedLimits`]). While the server
 //! is away, the ones in memory apply.
 
-mod bucket;
 mod distributed_limits;
 mod refusal;
 mod saved_counts;
@@ -24,17 +23,19 @@ use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use self::usage::{Counts, CountsByModel};
+pub(super) use self::{distributed_limits::DistributedLimits, refusal::Limited};
 use self::{
-    bucket::{Bucket, Taken},
     distributed_limits::Held,
     refusal::{Exceeded, Levels},
     saved_counts::{SavedCounts, Unread},
     usage::{BudgetRefusal, MonthCounts, Usage},
 };
-pub(super) use self::{distributed_limits::DistributedLimits, refusal::Limited};
 use toolwire_config::{Grant, KeyLimits, calendar::Month, client_keys::owner_of_name};
 use toolwire_execution::ask::Payer;
-use toolwire_net::store::{Owner, Spent};
+use toolwire_net::{
+    bucket::{Bucket, MINUTE, Taken},
+    store::{Owner, Spent},
+};
 use toolwire_pipeline::dialect::ClientDialect;
 
 /// All named clients, and the place where their counts are saved.
@@ -196,7 +197,7 @@ impl Account {
         let kept = |own: &Option<Arc<Bucket>>, limit: Option<u64>| {
             let limit = limit.map(|limit| self.share(limit));
             let same = own.as_ref().filter(|own| limit == Some(own.limit())).cloned();
-            same.or_else(|| limit.map(|limit| Arc::new(Bucket::new(limit))))
+            same.or_else(|| limit.map(|limit| Arc::new(Bucket::new(limit, MINUTE))))
         };
         Self {
             name: Arc::clone(&self.name),

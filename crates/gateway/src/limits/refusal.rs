@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::bucket::Level;
 use crate::retry_after::MAX_WAIT;
 use toolwire_config::calendar::rfc3339;
+use toolwire_net::bucket::Level;
 use toolwire_pipeline::{
     dialect::{ClientDialect, RateStyle},
     failure::{Failure, Kind},

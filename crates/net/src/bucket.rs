@@ -1,4 +1,4 @@
-//! [`Bucket`]: limits usage per minute.
+//! [`Bucket`]: limits the usage of requests, tokens and hosted tools in a period.
 //!
 //! Buckets use the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must
 //! be returned when a response turns out to be smaller than expected. The state is a single number, the time at which
@@ -11,21 +11,22 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Time in nanoseconds that an empty bucket takes to become full.
-const PERIOD: u64 = 60_000_000_000;
+/// The period of limits per minute.
+pub const MINUTE: Duration = Duration::from_secs(60);
 
-/// A bucket that holds `limit` and refills evenly within a minute. Times are nanoseconds since `start`, on a monotonic
+/// A bucket that holds `limit` and refills evenly within `period`. Times are nanoseconds since `start`, on a monotonic
 /// clock.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub struct Bucket {
     limit: u64,
+    period: u64,
     start: Instant,
     full_at: AtomicU64,
 }
 
 /// An amount that was taken out of a bucket and may be returned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub struct Taken {
     amount: u64,
     /// Time at which the bucket would have been full again. The part that has refilled by itself until then is not
     /// returned again.
@@ -34,17 +35,17 @@ pub(super) struct Taken {
 
 /// The level of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Level {
-    pub(super) limit: u64,
-    pub(super) remaining: u64,
+pub struct Level {
+    pub limit: u64,
+    pub remaining: u64,
     /// Time until the bucket is full.
-    pub(super) reset: Duration,
+    pub reset: Duration,
 }
 
 impl Level {
-    /// The level of a bucket that is full again after `reset`.
-    pub(super) fn of(limit: u64, reset: Duration) -> Self {
-        let used = (reset.as_nanos() * u128::from(limit)).div_ceil(u128::from(PERIOD));
+    /// The level of a bucket that refills within `period` and is full again after `reset`.
+    pub fn of(limit: u64, period: Duration, reset: Duration) -> Self {
+        let used = (reset.as_nanos() * u128::from(limit)).div_ceil(period.as_nanos().max(1));
         let used = u64::try_from(used).unwrap_or(u64::MAX);
         Self { limit, remaining: limit.saturating_sub(used), reset }
     }
@@ -52,12 +53,13 @@ impl Level {
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(limit: u64) -> Self {
-        Self { limit: limit.max(1), start: Instant::now(), full_at: AtomicU64::new(0) }
+    pub fn new(limit: u64, period: Duration) -> Self {
+        let (limit, period) = (limit.max(1), nanoseconds(period));
+        Self { limit, period, start: Instant::now(), full_at: AtomicU64::new(0) }
     }
 
     /// The capacity of the bucket.
-    pub(super) fn limit(&self) -> u64 {
+    pub fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -65,25 +67,28 @@ impl Bucket {
     ///
     /// # Errors
     /// The time until the bucket contains enough.
-    pub(super) fn take(&self, amount: u64) -> Result<Taken, Duration> {
+    pub fn take(&self, amount: u64) -> Result<Taken, Duration> {
         let (now, cost) = (self.now(), self.cost(amount));
         let end_of = |full_at: u64| full_at.max(now).saturating_add(cost);
         let taken = self.full_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, |full_at| {
-            Some(end_of(full_at)).filter(|end| *end <= now.saturating_add(PERIOD))
+            Some(end_of(full_at)).filter(|end| *end <= now.saturating_add(self.period))
         });
         match taken {
             Ok(before) => Ok(Taken { amount, end: end_of(before) }),
-            Err(full_at) => Err(Duration::from_nanos(end_of(full_at).saturating_sub(now + PERIOD).max(1))),
+            Err(full_at) => {
+                let early = end_of(full_at).saturating_sub(now.saturating_add(self.period));
+                Err(Duration::from_nanos(early.max(1)))
+            }
         }
     }
 
     /// Takes `amount`, even if that leaves the bucket in debt.
-    pub(super) fn owe(&self, amount: u64) {
+    pub fn owe(&self, amount: u64) {
         self.settle(Taken { amount: 0, end: 0 }, amount);
     }
 
     /// Replaces the taken amount with the used amount. If more was used, the bucket may be in debt.
-    pub(super) fn settle(&self, taken: Taken, used: u64) {
+    pub fn settle(&self, taken: Taken, used: u64) {
         let now = self.now();
         let update = |change: &dyn Fn(u64) -> u64| {
             let changed = |full_at| Some(change(full_at));
@@ -101,20 +106,33 @@ impl Bucket {
     }
 
     /// The current level.
-    pub(super) fn level(&self) -> Level {
-        let missing = self.full_at.load(Ordering::Acquire).saturating_sub(self.now());
-        Level::of(self.limit, Duration::from_nanos(missing))
+    pub fn level(&self) -> Level {
+        Level::of(self.limit, Duration::from_nanos(self.period), self.missing())
+    }
+
+    /// Whether the bucket is full, so that a new one can replace it.
+    pub fn is_full(&self) -> bool {
+        self.missing() == Duration::ZERO
+    }
+
+    /// Time until the bucket is full.
+    fn missing(&self) -> Duration {
+        Duration::from_nanos(self.full_at.load(Ordering::Acquire).saturating_sub(self.now()))
     }
 
     /// Time in nanoseconds that refilling `amount` takes.
     fn cost(&self, amount: u64) -> u64 {
-        let cost = u128::from(amount) * u128::from(PERIOD) / u128::from(self.limit);
+        let cost = u128::from(amount) * u128::from(self.period) / u128::from(self.limit);
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(self.start.elapsed())
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -127,7 +145,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn limit_is_exact_and_comes_back_evenly() {
         for limit in [1, 7, 10, 60, 1_000_003] {
-            let bucket = Bucket::new(limit);
+            let bucket = Bucket::new(limit, MINUTE);
             assert!(bucket.take(limit).is_ok(), "{limit}");
             let wait = bucket.take(1).unwrap_err();
             assert_eq!(bucket.level().remaining, 0);
@@ -139,9 +157,29 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn limit_holds_for_any_period() {
+        for period in [Duration::from_secs(1), Duration::from_secs(3600)] {
+            let bucket = Bucket::new(4, period);
+            for _ in 0..4 {
+                assert!(bucket.take(1).is_ok(), "{period:?}");
+            }
+            assert_eq!(bucket.take(1).unwrap_err(), period / 4);
+            advance(period / 4 - Duration::from_nanos(1)).await;
+            assert!(bucket.take(1).is_err(), "{period:?}: a nanosecond too early");
+            advance(Duration::from_nanos(1)).await;
+            assert!(bucket.take(1).is_ok(), "{period:?}");
+            assert_eq!(bucket.level(), Level { limit: 4, remaining: 0, reset: period });
+            advance(period - Duration::from_nanos(1)).await;
+            assert!(!bucket.is_full());
+            advance(Duration::from_nanos(1)).await;
+            assert!(bucket.is_full());
+        }
+    }
+
     #[test]
     fn many_threads_take_no_more_than_there_is() {
-        let bucket = Bucket::new(100);
+        let bucket = Bucket::new(100, MINUTE);
         let took = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -160,7 +198,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_came_back_by_itself_is_not_given_back_again() {
-        let bucket = Bucket::new(60);
+        let bucket = Bucket::new(60, MINUTE);
         let taken = bucket.take(60).unwrap();
         advance(Duration::from_secs(120)).await;
         let other = bucket.take(60).unwrap();
@@ -175,7 +213,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_than_was_taken_is_owed() {
-        let bucket = Bucket::new(100);
+        let bucket = Bucket::new(100, MINUTE);
         let taken = bucket.take(100).unwrap();
         bucket.settle(taken, 300);
         assert_eq!(bucket.take(1).unwrap_err(), Duration::from_millis(120_600));
@@ -189,7 +227,7 @@ mod tests {
         fn unused_reservations_leave_nothing(limit in 1..1_000_000_u64, parts in prop::collection::vec(0.0..1.0_f64, 1..20)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             runtime.block_on(async {
-                let bucket = Bucket::new(limit);
+                let bucket = Bucket::new(limit, MINUTE);
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
                 let taken: Vec<_> = parts.iter().filter_map(|part| bucket.take((part * limit as f64) as u64).ok()).collect();
                 taken.into_iter().for_each(|taken| bucket.settle(taken, 0));
