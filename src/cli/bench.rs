@@ -27,7 +27,10 @@ use toolwire_lab::{
     },
     fixture::Fixture,
 };
-use toolwire_net::tls::{self, UpstreamTls};
+use toolwire_net::{
+    causes::causes,
+    tls::{self, UpstreamTls},
+};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -126,7 +129,7 @@ fn plan(args: &Args) -> Result<(Plan, Vec<Child>), Failed> {
 
 /// A TLS configuration that trusts only the authorities in the file `ca`.
 fn trusting(ca: &Path) -> Result<ClientConfig, Failed> {
-    let roots = tls::authorities(ca).map_err(|error| format!("--ca: {error}"))?;
+    let roots = tls::authorities(ca).map_err(|error| format!("--ca: {}", causes(&error)))?;
     Ok(UpstreamTls::new(Some((ca.to_owned(), Arc::new(roots))), None)?.config)
 }
 

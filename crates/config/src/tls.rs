@@ -15,7 +15,10 @@ use super::{
     table::{Cell, Table},
     value::{Origin, referred, text},
 };
-use toolwire_net::tls::{self, ClientAuth, IdentityFiles, IdentityPart, KeySource, MinVersion, TlsSettings};
+use toolwire_net::{
+    causes::causes,
+    tls::{self, ClientAuth, IdentityFiles, IdentityPart, KeySource, MinVersion, TlsSettings},
+};
 use toolwire_pipeline::settings::{Field, Key, OneOf};
 
 const CLIENT_AUTH: [(&str, ClientAuth); 2] =
@@ -138,7 +141,7 @@ pub(super) fn identity(
         }
         Err((part, wrong)) => {
             let key = if part == IdentityPart::Cert { cert } else { key };
-            table.report_fault(key, &wrong);
+            table.report_fault(key, &causes(&wrong));
             None
         }
     }
@@ -174,7 +177,7 @@ pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
 pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Arc<RootCertStore>)> {
     match tls::authorities(&path) {
         Ok(roots) => Some((path, Arc::new(roots))),
-        Err(wrong) => cell.wrong(wrong),
+        Err(wrong) => cell.wrong(causes(&wrong)),
     }
 }
 

@@ -270,41 +270,28 @@ fn is_or_is_below(name: &str, domain: &str) -> bool {
 }
 
 /// Why an address may not be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
-    /// Longer than a URL may be.
+    #[error("The URL is too long.")]
     TooLong,
     /// Not a URL with a host.
+    #[error("The URL is not valid.")]
     Invalid,
-    /// Neither `http` nor `https`.
+    #[error("The URL must begin with http:// or https://.")]
     Scheme,
-    /// The URL has a user name or a password.
+    #[error("The URL must not have a user name or password.")]
     UserInfo,
-    /// The URL's port is not allowed.
+    #[error("The URL has a port that is not allowed.")]
     Port,
     /// The host's name or address is not public.
+    #[error("The URL does not lead to a public server.")]
     Private,
     /// The lists of domains exclude the host.
+    #[error("The URL's domain is not allowed.")]
     Domain,
     /// A redirect from `https` to `http`.
+    #[error("The URL leads from https:// to http://.")]
     Downgrade,
-}
-
-impl std::error::Error for Blocked {}
-
-impl fmt::Display for Blocked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooLong => "The URL is too long.",
-            Self::Invalid => "The URL is not valid.",
-            Self::Scheme => "The URL must begin with http:// or https://.",
-            Self::UserInfo => "The URL must not have a user name or password.",
-            Self::Port => "The URL has a port that is not allowed.",
-            Self::Private => "The URL does not lead to a public server.",
-            Self::Domain => "The URL's domain is not allowed.",
-            Self::Downgrade => "The URL leads from https:// to http://.",
-        })
-    }
 }
 
 impl From<Blocked> for ToolError {

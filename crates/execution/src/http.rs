@@ -4,7 +4,7 @@
 //! exchange. A client without rules is for addresses from the configuration, which may be private. For addresses that
 //! someone else has chosen, use [`HttpClient::guarded`]. Requests go through the configured proxies.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{error::Error, sync::Arc};
 
 use bytes::Bytes;
 use http::{
@@ -18,7 +18,10 @@ use http::{
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::TokioExecutor,
+};
 use url::Url;
 
 use super::{
@@ -56,34 +59,26 @@ pub(crate) struct Download<'a> {
 }
 
 /// Why there is no response. The text is for the log, since it may name the server.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The address may not be reached.
-    Blocked(Blocked),
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
     /// No connection: nothing was sent.
-    Connect(String),
+    #[error("{}", innermost(.0))]
+    Connect(#[source] legacy::Error),
     /// The exchange broke off.
-    Broken(String),
+    #[error("{}", innermost(.0.as_ref()))]
+    Broken(#[source] Box<dyn Error + Send + Sync>),
     /// The response exceeds the maximum size.
+    #[error("the response is too large")]
     TooLarge,
     /// The response has a content type that is not accepted, or is compressed.
+    #[error("the response has an unexpected content type")]
     ContentType,
     /// Too many redirects, or one without a valid target.
+    #[error("the redirects do not end")]
     Redirect,
-}
-
-impl Error for HttpError {}
-
-impl fmt::Display for HttpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blocked(blocked) => blocked.fmt(f),
-            Self::Connect(reason) | Self::Broken(reason) => f.write_str(reason),
-            Self::TooLarge => f.write_str("the response is too large"),
-            Self::ContentType => f.write_str("the response has an unexpected content type"),
-            Self::Redirect => f.write_str("the redirects do not end"),
-        }
-    }
 }
 
 impl From<HttpError> for ToolError {
@@ -147,7 +142,7 @@ impl HttpClient {
     /// The reason why there is no response.
     pub async fn send(&self, request: Request<Bytes>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
         if let Some(rules) = &self.rules {
-            rules.check(&request.uri().to_string()).map_err(HttpError::Blocked)?;
+            rules.check(&request.uri().to_string())?;
         }
         collected(self.exchange(request).await?, max_body).await
     }
@@ -158,14 +153,14 @@ impl HttpClient {
     /// The reason why there is no response.
     pub(crate) async fn get(&self, download: Download<'_>) -> Result<Response<Bytes>, HttpError> {
         let mut url = match &self.rules {
-            Some(rules) => rules.check(download.url).map_err(HttpError::Blocked)?,
-            None => Url::parse(download.url).map_err(|_| HttpError::Blocked(Blocked::Invalid))?,
+            Some(rules) => rules.check(download.url)?,
+            None => Url::parse(download.url).map_err(|_| Blocked::Invalid)?,
         };
         let mut headers = download.headers;
         for _ in 0..=MAX_REDIRECTS {
             let mut request = Request::new(Bytes::new());
             *request.method_mut() = Method::GET;
-            *request.uri_mut() = url.as_str().parse().map_err(|_| HttpError::Blocked(Blocked::Invalid))?;
+            *request.uri_mut() = url.as_str().parse().map_err(|_| Blocked::Invalid)?;
             *request.headers_mut() = headers.clone();
             // A small compressed body may be large when decompressed.
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -178,7 +173,7 @@ impl HttpClient {
             };
             let next = redirected(&url, location)?;
             if let Some(rules) = &self.rules {
-                rules.check_url(&next).map_err(HttpError::Blocked)?;
+                rules.check_url(&next)?;
             }
             if next.origin() != url.origin() {
                 headers.clear();
@@ -202,11 +197,10 @@ impl HttpClient {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
         }
         self.client.request(request.map(Full::new)).await.map_err(|error| {
-            let cause = innermost(&error);
-            match cause.downcast_ref::<Blocked>() {
+            match innermost(&error).downcast_ref::<Blocked>() {
                 Some(blocked) => HttpError::Blocked(*blocked),
-                None if error.is_connect() => HttpError::Connect(cause.to_string()),
-                None => HttpError::Broken(cause.to_string()),
+                None if error.is_connect() => HttpError::Connect(error),
+                None => HttpError::Broken(error.into()),
             }
         })
     }
@@ -265,7 +259,7 @@ pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<
             .is::<http_body_util::LengthLimitError>(
         ) {
             true => HttpError::TooLarge,
-            false => HttpError::Broken(innermost(error.as_ref()).to_string()),
+            false => HttpError::Broken(error),
         })?;
     Ok(Response::from_parts(head, body.to_bytes()))
 }

@@ -13,7 +13,7 @@ use super::{
     audit::{Audit, AuditEvent},
     provider::{Provider, ProviderState},
     rules::glob,
-    schema,
+    schema::{self, SchemaFault},
     settings::{ExecutionSettings, ToolRules},
     tool::ToolSpec,
 };
@@ -312,21 +312,33 @@ impl fmt::Debug for Registry {
     }
 }
 
+/// The reason why a tool is left out.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("it has no name")]
+    NoName,
+    #[error("its schema is longer than {} bytes", MAX_SCHEMA)]
+    TooLong,
+    #[error("its schema cannot be used: {0}")]
+    NotJson(#[from] serde_json::Error),
+    #[error("its schema cannot be used: {0}")]
+    Schema(#[from] SchemaFault),
+}
+
 /// The tool with a schema that all upstreams accept.
 ///
 /// # Errors
-/// A short reason why the tool is left out.
-fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, String> {
+/// The reason why the tool is left out.
+fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, Unusable> {
     if normalized(&spec.name).is_empty() {
-        return Err("it has no name".to_owned());
+        return Err(Unusable::NoName);
     }
     let written = spec.parameters.view().raw();
     if written.len() > MAX_SCHEMA {
-        return Err(format!("its schema is longer than {MAX_SCHEMA} bytes"));
+        return Err(Unusable::TooLong);
     }
-    let fault = |fault: String| format!("its schema cannot be used: {fault}");
-    let given: Value = serde_json::from_str(written).map_err(|error| fault(error.to_string()))?;
-    let schema = schema::of_arguments(given.clone()).map_err(fault)?;
+    let given: Value = serde_json::from_str(written)?;
+    let schema = schema::of_arguments(given.clone())?;
     if schema == given {
         return Ok(spec);
     }

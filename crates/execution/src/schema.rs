@@ -34,12 +34,25 @@ const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 /// Members that may be `null`, because they hold any value.
 const VALUES: [&str; 4] = ["default", "const", "example", "examples"];
 
+/// The reason why a schema cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SchemaFault {
+    #[error("it is not a JSON object")]
+    NotAnObject,
+    #[error("it does not describe an object")]
+    DescribesNoObject,
+    #[error("it is nested too deeply")]
+    TooDeep,
+    #[error("`{0}` is invalid")]
+    Invalid(String),
+}
+
 /// Checks that the schema describes an object, repairs it, and adds `properties` if there are none.
 ///
 /// # Errors
-/// A short reason why it cannot be used.
-pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
-    let Value::Object(mut schema) = schema else { return Err("it is not a JSON object".to_owned()) };
+/// The reason why it cannot be used.
+pub(super) fn of_arguments(schema: Value) -> Result<Value, SchemaFault> {
+    let Value::Object(mut schema) = schema else { return Err(SchemaFault::NotAnObject) };
     mend(&mut schema, 0)?;
     let is_object = match schema.get("type") {
         None => true,
@@ -47,7 +60,7 @@ pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
         Some(kind) => kind == "object",
     };
     if !is_object {
-        return Err("it does not describe an object".to_owned());
+        return Err(SchemaFault::DescribesNoObject);
     }
     schema.insert("type".to_owned(), json!("object"));
     schema.entry("properties").or_insert_with(|| json!({}));
@@ -55,13 +68,13 @@ pub(super) fn of_arguments(schema: Value) -> Result<Value, String> {
 }
 
 /// Removes members with a meaningless `null`, which some servers write for absent ones.
-fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), String> {
+fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), SchemaFault> {
     if depth > MAX_DEPTH {
-        return Err("it is nested too deeply".to_owned());
+        return Err(SchemaFault::TooDeep);
     }
     schema.retain(|key, value| !value.is_null() || VALUES.contains(&key.as_str()));
     for (key, value) in schema.iter_mut() {
-        let wrong = || format!("`{key}` is invalid");
+        let wrong = || SchemaFault::Invalid(key.clone());
         match key.as_str() {
             "type" if !is_type(value) => return Err(wrong()),
             "required" if !is_list_of_names(value) => return Err(wrong()),
@@ -86,8 +99,8 @@ fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), String> {
 fn each<'v>(
     schemas: impl Iterator<Item = &'v mut Value>,
     depth: usize,
-    wrong: impl Fn() -> String,
-) -> Result<(), String> {
+    wrong: impl Fn() -> SchemaFault,
+) -> Result<(), SchemaFault> {
     for schema in schemas {
         match schema {
             Value::Object(schema) => mend(schema, depth + 1)?,
@@ -160,7 +173,7 @@ mod tests {
             (json!({"anyOf": []}), "`anyOf`"),
             (json!({"properties": {"a": {"type": "array", "items": "string"}}}), "`items`"),
         ] {
-            let fault = of_arguments(schema.clone()).unwrap_err();
+            let fault = of_arguments(schema.clone()).unwrap_err().to_string();
             assert!(fault.contains(word), "{schema}: {fault}");
         }
         let deep = (0..70).fold(json!({}), |inner, _| json!({"not": inner}));

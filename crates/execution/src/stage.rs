@@ -189,7 +189,8 @@ impl Execution {
                         running.tasks.spawn(async move { starting.start(&host) });
                         providers.push(Arc::new(running));
                     }
-                    Err(reason) => {
+                    Err(fault) => {
+                        let reason = fault.message;
                         tracing::error!(provider = entry.name, reason, "the provider cannot be used");
                     }
                 }

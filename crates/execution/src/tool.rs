@@ -1,6 +1,6 @@
 //! The types of tools and results: [`ToolSpec`], [`Output`], [`ToolError`].
 
-use std::{fmt, num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -97,7 +97,8 @@ impl Output {
 
 /// Why a call has no output. The message is for the model and the user, and never quotes a provider's
 /// error.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}: {message}", code.name())]
 pub struct ToolError {
     /// Kind of the failure, for programs.
     pub(crate) code: ErrorCode,
@@ -139,12 +140,6 @@ impl ToolError {
         let error =
             json!({"code": self.code.name(), "message": self.message, "retryable": self.is_retryable});
         json!({"ok": false, "tool": tool, "error": error}).to_string()
-    }
-}
-
-impl fmt::Display for ToolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.name(), self.message)
     }
 }
 

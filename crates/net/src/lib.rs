@@ -7,6 +7,7 @@
 )]
 
 pub mod bucket;
+pub mod causes;
 pub mod private;
 pub mod proxied;
 pub mod redact;

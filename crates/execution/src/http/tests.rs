@@ -273,7 +273,8 @@ async fn refused_tunnel_names_the_status_of_the_proxy() {
         let (lookup, _) = resolving(Box::leak(Box::new([addresses])));
         let client = HttpClient::with(rules, through(proxy.address), lookup);
         let result = client.get(download("https://site.example/a")).await;
-        let Err(HttpError::Connect(reason)) = result else { panic!("{result:?}") };
+        let Err(error @ HttpError::Connect(_)) = result else { panic!("{result:?}") };
+        let reason = error.to_string();
         assert!(reason.contains("status 403 Forbidden") && !reason.contains("sesame"), "{reason}");
         assert_eq!(proxy.requests().len() - before, asked);
     }

@@ -79,8 +79,7 @@ impl Options {
 
     /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
-        let template = Template::new(&self.program.command, &self.parameters());
-        template.map(drop).map_err(|message| Fault::new("command", message))
+        Template::new(&self.program.command, &self.parameters()).map(drop)
     }
 
     /// The names of the provider's tools.
@@ -89,7 +88,7 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let parameters = self.parameters();
         let template = Template::new(&self.program.command, &parameters)?;
         let spec = ToolSpec {

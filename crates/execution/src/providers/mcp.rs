@@ -146,7 +146,7 @@ impl Options {
             (false, Some(_)) => return Err(Fault::new("url", "either `command` or `url`, not both")),
             _ => {}
         }
-        http::check_headers(&self.headers).map_err(|message| Fault::new("headers", message))
+        http::check_headers(&self.headers)
     }
 
     /// The names of the provider's tools.
@@ -155,7 +155,7 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
     }
 

@@ -3,7 +3,8 @@
 mod answer;
 
 /// A fault in a provider's settings.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Fault {
     /// The key of the setting.
     pub key: &'static str,
@@ -62,12 +63,12 @@ macro_rules! kinds {
             /// Makes the provider.
             ///
             /// # Errors
-            /// A description of the fault in the settings.
+            /// The fault in the settings.
             pub(crate) fn build(
                 &self,
                 host: &super::Host,
-            ) -> Result<std::sync::Arc<dyn super::Provider>, String> {
-                self.check().map_err(|fault| fault.message)?;
+            ) -> Result<std::sync::Arc<dyn super::Provider>, Fault> {
+                self.check()?;
                 match self { $($(#[$on])* Self::$variant(options) => options.build(host),)* }
             }
         }

@@ -62,10 +62,10 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        let models = host.models.clone().ok_or("there are no models to ask")?;
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
+        let models = host.models.clone().ok_or_else(|| Fault::new("model", "there are no models to ask"))?;
         if !models.knows(&self.model) {
-            return Err(format!("there is no model `{}`", self.model));
+            return Err(Fault::new("model", format!("there is no model `{}`", self.model)));
         }
         let query = json!({"type": "string", "description": "What to search for: a question, or the words of a search engine."});
         let parameters = json!({

@@ -149,13 +149,8 @@ impl Options {
             let message = format!("`extra_tools` has an unknown tool: `{name}`; known are {known}");
             return Err(Fault::new("extra_tools", message));
         }
-        for (key, list) in
-            [("allowed_domains", &self.allowed_domains), ("denied_domains", &self.denied_domains)]
-        {
-            if let Some(text) = list.iter().find(|text| Domain::parse(text).is_none()) {
-                return Err(Fault::new(key, format!("`{text}` is not a domain")));
-            }
-        }
+        domains("allowed_domains", &self.allowed_domains)?;
+        domains("denied_domains", &self.denied_domains)?;
         Ok(())
     }
 
@@ -166,14 +161,10 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        let domains = |list: &[String]| {
-            let parsed = list.iter().map(|text| Domain::parse(text).ok_or_else(|| format!("`{text}` is not a domain")));
-            parsed.collect::<Result<Vec<_>, _>>()
-        };
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let rules = AddressRules {
-            allowed_domains: domains(&self.allowed_domains)?,
-            denied_domains: domains(&self.denied_domains)?,
+            allowed_domains: domains("allowed_domains", &self.allowed_domains)?,
+            denied_domains: domains("denied_domains", &self.denied_domains)?,
             ..AddressRules::default()
         };
         let specs = if self.api_key.is_some() {
@@ -185,6 +176,12 @@ impl Options {
         let provider = Serper { options: self.clone(), host: host.clone(), rules, specs, seen: SeenPages::default() };
         Ok(Arc::new(provider))
     }
+}
+
+/// Parses the domains in the setting `key`.
+fn domains(key: &'static str, list: &[String]) -> Result<Vec<Domain>, Fault> {
+    let fault = |text: &String| Fault::new(key, format!("`{text}` is not a domain"));
+    list.iter().map(|text| Domain::parse(text).ok_or_else(|| fault(text))).collect()
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Tunnels through an HTTP proxy (RFC 9110, section 9.3.6).
 
-use std::{error::Error, fmt, io};
+use std::io;
 
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,36 +12,25 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_FIELDS: usize = 100;
 
 /// The reason why a tunnel cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
-    /// The proxy answered with a status other than 2xx.
+    #[error("the proxy answered CONNECT with 407: put its user and password into the proxy's URL")]
+    Unauthorized,
+    /// The proxy answered with a status other than 2xx and 407.
+    #[error("the proxy refused the tunnel with status {0}")]
     Refused(StatusCode),
     /// The response is not HTTP, or has too many fields.
+    #[error("the proxy's answer to CONNECT is not HTTP")]
     Unreadable,
     /// The head of the response is too long.
+    #[error("the proxy's answer to CONNECT is too long")]
     TooLong,
-    /// The proxy closed the connection.
+    #[error("the proxy closed the connection instead of answering CONNECT")]
     Closed,
-    /// The connection failed.
+    /// The cause is not a source: messages name the innermost source, which must mention the proxy.
+    #[error("the connection to the proxy failed: {0}")]
     Io(io::Error),
 }
-
-impl fmt::Display for TunnelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => f.write_str(
-                "the proxy answered CONNECT with 407: put its user and password into the proxy's URL",
-            ),
-            Self::Refused(status) => write!(f, "the proxy refused the tunnel with status {status}"),
-            Self::Unreadable => f.write_str("the proxy's answer to CONNECT is not HTTP"),
-            Self::TooLong => f.write_str("the proxy's answer to CONNECT is too long"),
-            Self::Closed => f.write_str("the proxy closed the connection instead of answering CONNECT"),
-            Self::Io(error) => write!(f, "the connection to the proxy failed: {error}"),
-        }
-    }
-}
-
-impl Error for TunnelError {}
 
 /// Asks the proxy at the other end of `stream` for a tunnel to `target`, a host with its port.
 ///
@@ -72,6 +61,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
         // Bytes after the head are discarded: no server speaks before it has received a request.
         match status(&head)? {
             Some(status) if status.is_success() => return Ok(stream),
+            Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => return Err(TunnelError::Unauthorized),
             Some(status) => return Err(TunnelError::Refused(status)),
             None => {}
         }

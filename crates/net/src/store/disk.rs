@@ -146,10 +146,9 @@ impl Disk {
             match &self.file {
                 Some(file) if once_more && is_damage(&error) => {
                     once_more = false;
-                    set_aside(file, &error).map_err(|error| failed(error.into()))?;
+                    set_aside(file, &error).map_err(redb::Error::from).map_err(StoreError::new)?;
                 }
-                Some(file) => return Err(StoreError::new(format!("{}: {error}", file.display()))),
-                None => return Err(failed(error)),
+                file => return Err(StoreError { file: file.clone(), ..StoreError::new(error) }),
             }
         }
     }
@@ -213,21 +212,21 @@ impl Disk {
     /// Logs why the file cannot be used, once for each reason.
     fn unusable(&mut self, error: redb::Error) -> StoreError {
         use redb::Error::{DatabaseAlreadyOpen, LockProtocolMismatch};
-        let path = self.file.as_deref().unwrap_or(Path::new("")).display();
-        let (trouble, reason) = match error {
+        let (trouble, why) = match error {
             DatabaseAlreadyOpen | LockProtocolMismatch => (
                 Trouble::Busy,
-                "another process uses it; two servers must not share a `state_dir`".to_owned(),
+                StoreError::new("another process uses it; two servers must not share a `state_dir`"),
             ),
-            redb::Error::Io(error) if is_for_others(&error) => (Trouble::Unusable, error.to_string()),
-            error => (Trouble::Failed, error.to_string()),
+            redb::Error::Io(error) if is_for_others(&error) => (Trouble::Unusable, StoreError::new(error)),
+            error => (Trouble::Failed, StoreError::new(error)),
         };
+        let reason = why.to_string();
         if self.logged.as_ref() != Some(&reason) {
+            let path = self.file.as_deref().unwrap_or(Path::new("")).display();
             tracing::error!(%path, error = reason, "the store cannot be used; values are kept in memory only");
         }
-        let why = StoreError { reason: format!("{path}: {reason}"), trouble };
         self.logged = Some(reason);
-        why
+        StoreError { file: self.file.clone(), trouble, ..why }
     }
 }
 
@@ -313,10 +312,6 @@ fn newer(version: u64) -> io::Error {
         "it was written by a newer version of toolwire (format {version}, this one knows {VERSION}); update toolwire, or move the file away"
     );
     io::Error::new(io::ErrorKind::Unsupported, what)
-}
-
-fn failed(error: redb::Error) -> StoreError {
-    StoreError::new(error.to_string())
 }
 
 impl Open {

@@ -29,6 +29,7 @@ mod spaces;
 mod writing;
 
 use std::{
+    error::Error,
     fmt,
     path::PathBuf,
     sync::{Arc, mpsc},
@@ -108,9 +109,13 @@ impl Owner {
 }
 
 /// The reason why the store cannot be used.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}{reason}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
 pub struct StoreError {
-    reason: String,
+    /// The file that the store uses, if the file is the problem.
+    file: Option<PathBuf>,
+    #[source]
+    reason: Arc<dyn Error + Send + Sync>,
     trouble: Trouble,
 }
 
@@ -126,9 +131,9 @@ enum Trouble {
 }
 
 impl StoreError {
-    /// An error with this reason.
-    pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), trouble: Trouble::Failed }
+    /// An error with this reason, an error or a message.
+    pub fn new(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { file: None, reason: reason.into().into(), trouble: Trouble::Failed }
     }
 
     /// Whether the file exists but cannot be opened. Values are then kept in memory only.
@@ -141,14 +146,6 @@ impl StoreError {
         self.trouble == Trouble::Busy
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 /// The location and limits of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]

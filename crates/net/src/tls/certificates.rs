@@ -14,7 +14,8 @@ use tokio_rustls::rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Identity, IdentityFiles, TlsSettings, identity::IdentityError};
+use super::{Identity, IdentityFiles, PemError, TlsSettings, identity::IdentityError};
+use crate::causes::causes;
 
 /// Interval at which the files are compared with the certificate in use.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -75,8 +76,8 @@ impl Certificates {
     /// counted.
     ///
     /// # Errors
-    /// The reason why the files cannot be used, in words.
-    pub async fn reload(&self) -> Result<Reloaded, String> {
+    /// The reason why the files cannot be used.
+    pub async fn reload(&self) -> Result<Reloaded, PemError> {
         let mut found = self.read().await;
         if found.is_err() {
             sleep(SECOND_TRY).await;
@@ -95,13 +96,14 @@ impl Certificates {
                 *self.current.write() = identity;
                 Ok(Reloaded::Exchanged)
             }
-            Err((_, reason)) => {
+            Err((_, error)) => {
+                let reason = causes(&error);
                 let before = self.fault.lock().replace(reason.clone());
                 if before.as_ref() != Some(&reason) {
                     tracing::warn!(reason, "the new certificate is not used, the old one stays");
                     self.metrics.reload_failures.inc();
                 }
-                Err(reason)
+                Err(error)
             }
         }
     }
@@ -178,23 +180,23 @@ mod tests {
         write(folder.path(), &old);
         let certificates = certificates(folder.path());
         let first = certificates.current();
-        assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
+        assert_eq!(certificates.reload().await.unwrap(), Reloaded::Unchanged);
 
         // Only one of the two files is replaced, and they are read twice: the failure is logged and counted once.
         write(folder.path(), &(new.0.clone(), old.1.clone()));
         for _ in 0..2 {
-            assert!(certificates.reload().await.unwrap_err().contains("does not belong"));
+            assert!(certificates.reload().await.unwrap_err().to_string().contains("does not belong"));
             assert!(Arc::ptr_eq(&certificates.current().certified, &first.certified));
             assert_eq!(certificates.metrics.reload_failures.get(), 1);
         }
 
         write(folder.path(), &new);
-        assert_eq!(certificates.reload().await, Ok(Reloaded::Exchanged));
+        assert_eq!(certificates.reload().await.unwrap(), Reloaded::Exchanged);
         assert!(!Arc::ptr_eq(&certificates.current().certified, &first.certified));
-        assert_eq!(certificates.reload().await, Ok(Reloaded::Unchanged));
+        assert_eq!(certificates.reload().await.unwrap(), Reloaded::Unchanged);
 
         fs::remove_file(folder.path().join("cert.pem")).unwrap();
-        assert!(certificates.reload().await.unwrap_err().contains("cannot read"));
+        assert!(certificates.reload().await.unwrap_err().to_string().contains("cannot read"));
         assert_eq!(certificates.metrics.reload_failures.get(), 2);
     }
 
@@ -211,7 +213,7 @@ mod tests {
             fs::write(folder.path().join("cert.pem"), &new.0).unwrap();
         };
         let (reloaded, ()) = tokio::join!(certificates.reload(), rest);
-        assert_eq!(reloaded, Ok(Reloaded::Exchanged));
+        assert_eq!(reloaded.unwrap(), Reloaded::Exchanged);
         assert_eq!(certificates.metrics.reload_failures.get(), 0);
     }
 
@@ -234,6 +236,6 @@ mod tests {
         symlink("..2", at("..new")).unwrap();
         fs::rename(at("..new"), at("..data")).unwrap();
         fs::remove_dir_all(at("..1")).unwrap();
-        assert_eq!(certificates.reload().await, Ok(Reloaded::Exchanged));
+        assert_eq!(certificates.reload().await.unwrap(), Reloaded::Exchanged);
     }
 }

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{
     sign::CertifiedKey,
 };
 
-use super::{chain, provider, read};
+use super::{PemError, chain, provider, read};
 
 /// The files of a certificate chain and its key. Both may change while toolwire runs.
 #[derive(Debug, Clone)]
@@ -57,8 +57,8 @@ pub enum IdentityPart {
     Key,
 }
 
-/// The part that is wrong, and a description of the problem, which never contains anything of the key.
-pub(crate) type IdentityError = (IdentityPart, String);
+/// The part that is wrong, and the reason.
+pub(crate) type IdentityError = (IdentityPart, PemError);
 
 impl IdentityFiles {
     /// Reads both files. Blocks. `None` if their content is the same as for `known`.
@@ -76,21 +76,20 @@ impl IdentityFiles {
         let expires = chain.first().and_then(expiry);
         let key = self.key.parse(key.expose_secret()).map_err(|wrong| (IdentityPart::Key, wrong))?;
         let certified = CertifiedKey::from_der(chain, key, &provider());
-        let certified = Arc::new(certified.map_err(|error| self.wrong(&error))?);
+        let certified = Arc::new(certified.map_err(|error| self.wrong(error))?);
         Ok(Some(Identity { certified, expires, digest }))
     }
 
-    fn wrong(&self, error: &Error) -> IdentityError {
-        let cert = self.cert.display();
-        match error {
+    fn wrong(&self, source: Error) -> IdentityError {
+        let (key, cert) = (self.key.name(), self.cert.clone());
+        match source {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                let key = self.key.name();
-                (IdentityPart::Key, format!("{key} does not belong to the first certificate in {cert}"))
+                (IdentityPart::Key, PemError::KeyMismatch { key, cert })
             }
             Error::InvalidCertificate(_) => {
-                (IdentityPart::Cert, format!("the first certificate in {cert} is not valid: {error}"))
+                (IdentityPart::Cert, PemError::InvalidCertificate { path: cert, source })
             }
-            _ => (IdentityPart::Key, format!("{} is not usable: {error}", self.key.name())),
+            _ => (IdentityPart::Key, PemError::UnusableKey { key, source }),
         }
     }
 }
@@ -108,25 +107,20 @@ impl Identity {
 }
 
 impl KeySource {
-    fn read(&self) -> Result<SecretSlice<u8>, String> {
+    fn read(&self) -> Result<SecretSlice<u8>, PemError> {
         match self {
             Self::File(path) => Ok(read(path)?.into()),
             Self::Text(text) => Ok(text.expose_secret().as_bytes().to_vec().into()),
         }
     }
 
-    fn parse(&self, pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    fn parse(&self, pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
         const ENCRYPTED: &[u8] = b"BEGIN ENCRYPTED PRIVATE KEY";
         let name = self.name();
         PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-            _ if memchr::memmem::find(pem, ENCRYPTED).is_some() => {
-                format!("{name} is encrypted; `openssl pkey -in KEY -out PLAIN` removes the passphrase")
-            }
-            pem::Error::NoItemsFound => {
-                format!("{name} holds no private key; expected PEM of PKCS#8, PKCS#1 or SEC1")
-            }
-            // Other errors may quote a line of the file.
-            _ => format!("{name} is not valid PEM"),
+            _ if memchr::memmem::find(pem, ENCRYPTED).is_some() => PemError::EncryptedKey(name),
+            pem::Error::NoItemsFound => PemError::NoKey(name),
+            _ => PemError::KeyNotPem(name),
         })
     }
 
@@ -173,6 +167,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::causes::causes;
 
     /// Creates a certificate that expires at the start of `year`, and its key, in PEM.
     fn made(year: i32) -> (String, KeyPair) {
@@ -194,7 +189,7 @@ mod tests {
     fn fault(cert: &str, key: &str) -> (IdentityPart, String) {
         let folder = TempDir::new().unwrap();
         let (part, fault) = files(&folder, cert, key).read(None).unwrap_err();
-        (part, fault.replace(folder.path().to_str().unwrap(), ""))
+        (part, causes(&fault).replace(folder.path().to_str().unwrap(), ""))
     }
 
     #[test]

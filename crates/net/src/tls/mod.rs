@@ -1,6 +1,7 @@
 //! TLS: certificates and keys from PEM files, and the rustls configurations made from them. No sockets.
 
 mod certificates;
+mod error;
 mod identity;
 mod server;
 mod upstream;
@@ -20,6 +21,7 @@ use tokio_rustls::rustls::{
 
 pub use self::{
     certificates::{CertificateMetrics, Certificates},
+    error::PemError,
     identity::{Identity, IdentityFiles, IdentityPart, KeySource},
     server::{ClientAuth, MinVersion, TlsSettings},
     upstream::UpstreamTls,
@@ -37,35 +39,32 @@ fn provider() -> Arc<CryptoProvider> {
 /// Reads the authorities in the PEM file `path`.
 ///
 /// # Errors
-/// A description of what is wrong, with the file's name.
-pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
+/// If the file cannot be read, or does not contain certificates of authorities.
+pub fn authorities(path: &Path) -> Result<RootCertStore, PemError> {
     let mut roots = RootCertStore::empty();
     for (certificate, number) in chain(path, &read(path)?)?.into_iter().zip(1..) {
-        roots.add(certificate).map_err(|error| {
-            format!("certificate {number} in {} is not an authority's: {error}", path.display())
-        })?;
+        let added = roots.add(certificate);
+        added.map_err(|source| PemError::NotAuthority { number, path: path.to_owned(), source })?;
     }
     Ok(roots)
 }
 
 /// Parses the certificates in `pem`, which was read from `path`; there must be at least one.
-fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match certificates {
-        Ok(none) if none.is_empty() => {
-            Err(format!("{} holds no certificate; expected `-----BEGIN CERTIFICATE-----`", path.display()))
-        }
+        Ok(none) if none.is_empty() => Err(PemError::NoCertificate(path.to_owned())),
         Ok(chain) => Ok(chain),
-        Err(error) => Err(format!("{} is not valid PEM: {error}", path.display())),
+        Err(source) => Err(PemError::NotPem { path: path.to_owned(), source }),
     }
 }
 
 /// Reads a file of at most [`MAX_PEM`] bytes.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+fn read(path: &Path) -> Result<Vec<u8>, PemError> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let length = File::open(path)?.take(MAX_PEM as u64 + 1).read_to_end(&mut bytes)?;
         if length > MAX_PEM { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
     };
-    read().map_err(|error| format!("cannot read {}: {error}", path.display()))
+    read().map_err(|source| PemError::Unreadable { path: path.to_owned(), source })
 }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{ErrorCode, ToolError};
+use crate::{ErrorCode, ToolError, providers::Fault};
 
 /// Maximum size of one argument, in bytes. Linux accepts 128 KiB.
 const LONGEST: usize = 100 << 10;
@@ -27,12 +27,13 @@ impl Template {
     /// `parameters`, if that has properties.
     ///
     /// # Errors
-    /// A description of the fault.
-    pub(super) fn new(command: &[String], parameters: &Value) -> Result<Self, String> {
-        let (program, arguments) =
-            command.split_first().ok_or("`command` is missing: the program and its arguments")?;
+    /// The fault in `command`.
+    pub(super) fn new(command: &[String], parameters: &Value) -> Result<Self, Fault> {
+        let fault = |message: String| Fault::new("command", message);
+        let missing = || fault("`command` is missing: the program and its arguments".to_owned());
+        let (program, arguments) = command.split_first().ok_or_else(missing)?;
         if place(program).is_some() {
-            return Err("the program itself cannot be an argument of the call".to_owned());
+            return Err(fault("the program itself cannot be an argument of the call".to_owned()));
         }
         let properties = parameters.get("properties").and_then(Value::as_object);
         let mut may_begin_with_dash = false;
@@ -42,7 +43,7 @@ impl Template {
                 return Ok(Part::Fixed(argument.clone()));
             };
             if properties.is_none_or(|properties| !properties.contains_key(name)) {
-                return Err(format!("`command` has `{argument}`, but `parameters` has no property `{name}`"));
+                return Err(fault(format!("`command` has `{argument}`, but `parameters` has no property `{name}`")));
             }
             let dashes = match may_begin_with_dash {
                 true => Dashes::Allowed,
@@ -122,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    fn template(command: &[&str]) -> Result<Template, String> {
+    fn template(command: &[&str]) -> Result<Template, Fault> {
         let command: Vec<_> = command.iter().map(|element| (*element).to_owned()).collect();
         Template::new(&command, &json!({"properties": {"a": {}, "b": {}}}))
     }
 
     fn filled(command: &[&str], call: Value) -> Result<Vec<String>, String> {
         let Value::Object(call) = call else { panic!("not an object") };
-        template(command)?.fill(&call).map_err(|error| error.message)
+        template(command).unwrap().fill(&call).map_err(|error| error.message)
     }
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
     fn strings_that_the_schema_lists_may_begin_with_a_dash() {
         let of = |property: Value, text: &str| {
             let command = ["p", "{a}"].map(str::to_owned);
-            let template = Template::new(&command, &json!({"properties": {"a": property}}))?;
+            let template = Template::new(&command, &json!({"properties": {"a": property}})).unwrap();
             template.fill(json!({"a": text}).as_object().unwrap()).map_err(|error| error.message)
         };
         let given = |text: &str| Ok(vec![text.to_owned()]);
@@ -191,7 +192,7 @@ mod tests {
             (&["p", "{c}"], "no property `c`"),
         ] {
             let found = template(command).map(|_| ()).expect_err(reason);
-            assert!(found.contains(reason), "{found}");
+            assert!(found.message.contains(reason), "{found}");
         }
     }
 }

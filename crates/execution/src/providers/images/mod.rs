@@ -157,9 +157,9 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let model = match (self.model.as_str(), self.engine.default_model()) {
-            ("", None) => return Err("`model` is missing: the model that makes the images".to_owned()),
+            ("", None) => return Err(Fault::new("model", "`model` is missing: the model that makes the images")),
             ("", Some(model)) => model,
             (model, _) => model,
         };

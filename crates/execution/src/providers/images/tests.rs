@@ -419,5 +419,5 @@ fn nothing_is_offered_without_a_key_or_a_folder() {
     let own = Options { base_url: Some("http://localhost:1".parse().unwrap()), ..Options::default() };
     assert_eq!(tools(&own, Some("/tmp/x")), 1);
     let error = Options { engine: Engine::OpenAi, ..with_key }.build(&host(None)).unwrap_err();
-    assert!(error.contains("`model`"), "{error}");
+    assert!(error.message.contains("`model`"), "{error}");
 }

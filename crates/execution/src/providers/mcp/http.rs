@@ -38,7 +38,10 @@ use sse_stream::Sse;
 
 use super::message;
 use toolwire_pipeline::{settings::TableText, wire::sse::{Frame, Frames}};
-use crate::http::{HttpClient, HttpError, collected};
+use crate::{
+    http::{HttpClient, HttpError, collected},
+    providers::Fault,
+};
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
@@ -57,14 +60,15 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 /// Checks that names and values are valid in headers.
 ///
 /// # Errors
-/// A message that names the first invalid header.
-pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), String> {
+/// A fault that names the first invalid header.
+pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), Fault> {
+    let fault = |message: String| Err(Fault::new("headers", message));
     for (name, value) in headers {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(format!("`{name}` cannot be the name of a header"));
+            return fault(format!("`{name}` cannot be the name of a header"));
         }
         if HeaderValue::from_str(value.expose_secret()).is_err() {
-            return Err(format!("the value of `{name}` cannot be that of a header"));
+            return fault(format!("the value of `{name}` cannot be that of a header"));
         }
     }
     Ok(())

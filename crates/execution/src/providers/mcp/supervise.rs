@@ -1,6 +1,7 @@
 //! The life of a server: starting, listing its tools, watching, restarting.
 
 use std::{
+    io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -28,6 +29,21 @@ use super::{
     tools::{self, ToolList},
 };
 use crate::{Host, Verdict, http::HttpClient, provider::ProviderState};
+
+/// The reason why a server cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ServerFault {
+    #[error("the program cannot be started: {0}")]
+    Start(#[source] io::Error),
+    #[error("{}", reason(.0))]
+    Connect(#[from] ClientInitializeError),
+    #[error("its tools cannot be listed: {0}")]
+    List(#[source] ServiceError),
+    #[error(transparent)]
+    Lost(ServiceError),
+    #[error("it did not answer within {0:?}")]
+    Silent(Duration),
+}
 
 /// Delay between two attempts to start a server: initial and maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -75,7 +91,7 @@ impl Server {
                     self.is_ready(host, connection.peer().clone(), list);
                     (ProviderState::Restarting, self.watch(host, connection).await)
                 }
-                Ok(Err(reason)) => (ProviderState::Failed, reason),
+                Ok(Err(fault)) => (ProviderState::Failed, self.plain(&fault.to_string())),
                 Err(_) => (ProviderState::Failed, format!("it was not ready after {limit:?}")),
             };
             self.is_away(host, state, &reason);
@@ -104,20 +120,20 @@ impl Server {
             false => match self.state(|state| state.peer.clone()) {
                 Some(peer) => {
                     let listed = timeout(limit, tools::list(&peer, &self.name, &self.options)).await;
-                    listed.map(|listed| listed.map(|_| ()).map_err(|error| error.to_string()))
+                    listed.map(|listed| listed.map(|_| ()).map_err(ServerFault::Lost))
                 }
                 None => return Verdict::Unreachable,
             },
         };
         match listed {
             Ok(Ok(())) => Verdict::Valid,
-            Ok(Err(reason)) if reason.contains(http::REFUSED) => Verdict::Invalid,
+            Ok(Err(fault)) if fault.to_string().contains(http::REFUSED) => Verdict::Invalid,
             Ok(Err(_)) | Err(_) => Verdict::Unreachable,
         }
     }
 
     /// Starts the server, or connects to it, and requests its tools.
-    async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), String> {
+    async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), ServerFault> {
         let handler = Handler { changed: Arc::clone(&self.changed) };
         let preferred_versions = vec![ProtocolVersion::LATEST];
         let legacy_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
@@ -144,16 +160,15 @@ impl Server {
             }
             None => {
                 let program = Stdio::start(&options.program, options.max_output, Arc::clone(&self.stderr));
-                let transport = program.map_err(|error| format!("the program cannot be started: {error}"))?;
+                let transport = program.map_err(ServerFault::Start)?;
                 handler.serve_with_lifecycle(Guard::new(transport), mode).await
             }
         };
-        let connection = connected.map_err(|error| self.plain(&reason(&error)))?;
+        let connection = connected?;
         // Lists are only requested when they may have changed, so a cache has no use.
         connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let list = tools::list(connection.peer(), &self.name, options).await;
-        let list = list.map_err(|error| self.plain(&format!("its tools cannot be listed: {error}")))?;
-        Ok((connection, list))
+        Ok((connection, list.map_err(ServerFault::List)?))
     }
 
     fn is_ready(&self, host: &Host, peer: Peer<RoleClient>, list: ToolList) {
@@ -210,8 +225,8 @@ impl Server {
                 () = self.restarted.notified() => break "a restart was requested".to_owned(),
                 () = sleep_until(listed + REFRESH.0) => {}
             }
-            if let Err(reason) = self.refresh(host, &peer).await {
-                break reason;
+            if let Err(fault) = self.refresh(host, &peer).await {
+                break self.plain(&fault.to_string());
             }
             listed = Instant::now();
         };
@@ -224,7 +239,7 @@ impl Server {
     ///
     /// # Errors
     /// The reason why the server seems to be gone.
-    async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), String> {
+    async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), ServerFault> {
         let limit = self.options.start_timeout;
         match timeout(limit, tools::list(peer, &self.name, &self.options)).await {
             Ok(Ok(list)) => {
@@ -240,11 +255,11 @@ impl Server {
                 Ok(())
             }
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
-                Err(self.plain(&error.to_string()))
+                Err(ServerFault::Lost(error))
             }
             // A server that works on one request at a time answers once its calls have ended.
             Err(_) if self.running.load(Ordering::Relaxed) == 0 => {
-                Err(format!("it did not answer within {limit:?}"))
+                Err(ServerFault::Silent(limit))
             }
             Ok(Err(_)) | Err(_) => {
                 self.state(|state| state.expiry = expiry(Some(limit)));

@@ -118,7 +118,7 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         Ok(Arc::new(Registrations::new(self.clone(), host.clone())))
     }
 }

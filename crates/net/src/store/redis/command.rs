@@ -1,7 +1,5 @@
 //! [`Command`]: a command for the server that has its key. [`Failure`]: the reason why a command has no answer.
 
-use std::fmt;
-
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Script, ScriptInvocation, ServerErrorKind};
 
 use super::{super::StoreError, slots::Slot};
@@ -34,26 +32,50 @@ impl Command {
 }
 
 /// The reason why a command has no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Failure {
     /// The command has not run: the server is away, refuses it, or currently does not have the keys.
-    Refused(String),
+    #[error(transparent)]
+    Refused(ServerError),
     /// The command may have run: the connection broke, or the answer did not arrive in time.
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(ServerError),
     /// The command cannot run while the key has its current content.
-    Unfit(String),
+    #[error(transparent)]
+    Unfit(ServerError),
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Refused(reason) | Self::Unknown(reason) | Self::Unfit(reason)) = self;
-        f.write_str(reason)
+/// What is wrong with a server or its answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum ServerError {
+    #[error("the server is away")]
+    Away,
+    #[error("its keys are on their way between servers")]
+    KeysMoving,
+    #[error("there is no answer")]
+    NoAnswer,
+    #[error("an answer is missing")]
+    AnswerMissing,
+    #[error("it knows of no slots")]
+    NoSlots,
+    #[error(
+        "it is one server of a cluster, which has only some of the keys ({0}); \"redis+cluster://…\" names a cluster"
+    )]
+    OneOfCluster(#[source] RedisError),
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+}
+
+impl From<Failure> for ServerError {
+    fn from(failure: Failure) -> Self {
+        let (Failure::Refused(error) | Failure::Unknown(error) | Failure::Unfit(error)) = failure;
+        error
     }
 }
 
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
-        Self::new(failure.to_string())
+        Self::new(ServerError::from(failure))
     }
 }
 

@@ -273,7 +273,10 @@ fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option
         Some(Failure::Unknown(_)) => {}
         Some(Failure::Unfit(error)) => {
             waiting.remove(&number);
-            tracing::error!(error, "what a request has used is lost: its client's counts cannot be read");
+            tracing::error!(
+                error = error.to_string(),
+                "what a request has used is lost: its client's counts cannot be read"
+            );
         }
     }
 }

@@ -150,7 +150,7 @@ async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
 
 /// Converts an answer to the expected type.
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
-    from_redis_value(answer).map_err(|error| StoreError::new(error.to_string()))
+    from_redis_value(answer).map_err(StoreError::new)
 }
 
 /// Encodes bytes as hexadecimal text for keys, which people may read.

@@ -9,7 +9,7 @@ use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 
 use super::{
     super::{Node, StoreAddress},
-    command::Failure,
+    command::{Failure, ServerError},
     link::Link,
     reach::{Outage, ReachState},
     slots,
@@ -126,7 +126,7 @@ impl Server {
 
     /// Records that the server does not accept a command.
     pub(super) fn failed(&self, error: &RedisError) {
-        self.connections.reach.failed(&self.connections.said(error));
+        self.connections.reach.failed(&self.connections.said(error.clone()));
     }
 
     /// Returns the answers to these commands, unless the server is away.
@@ -139,14 +139,14 @@ impl Server {
         commands: &Pipeline,
     ) -> Result<Vec<RedisResult<Value>>, Failure> {
         if self.is_away() {
-            return Err(Failure::Refused("the server is away".into()));
+            return Err(Failure::Refused(ServerError::Away));
         }
         let sent = self.connections.link(line).send(commands).await;
         sent.map_err(|error| {
             self.failed(&error);
-            let said = self.connections.said(&error);
             // If the connection was refused, nothing was sent.
-            if error.is_connection_refusal() { Failure::Refused(said) } else { Failure::Unknown(said) }
+            let failure = if error.is_connection_refusal() { Failure::Refused } else { Failure::Unknown };
+            failure(self.connections.said(error))
         })
     }
 
@@ -155,7 +155,7 @@ impl Server {
     /// # Errors
     /// If the server does not accept the write.
     #[cfg(test)]
-    pub(super) async fn probe(&self) -> Result<(), String> {
+    pub(super) async fn probe(&self) -> Result<(), ServerError> {
         self.connections.probe().await
     }
 }
@@ -174,13 +174,13 @@ impl Connections {
         }
     }
 
-    async fn probe(&self) -> Result<(), String> {
+    async fn probe(&self) -> Result<(), ServerError> {
         for link in [&self.values, &self.limits] {
             let write = async {
                 link.find().await?;
                 link.send(&self.writes()).await?.into_iter().try_for_each(|answer| answer.map(drop))
             };
-            let written = write.await.map_err(|error| self.said(&error));
+            let written = write.await.map_err(|error| self.said(error));
             written.inspect_err(|error| self.reach.failed(error))?;
         }
         Ok(())
@@ -200,13 +200,11 @@ impl Connections {
         writes
     }
 
-    /// The message of an error.
-    fn said(&self, error: &RedisError) -> String {
+    /// What `error` says about the server.
+    fn said(&self, error: RedisError) -> ServerError {
         match (&self.node, error.is_cluster_error()) {
-            (None, true) => format!(
-                "it is one server of a cluster, which has only some of the keys ({error}); \"redis+cluster://…\" names a cluster"
-            ),
-            _ => error.to_string(),
+            (None, true) => ServerError::OneOfCluster(error),
+            _ => error.into(),
         }
     }
 }

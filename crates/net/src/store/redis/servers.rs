@@ -19,7 +19,7 @@ use tokio::{runtime::Handle, sync::Mutex as AsyncMutex, task::JoinSet, time::sle
 
 use super::{
     super::{Node, StoreAddress},
-    command::{Command, Complaint, Failure},
+    command::{Command, Complaint, Failure, ServerError},
     link::Link,
     reach::{Outage, ReachState},
     server::{LIMITS_TIMEOUT, Line, PROBE_INTERVAL, Server},
@@ -112,12 +112,12 @@ impl Servers {
     /// The reasons described at [`Failure`].
     pub(super) async fn ask(&self, line: Line, command: Command) -> Answer {
         let mut answers = self.ask_all(line, vec![command]).await;
-        answers.pop().unwrap_or_else(|| Err(Failure::Refused("there is no answer".into())))
+        answers.pop().unwrap_or_else(|| Err(Failure::Refused(ServerError::NoAnswer)))
     }
 
     /// Returns the answers to these commands, in the same order.
     pub(super) async fn ask_all(&self, line: Line, commands: Vec<Command>) -> Vec<Answer> {
-        let between = || Err(Failure::Refused("its keys are on their way between servers".into()));
+        let between = || Err(Failure::Refused(ServerError::KeysMoving));
         let mut answers: Vec<Answer> = commands.iter().map(|_| between()).collect();
         let opened = |(place, command)| Open { place, command, asks: None, loads: false };
         let mut open: Vec<_> = commands.into_iter().enumerate().map(opened).collect();
@@ -149,7 +149,7 @@ impl Servers {
                 server = self.of(open.command.slot);
             }
             match server.filter(|server| !server.is_away()) {
-                None => answer(answers, open.place, Err(Failure::Refused("the server is away".into()))),
+                None => answer(answers, open.place, Err(Failure::Refused(ServerError::Away))),
                 Some(server) => match parts.iter_mut().find(|part| Arc::ptr_eq(&part.server, &server)) {
                     Some(part) => part.open.push(open),
                     None => parts.push(Part { server, open: vec![open] }),
@@ -183,12 +183,12 @@ impl Servers {
                 // Treated as refused, so that the command is tried later: moving the keys may take long.
                 (Complaint::TryAgain, Some(_)) => continue,
                 (Complaint::Unfit, _) => {
-                    answer(answers, open.place, Err(Failure::Unfit(error.to_string())));
+                    answer(answers, open.place, Err(Failure::Unfit(error.into())));
                     continue;
                 }
                 _ => {
                     server.failed(&error);
-                    answer(answers, open.place, Err(Failure::Refused(error.to_string())));
+                    answer(answers, open.place, Err(Failure::Refused(error.into())));
                     continue;
                 }
             }
@@ -232,18 +232,14 @@ impl Servers {
         for server in first.into_iter().chain(&there) {
             let Some(node) = server.node() else { continue };
             let asked = server.send(Line::Limits, &slots_command()).await;
-            match asked
-                .map_err(|failure| failure.to_string())
-                .and_then(|given| self.learn(given, node, cluster))
-            {
+            match asked.map_err(ServerError::from).and_then(|given| self.learn(given, node, cluster)) {
                 Ok(()) => return,
                 Err(error) => why = format!("{node}: {error}"),
             }
         }
         for (node, link) in &cluster.seeds {
             let asked = link.send(&slots_command()).await;
-            match asked.map_err(|error| error.to_string()).and_then(|given| self.learn(given, node, cluster))
-            {
+            match asked.map_err(ServerError::from).and_then(|given| self.learn(given, node, cluster)) {
                 Ok(()) => return,
                 Err(error) => why = format!("{node}: {error}"),
             }
@@ -255,12 +251,16 @@ impl Servers {
     ///
     /// # Errors
     /// If the answer contains no slots.
-    fn learn(&self, answers: Vec<RedisResult<Value>>, by: &Node, cluster: &Cluster) -> Result<(), String> {
-        let answer = answers.into_iter().next().ok_or("there is no answer")?;
-        let answer = answer.map_err(|error| error.to_string())?;
+    fn learn(
+        &self,
+        answers: Vec<RedisResult<Value>>,
+        by: &Node,
+        cluster: &Cluster,
+    ) -> Result<(), ServerError> {
+        let answer = answers.into_iter().next().ok_or(ServerError::NoAnswer)??;
         let ranges = SlotRanges::read(&answer, &by.host);
         if ranges.0.is_empty() {
-            return Err("it knows of no slots".into());
+            return Err(ServerError::NoSlots);
         }
         let mut known = self.known.lock();
         let mut servers = Vec::new();
@@ -283,9 +283,9 @@ impl Servers {
 
     /// Sends a test write to the first known server.
     #[cfg(test)]
-    pub(super) async fn probe_first(&self) -> Result<(), String> {
-        let first = self.known.lock().first().cloned();
-        first.ok_or("no server is known")?.probe().await
+    pub(super) async fn probe_first(&self) -> Result<(), ServerError> {
+        let first = self.known.lock().first().cloned().expect("a known server");
+        first.probe().await
     }
 
     /// Fetches the assignment of slots repeatedly while a server is away or a slot is not assigned. Runs until the
@@ -353,7 +353,7 @@ async fn send(line: Line, part: Part) -> Done {
         Ok(answers) => answers.into_iter().map(|answer| Some(Ok(answer))).collect::<Vec<_>>(),
         Err(failure) => commands.cmd_iter().map(|_| Some(Err(failure.clone()))).collect(),
     };
-    let missing = || Err(Failure::Unknown("an answer is missing".into()));
+    let missing = || Err(Failure::Unknown(ServerError::AnswerMissing));
     let of = |end: usize| given.get_mut(end).and_then(Option::take).unwrap_or_else(missing);
     let given: Vec<_> = ends.iter().copied().map(of).collect();
     for ((open, given), end) in open.iter_mut().zip(&given).zip(ends) {

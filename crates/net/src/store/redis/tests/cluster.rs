@@ -207,7 +207,7 @@ fn one_server_of_a_cluster_is_refused_by_itself_and_a_server_without_one_as_a_cl
         let inner = Arc::clone(&instance.inner);
         let probed = instance.asked(async move { Ok(inner.servers.probe_first().await) });
         let error = wait(probed).unwrap().unwrap_err();
-        assert!(error.contains("redis+cluster://"), "{error}");
+        assert!(error.to_string().contains("redis+cluster://"), "{error}");
     }
     let Some(single) = redis_server::RedisServer::start().unwrap() else { return };
     let instance = client(&single.url().replace("redis://", "redis+cluster://"));
