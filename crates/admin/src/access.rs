@@ -21,7 +21,7 @@ use super::{
     AdminError, AdminResponse,
     code::OneTimeCode,
     object,
-    sessions::{Digest, Session, Sessions, digest_of, hex, random},
+    sessions::{Digest, Session, Sessions, digest_of, random},
     switch_of,
 };
 use toolwire_config::{AdminSettings, Config};
@@ -30,6 +30,7 @@ use toolwire_gateway::{
     attempt_throttle::{AttemptThrottle, WrongKeys, seconds},
     web_pages::{self, HostNames},
 };
+use toolwire_pipeline::wire::hex;
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
@@ -107,7 +108,7 @@ impl Access {
     pub(super) fn new(settings: Arc<AdminSettings>, config: &Config) -> Self {
         let listen: Vec<_> = config.listen.iter().map(ToString::to_string).collect();
         let known = format!("{} {:?}", listen.join(" "), config.state_dir);
-        let instance = hex(&digest_of(known.as_bytes())).chars().take(8).collect();
+        let instance = hex::encode(&digest_of(known.as_bytes())).chars().take(8).collect();
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
         // If there are no random numbers, there is no token, and nothing can be changed without a key.
         let anonymous_csrf = random().unwrap_or_default();

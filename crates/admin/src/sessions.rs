@@ -9,6 +9,7 @@ use ring::{
     rand::{SecureRandom, SystemRandom},
 };
 use tokio::time::Instant;
+use toolwire_pipeline::wire::hex;
 
 /// Maximum duration of a session.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -118,12 +119,7 @@ pub(super) fn digest_of(bytes: &[u8]) -> Digest {
 pub(super) fn random() -> Option<String> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok()?;
-    Some(hex(&bytes))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Some(hex::encode(&bytes))
 }
 
 #[cfg(test)]

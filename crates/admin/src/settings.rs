@@ -9,14 +9,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
 
-use super::{
-    AdminError, AdminResponse,
-    sessions::{digest_of, hex},
-};
+use super::{AdminError, AdminResponse, sessions::digest_of};
 use toolwire_config::{
     Config, Facts, Loaded, Overlay, Place, Problem, Problems, Refused, Setting, SettingValue, Severity,
 };
-use toolwire_pipeline::wire::suggest::nearest_names;
+use toolwire_pipeline::wire::{hex, suggest::nearest_names};
 
 /// Maximum number of problems in an error.
 const MAX_PROBLEMS: usize = 50;
@@ -207,7 +204,7 @@ fn is_met(condition: &str, tag: &str) -> bool {
 
 /// The entity tag, which changes with the saved settings. It is a digest, so that no secret can be guessed from it.
 fn etag(overlay: &Overlay) -> String {
-    let digest = hex(&digest_of(overlay.text().as_bytes()));
+    let digest = hex::encode(&digest_of(overlay.text().as_bytes()));
     format!("\"{}\"", digest.get(..32).unwrap_or(&digest))
 }
 

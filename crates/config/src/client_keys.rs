@@ -17,7 +17,7 @@ use super::{
     value::{count, list, secret, text},
 };
 use toolwire_net::store::Owner;
-use toolwire_pipeline::{format::glob_matches, settings::Key};
+use toolwire_pipeline::{format::glob_matches, settings::Key, wire::hex};
 
 /// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 64;
@@ -42,18 +42,12 @@ impl KeyDigest {
 
     /// Reads `sha256:` with 64 hexadecimal digits.
     fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(HASH_PREFIX)?.as_bytes();
-        let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let bytes = digits.chunks(2).map(|pair| match pair {
-            [high, low] => Some((nibble(*high)? << 4) | nibble(*low)?),
-            _ => None,
-        });
-        bytes.collect::<Option<Vec<_>>>()?.try_into().ok().map(Self)
+        hex::decode(text.strip_prefix(HASH_PREFIX)?.as_bytes()).map(Self)
     }
 
     /// The digest in its written form.
     pub fn written(self) -> String {
-        self.0.iter().fold(HASH_PREFIX.to_owned(), |text, byte| text + &format!("{byte:02x}"))
+        [HASH_PREFIX, &hex::encode(&self.0)].concat()
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
     tool::{Output, ToolError},
 };
 use toolwire_net::store::{Key, Owner, Space, Store, Stores};
-use toolwire_pipeline::wire::json::{ALLOCATION, memory_of};
+use toolwire_pipeline::wire::{
+    hex,
+    json::{ALLOCATION, memory_of},
+};
 
 /// Maximum time that a result is kept in the shared store.
 const SHARED_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -38,7 +41,7 @@ impl CacheKey {
     fn shared(&self) -> Key {
         let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
         let Owner(digest) = Owner::of_key(&call);
-        Key::new(self.client, &digest.map(|byte| format!("{byte:02x}")).concat())
+        Key::new(self.client, &hex::encode(&digest))
     }
 }
 

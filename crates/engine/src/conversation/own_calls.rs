@@ -13,6 +13,7 @@
 use std::{collections::HashSet, mem::take};
 
 use super::{Conversation, Part, Role, Turn};
+use crate::wire::hex;
 
 /// Prefixes that dialects put before the mark.
 const PREFIXES: [&str; 3] = ["srvtoolu", "mcptoolu", "call"];
@@ -28,10 +29,7 @@ pub fn own_id(prefix: &str, id: &str) -> String {
     let is_plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     match is_plain {
         true => format!("{prefix}_{PLAIN}{id}"),
-        false => {
-            let hex: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
-            format!("{prefix}_{HEX}{hex}")
-        }
+        false => format!("{prefix}_{HEX}{}", hex::encode(id.as_bytes())),
     }
 }
 

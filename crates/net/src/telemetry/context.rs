@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::wire::hex;
+
 /// Header that identifies a span to other programs (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -73,34 +75,20 @@ impl fmt::Debug for SpanContext {
 /// (section 4.3).
 fn parsed(text: &[u8]) -> Option<([u8; 16], [u8; 8], bool)> {
     let (known, more) = text.split_at_checked(LENGTH)?;
+    if known.iter().any(u8::is_ascii_uppercase) {
+        return None;
+    }
     let (version, rest) = known.split_at_checked(2)?;
-    let [version] = hex(version)?;
+    let [version] = hex::decode(version)?;
     let is_whole = more.is_empty() || (version > 0 && more.first() == Some(&b'-'));
     if version == 0xff || !is_whole {
         return None;
     }
     let (trace, rest) = rest.strip_prefix(b"-")?.split_at_checked(32)?;
     let (span, flags) = rest.strip_prefix(b"-")?.split_at_checked(16)?;
-    let (trace, span, [flags]) = (hex::<16>(trace)?, hex::<8>(span)?, hex(flags.strip_prefix(b"-")?)?);
+    let (trace, span): ([u8; 16], [u8; 8]) = (hex::decode(trace)?, hex::decode(span)?);
+    let [flags] = hex::decode(flags.strip_prefix(b"-")?)?;
     (trace != [0; 16] && span != [0; 8]).then_some((trace, span, flags & 1 == 1))
-}
-
-/// Parses `2 * N` lower-case hexadecimal digits.
-fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if pairs.len() != N || !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
 }
 
 /// The `tracestate` of these headers, if it is well-formed and not too large.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -103,8 +104,7 @@ fn escaped_url(url: &str) -> String {
     for char in url.chars() {
         if char.is_whitespace() || is_unprintable(char) || matches!(char, '(' | ')' | '<' | '>' | '\\' | '"')
         {
-            let mut bytes = [0; 4];
-            escaped.extend(char.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")));
+            escaped.extend(utf8_percent_encode(char.encode_utf8(&mut [0; 4]), NON_ALPHANUMERIC));
         } else {
             escaped.push(char);
         }

@@ -15,7 +15,10 @@ use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
 use crate::audit::unix_millis;
-use toolwire_pipeline::failure::{Failure, Kind};
+use toolwire_pipeline::{
+    failure::{Failure, Kind},
+    wire::hex,
+};
 
 /// When a message was signed, in milliseconds of Unix time.
 pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolwire-timestamp");
@@ -88,9 +91,9 @@ impl Credentials {
         if !is_fresh {
             return Err(refused("the signature's time is missing or too far from toolwire's own"));
         }
-        let claimed = signature.strip_prefix("v1=").and_then(bytes_of).unwrap_or_default();
+        let claimed: Option<[u8; 32]> = signature.strip_prefix("v1=").and_then(|digits| hex::decode(digits.as_bytes()));
         let message = message(time, request.method, request.path, request.body);
-        let fits = |key: &SecretString| hmac::verify(&key_of(key), &message, &claimed).is_ok();
+        let fits = |key: &SecretString| claimed.is_some_and(|claimed| hmac::verify(&key_of(key), &message, &claimed).is_ok());
         let fitting = self.keys.iter().enumerate().filter(|(_, key)| fits(key)).fold(None, |found, (number, _)| found.or(Some(number)));
         let number = fitting.ok_or_else(|| refused("the signature is not one of a key that may register"))?;
         self.use_once(signature, now)?;
@@ -138,8 +141,7 @@ impl Credentials {
 pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8]) -> [(HeaderName, String); 2] {
     let time = unix_millis().to_string();
     let tag = hmac::sign(&key_of(key), &message(&time, method, path, body));
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    [(TIMESTAMP, time), (SIGNATURE, format!("v1={hex}"))]
+    [(TIMESTAMP, time), (SIGNATURE, format!("v1={}", hex::encode(tag.as_ref())))]
 }
 
 /// The signed text: time, method, path and body, joined by full stops. It is unambiguous: the time consists of digits, the
@@ -150,14 +152,6 @@ fn message(time: &str, method: &Method, path: &str, body: &[u8]) -> Vec<u8> {
 
 fn key_of(secret: &SecretString) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, secret.expose_secret().as_bytes())
-}
-
-/// Decodes hexadecimal digits.
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
-    let bytes = pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?));
-    if rest.is_empty() { bytes.collect() } else { None }
 }
 
 fn refused(message: &str) -> Failure {

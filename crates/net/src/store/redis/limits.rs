@@ -31,10 +31,11 @@ use super::{
     },
     Inner, RedisServer,
     command::{Command, Failure},
-    hex, read,
+    read,
     server::{Line, PROBE_INTERVAL},
     slots::Slot,
 };
+use crate::wire::hex;
 
 static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("admit.lua")));
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
@@ -340,5 +341,5 @@ fn slot(owner: Owner) -> Slot {
 
 /// A key of a client. A cluster hashes only the part in braces, which is the same for all keys of a client.
 fn key(owner: Owner, what: &str) -> String {
-    format!("toolwire:limits:{{{}}}:{what}", hex(&owner.0))
+    format!("toolwire:limits:{{{}}}:{what}", hex::encode(&owner.0))
 }

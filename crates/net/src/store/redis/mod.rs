@@ -153,11 +153,6 @@ fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     from_redis_value(answer).map_err(StoreError::new)
 }
 
-/// Encodes bytes as hexadecimal text for keys, which people may read.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Waits until everything that can be written is written.
 impl Drop for RedisServer {
     fn drop(&mut self) {

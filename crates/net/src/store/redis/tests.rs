@@ -13,6 +13,7 @@ use super::{
     },
     *,
 };
+use crate::wire::hex;
 
 mod cluster;
 #[path = "../../../../../tests/support/redis_server.rs"]
@@ -124,7 +125,7 @@ fn value_expires_and_too_large_one_is_not_kept() {
 fn value_that_is_too_large_is_not_read_whole() {
     let Some(server) = redis_server::RedisServer::start().unwrap() else { return };
     let store = responses(&server.url());
-    let place = format!("{}{{{}}}:big", Space::Responses.prefix(), hex(&OWNER.0));
+    let place = format!("{}{{{}}}:big", Space::Responses.prefix(), hex::encode(&OWNER.0));
     let extend = |size: usize| server.said(&format!("SETRANGE {place} {} x", size - 1));
     let sent = || {
         let stats = server.said("INFO stats");

@@ -24,6 +24,7 @@ use super::{
     server::{Line, PROBE_INTERVAL},
     slots::Slot,
 };
+use crate::wire::hex;
 
 /// Maximum bytes of values that wait to be written.
 const MAX_PENDING: usize = 64 << 20;
@@ -85,7 +86,7 @@ impl Values {
     fn placed(&self, key: &Key) -> Key {
         const OWNER: usize = 32;
         let (owner, id) = key.bytes.split_at_checked(OWNER).unwrap_or((&key.bytes, &[]));
-        let owner = super::hex(owner);
+        let owner = hex::encode(owner);
         let head = [self.space.prefix(), "{", &owner, "}:"].concat();
         Key { bytes: [head.as_bytes(), id].concat().into() }
     }

@@ -19,7 +19,7 @@ fn owners_at(server: usize) -> Vec<Owner> {
 }
 
 fn slot_of(owner: Owner) -> slots::Slot {
-    slots::Slot::of(format!("{{{}}}", hex(&owner.0)).as_bytes())
+    slots::Slot::of(format!("{{{}}}", hex::encode(&owner.0)).as_bytes())
 }
 
 fn demand_of(owner: Owner) -> Demand {
@@ -84,7 +84,7 @@ fn slot_that_moves_is_found_while_it_does_and_afterwards() {
     let id =
         |server: &redis_server::RedisServer| server.said("CLUSTER MYID").lines().nth(1).unwrap().to_owned();
     let (old_id, new_id) = (id(old), id(new));
-    let tag = hex(&owner.0);
+    let tag = hex::encode(&owner.0);
     let slot = old.said(&format!("CLUSTER KEYSLOT {tag}")).trim_start_matches(':').trim().to_owned();
     expect_ok(new, &format!("CLUSTER SETSLOT {slot} IMPORTING {old_id}")).unwrap();
     expect_ok(old, &format!("CLUSTER SETSLOT {slot} MIGRATING {new_id}")).unwrap();
