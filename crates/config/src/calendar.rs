@@ -2,19 +2,17 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use toml::value::{Date, Datetime, Offset};
-
-/// Seconds of a day.
-const DAY: i64 = 86_400;
+use toml::value::{Datetime, Offset};
+use toolwire_pipeline::wire::calendar::{DAY, Date};
 
 /// The last year for which times can be written.
-const MAX_YEAR: u16 = 9999;
+const MAX_YEAR: i64 = 9999;
 
 /// Returns the Unix time, in seconds, of `written`: a date (its beginning in UTC), or a time with an offset. `None` for
 /// other values, and for times before 1970.
 pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
-    let Date { year, month, day } = written.date?;
-    let days = days_until(i64::from(year), i64::from(month), i64::from(day));
+    let date = written.date?;
+    let date = Date { year: date.year.into(), month: date.month.into(), day: date.day.into() };
     let seconds = match (&written.time, &written.offset) {
         (None, None) => 0,
         (Some(time), Some(offset)) => {
@@ -27,7 +25,7 @@ pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
         }
         _ => return None,
     };
-    u64::try_from(days * DAY + seconds).ok()
+    u64::try_from(date.days() * i64::try_from(DAY).ok()? + seconds).ok()
 }
 
 /// Parses a date or time in text to Unix time in seconds.
@@ -38,7 +36,7 @@ pub fn parse(written: &str) -> Option<u64> {
 /// Formats a Unix time in seconds in UTC, as in RFC 3339, section 5.6. A time after the last possible one is written as the
 /// last possible one.
 pub fn rfc3339(time: u64) -> String {
-    let last = u64::try_from(days_until(i64::from(MAX_YEAR), 12, 31) * DAY).unwrap_or_default();
+    let last = beginning(Date { year: MAX_YEAR, month: 12, day: 31 });
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
 }
 
@@ -51,22 +49,16 @@ pub struct Month {
 }
 
 impl Month {
-    /// The month that contains a Unix time in seconds. Converts days to dates as in Howard Hinnant's `civil_from_days`.
+    /// The month that contains a Unix time in seconds.
     pub fn of(time: u64) -> Self {
-        let shifted = i64::try_from(time).unwrap_or(i64::MAX) / DAY + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let from_march = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let index = (5 * from_march + 2) / 153;
-        let month = if index < 10 { index + 3 } else { index - 9 };
-        Self { year: year_of_era + era * 400 + i64::from(month <= 2), month }
+        let Date { year, month, .. } = Date::of(time);
+        Self { year, month }
     }
 
     /// The beginning of the next month, in seconds of Unix time.
     pub fn end(self) -> u64 {
         let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
-        u64::try_from(days_until(year, month, 1).saturating_mul(DAY)).unwrap_or_default()
+        beginning(Date { year, month, day: 1 })
     }
 
     /// Formats the month as `2026-11`.
@@ -75,13 +67,9 @@ impl Month {
     }
 }
 
-/// The days from the beginning of 1970 to a date, computed as in Howard Hinnant's `days_from_civil`.
-fn days_until(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let from_march = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + from_march;
-    era * 146_097 + day_of_era - 719_468
+/// The beginning of a date, in seconds of Unix time.
+fn beginning(date: Date) -> u64 {
+    u64::try_from(date.days()).unwrap_or_default().saturating_mul(DAY)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Converts bytes, split anywhere, to SSE lines and frames and to JSON values, borrowed from the input where
 //! they are contiguous in it. This crate does not interpret them.
-//! [`digest`], [`hex`] and [`suggest`] are small helpers for the crates above this one.
+//! [`calendar`], [`digest`], [`hex`] and [`suggest`] are small helpers for the crates above this one.
 
+pub mod calendar;
 pub mod digest;
 pub mod hex;
 pub mod json;
