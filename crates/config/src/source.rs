@@ -1,7 +1,7 @@
 //! [`Source`]: the text that a configuration is read from, and the flags and saved settings that override it.
 
 use std::{
-    fmt, fs,
+    fs,
     io::{self, Read},
     ops::Range,
     path::{Path, PathBuf},
@@ -84,12 +84,8 @@ pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Leaves out the text, which may contain secrets.
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("path", &self.path).finish_non_exhaustive()
-    }
-}
+// Leaves out the text, which may contain secrets.
+toolwire_pipeline::wire::debug_fields!(Source { path });
 
 impl Source {
     /// Reads the file; without one, the text is empty.

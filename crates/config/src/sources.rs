@@ -3,7 +3,7 @@
 //! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays are identified by their
 //! `name`.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use toml::{
     Spanned, Table, Value,
@@ -35,12 +35,8 @@ pub struct Sources {
     origin: Option<Arc<Origin>>,
 }
 
-/// Leaves out the values in the file, which may be secrets.
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").field("values", &self.values).finish_non_exhaustive()
-    }
-}
+// Leaves out the values in the file, which may be secrets.
+toolwire_pipeline::wire::debug_fields!(Sources { values });
 
 /// The files that a configuration was read from.
 #[derive(Debug)]

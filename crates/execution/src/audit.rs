@@ -15,7 +15,6 @@ mod event;
 mod file;
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -241,11 +240,7 @@ impl Audit {
     }
 }
 
-impl fmt::Debug for Audit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Audit").field("watchers", &self.watchers).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(Audit { watchers });
 
 /// The current Unix time in milliseconds.
 pub fn unix_millis() -> u64 {

@@ -8,7 +8,7 @@
 
 use std::{
     error::Error,
-    fmt, io,
+    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
@@ -145,11 +145,7 @@ struct CheckedResolver {
     lookup: Lookup,
 }
 
-impl fmt::Debug for CheckedResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckedResolver").field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(CheckedResolver { rules });
 
 /// A name that is being resolved.
 type Resolving =

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -140,11 +139,7 @@ fn bucket(Rate { count, period }: Rate) -> Bucket {
     Bucket::new(count.get().into(), between * count.get())
 }
 
-impl fmt::Debug for Rates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rates").field("waiting", &self.waiting).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(Rates { waiting });
 
 /// A place among the waiting calls.
 struct Waiting<'w>(&'w AtomicUsize);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt, io,
+    io,
     ops::Deref,
     path::PathBuf,
     sync::{Arc, Weak},
@@ -138,11 +138,7 @@ pub struct Surroundings {
     pub unchanged: HashSet<String>,
 }
 
-impl fmt::Debug for Surroundings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").field("state_dir", &self.state_dir).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(Surroundings { state_dir });
 
 #[cfg(test)]
 impl Surroundings {

@@ -1,6 +1,6 @@
 //! [`HostedTurn`]: the hosted tools in one client request.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -419,17 +419,7 @@ impl HostedTurn {
     }
 }
 
-impl fmt::Debug for HostedTurn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offered, asker, deadline, state, .. } = self;
-        f.debug_struct("HostedTurn")
-            .field("offered", offered)
-            .field("asker", asker)
-            .field("deadline", deadline)
-            .field("state", state)
-            .finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(HostedTurn { offered, asker, deadline, state });
 
 /// The arguments of a call, and the host that it addresses, if any.
 fn read(hosted: &Hosted, call: &Call) -> Result<(Map<String, Value>, Option<String>), ToolError> {

@@ -6,7 +6,7 @@
 mod pieces;
 mod spread;
 
-use std::{borrow::Cow, collections::VecDeque, fmt, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, ops::Range, sync::Arc};
 
 use parking_lot::RwLock;
 use regex::bytes::Regex;
@@ -200,11 +200,7 @@ impl Redactor {
     }
 }
 
-impl fmt::Debug for Redactor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(Redactor {});
 
 /// A text in which each `\u` escape is replaced with the character that it stands for. Any character of a secret may be
 /// written as an escape, in JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.

@@ -212,11 +212,7 @@ impl ChatTemplate {
     }
 }
 
-impl fmt::Debug for ChatTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTemplate").field("origin", &self.origin).finish_non_exhaustive()
-    }
-}
+wire::debug_fields!(ChatTemplate { origin });
 
 impl PartialEq for ChatTemplate {
     fn eq(&self, other: &Self) -> bool {

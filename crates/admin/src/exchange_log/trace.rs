@@ -345,8 +345,4 @@ fn put_event(text: &mut String, name: &str, data: &Value) {
     ));
 }
 
-impl std::fmt::Debug for Trace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trace").field("at", &self.at).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(Trace { at });

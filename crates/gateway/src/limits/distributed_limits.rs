@@ -3,7 +3,7 @@
 //! The counts of this instance are kept too: they apply while the server is away, and then include the last values
 //! that the server reported about the other instances.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use prometheus_client::metrics::counter::Counter;
 
@@ -123,8 +123,4 @@ fn levels(limits: &KeyLimits, verdict: &Verdict) -> Levels {
     }
 }
 
-impl fmt::Debug for DistributedLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DistributedLimits").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
+toolwire_pipeline::wire::debug_fields!(DistributedLimits { limits });

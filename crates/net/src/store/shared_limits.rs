@@ -108,11 +108,7 @@ impl Drop for Lease {
     }
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(Lease {});
 
 /// The usage of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

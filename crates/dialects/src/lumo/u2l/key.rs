@@ -1,7 +1,5 @@
 //! [`RequestKey`]: the key that encrypts a request and its response.
 
-use std::fmt;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
@@ -18,11 +16,7 @@ pub struct RequestKey {
     id: String,
 }
 
-impl fmt::Debug for RequestKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestKey").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(RequestKey { id });
 
 impl RequestKey {
     /// Creates a key from its bytes and its id, which must be a UUID.

@@ -1,7 +1,6 @@
 //! [`Recipient`]: the OpenPGP key with which request keys are encrypted.
 
 use std::{
-    fmt,
     io::{self, Cursor},
     path::Path,
 };
@@ -31,11 +30,7 @@ pub struct Recipient {
     expires_at: Option<u64>,
 }
 
-impl fmt::Debug for Recipient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recipient").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(Recipient { fingerprint });
 
 impl PartialEq for Recipient {
     fn eq(&self, other: &Self) -> bool {

@@ -24,7 +24,7 @@ mod slots;
 mod text;
 mod values;
 
-use std::{fmt, io, sync::Arc, thread, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 
 use parking_lot::Mutex;
 use redis::{FromRedisValue, Value, from_redis_value};
@@ -165,11 +165,7 @@ impl Drop for RedisServer {
     }
 }
 
-impl fmt::Debug for RedisServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisServer").field("address", &self.address).finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(RedisServer { address });
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! [`Values`]: values of one kind of state on the server.
 
 use std::{
-    fmt,
     sync::{Arc, mpsc},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -234,11 +233,4 @@ async fn write_batch(inner: &Inner, mut batch: Vec<(Key, Entry)>) -> Written {
     if written == count { Written::All } else { Written::Some }
 }
 
-impl fmt::Debug for Values {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Values")
-            .field("server", &self.server)
-            .field("space", &self.space)
-            .finish_non_exhaustive()
-    }
-}
+crate::wire::debug_fields!(Values { server, space });
