@@ -11,7 +11,7 @@ use super::{
 };
 use toolwire_config as config;
 use toolwire_config::{Loaded, Overrides, Problems};
-use toolwire_gateway::{Managed, Status, observe::untrusted_text::escaped};
+use toolwire_gateway::{Managed, SessionError, Status, observe::untrusted_text::escaped};
 
 /// Options of `lumo`.
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ fn status(accounts: &[Managed], as_json: bool) -> ExitCode {
     })
 }
 
-fn told(account: &Managed, status: &Result<Status, String>) -> Value {
+fn told(account: &Managed, status: &Result<Status, SessionError>) -> Value {
     let mut told = json!({ "upstream": account.upstream(), "file": account.file() });
     let (key, value) = match status {
         Ok(Status { uid, expires_in, refreshed_ago, is_refreshable }) => (
@@ -127,7 +127,7 @@ fn told(account: &Managed, status: &Result<Status, String>) -> Value {
                 "refreshable": is_refreshable,
             }),
         ),
-        Err(problem) => ("problem", json!(problem)),
+        Err(problem) => ("problem", json!(problem.to_string())),
     };
     if let Value::Object(told) = &mut told {
         told.insert(key.to_owned(), value);

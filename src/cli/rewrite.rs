@@ -261,7 +261,7 @@ impl Args {
             .with("server_tools", Some(upstream.side().server_tools().to_vec()))
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
-        let settings = rules.settings(KnownFormats::built_in())?;
+        let settings = rules.settings(KnownFormats::built_in()).map_err(|error| error.to_string())?;
         Ok(config::settings_for(&settings, (tools, None), KnownFormats::built_in(), model).into_owned())
     }
 

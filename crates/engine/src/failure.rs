@@ -3,7 +3,7 @@
 //! All stages and the shell use this type. A dialect's writer turns it into the dialect's error object,
 //! before the stream (with [`Failure::status`]) or inside it. No other code decides how errors look.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
 /// Redacts secrets in text that may leave toolwire outside of the response.
 pub trait Redact: fmt::Debug + Send + Sync {
@@ -69,7 +69,20 @@ struct Inner {
     is_unasked: bool,
     unsupported: Option<&'static str>,
     generation: Option<String>,
+    cause: Cause,
 }
+
+/// The error that led to a failure. Clients do not see it, so it does not matter to whether failures are equal.
+#[derive(Debug, Clone, Default)]
+struct Cause(Option<Arc<dyn Error + Send + Sync>>);
+
+impl PartialEq for Cause {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Cause {}
 
 impl Failure {
     /// A failure of `kind`. `message` is a sentence that helps its reader fix the problem.
@@ -84,6 +97,7 @@ impl Failure {
             is_unasked: false,
             unsupported: None,
             generation: None,
+            cause: Cause::default(),
         }))
     }
 
@@ -138,8 +152,15 @@ impl Failure {
         self
     }
 
+    /// Keeps the error that led to the failure, as its [source](Error::source).
+    #[must_use]
+    pub fn with_cause(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.0.cause = Cause(Some(cause.into().into()));
+        self
+    }
+
     /// The same failure with secrets redacted in all text that may come from an upstream: some servers repeat
-    /// a rejected key in their errors.
+    /// a rejected key in their errors. The cause cannot be redacted, so it is dropped.
     #[must_use]
     pub fn redacted(mut self, redactor: &dyn Redact) -> Self {
         let cover = |text: &mut String| *text = redactor.redact(text).into_owned();
@@ -153,7 +174,9 @@ impl Failure {
             is_unasked: _,
             unsupported: _,
             generation,
+            cause,
         } = &mut *self.0;
+        *cause = Cause::default();
         cover(message);
         [code, param, retry_after, generation].into_iter().flatten().for_each(cover);
         self
@@ -192,6 +215,32 @@ impl Failure {
     /// Whether the upstream was not asked; see [`Failure::unasked`].
     pub fn is_unasked(&self) -> bool {
         self.0.is_unasked
+    }
+
+    /// Whether another upstream may succeed with the same request. Failures that the client or toolwire itself
+    /// caused would only be repeated.
+    pub fn may_succeed_elsewhere(&self) -> bool {
+        match self.0.kind {
+            Kind::Unauthorized
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::RateLimit
+            | Kind::Overloaded
+            | Kind::Timeout
+            | Kind::Connect
+            | Kind::Protocol
+            | Kind::Truncated
+            | Kind::Upstream => true,
+            Kind::Request
+            | Kind::Method
+            | Kind::TooLarge
+            | Kind::Budget
+            | Kind::ContextLength
+            | Kind::StoreAway
+            | Kind::Limit
+            | Kind::Draining
+            | Kind::Internal => false,
+        }
     }
 
     /// The HTTP status to send if the response has not begun.
@@ -243,10 +292,41 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.cause.0.as_deref().map(|cause| cause as _)
+    }
+}
 
 /// The failure for an expired time limit. All such messages are made here, so that they are worded alike.
 pub fn timed_out(what: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Timeout, format!("the upstream's {what} took longer than {limit:?}"))
         .with_code("upstream_timeout")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Redact for Nothing {
+        fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+            text.into()
+        }
+    }
+
+    #[test]
+    fn cause_is_the_source_until_the_text_is_redacted() {
+        let failure = Failure::new(Kind::Connect, "gone");
+        assert!(failure.source().is_none());
+        let caused = failure.clone().with_cause(io::Error::from(io::ErrorKind::BrokenPipe));
+        let found = caused.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+        assert_eq!(found, Some(io::ErrorKind::BrokenPipe));
+        assert_eq!((&caused, caused.to_string()), (&failure, "gone".to_owned()));
+        assert!(caused.redacted(&Nothing).source().is_none());
+    }
 }

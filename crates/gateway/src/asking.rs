@@ -119,7 +119,8 @@ impl ConfiguredModels {
         if let Some(failure) = pipeline.failure() {
             return Err(failure.clone());
         }
-        let unreadable = |_| Failure::new(Kind::Internal, "the model's answer cannot be read");
+        let unreadable =
+            |error| Failure::new(Kind::Internal, "the model's answer cannot be read").with_cause(error);
         Ok(taken_apart(&serde_json::from_slice(&out).map_err(unreadable)?))
     }
 }
@@ -195,10 +196,7 @@ async fn read(
                 pipeline.finish(out);
                 break;
             }
-            Ok(Err(error)) => {
-                let message = format!("the upstream broke off inside its response: {error}");
-                return Err(Failure::new(Kind::Truncated, message));
-            }
+            Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(failure::timed_out("next piece", idle)),
         }
     }

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 use tokio::{sync::Mutex, time::Instant};
 
-use super::upstream::Listing;
+use super::upstream::{GetError, Listing};
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::Dialect;
 
@@ -59,19 +59,14 @@ impl Catalogue {
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut cached = self.cached.lock().await;
         if cached.until.is_none_or(|until| until <= Instant::now()) {
-            match self
-                .listing
-                .fetch()
-                .await
-                .map_err(|error| error.to_string())
-                .and_then(|body| read(&body, self.upstream.dialect()))
-            {
+            let body = self.listing.fetch().await.map_err(CatalogueError::from);
+            match body.and_then(|body| read(&body, self.upstream.dialect())) {
                 Ok(entries) => {
                     *cached = CachedModels { entries: Arc::new(entries), ..CachedModels::default() }
                 }
-                Err(reason) => {
+                Err(error) => {
                     if !cached.is_failing {
-                        let upstream = self.upstream.name.as_str();
+                        let (upstream, reason) = (self.upstream.name.as_str(), error.to_string());
                         tracing::warn!(upstream, reason, "the upstream does not list its models");
                     }
                     cached.is_failing = true;
@@ -83,13 +78,26 @@ impl Catalogue {
     }
 }
 
+/// The reason why an upstream's list of models is not known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CatalogueError {
+    #[error(transparent)]
+    Get(#[from] GetError),
+    #[error("no JSON: {0}")]
+    NoJson(#[from] serde_json::Error),
+    #[error("JSON without a list of models")]
+    NoList,
+    #[error("a list whose entries do not name models")]
+    NoNames,
+}
+
 /// Reads the models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare
 /// array, or use `models`, as Gemini and Ollama do.
 ///
 /// # Errors
-/// A description of why a server of `dialect` cannot have sent `body`.
-pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> {
-    let list = match serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))? {
+/// If a server of `dialect` cannot have sent `body`.
+pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, CatalogueError> {
+    let list = match serde_json::from_slice(body)? {
         Value::Array(list) => Some(list),
         Value::Object(mut answer) => {
             let mut array = |name| match answer.remove(name) {
@@ -100,7 +108,7 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> 
         }
         _ => None,
     };
-    let list = list.ok_or("JSON without a list of models")?;
+    let list = list.ok_or(CatalogueError::NoList)?;
     let is_empty = list.is_empty();
     let mut seen = HashSet::new();
     let entries = list.into_iter().filter_map(|entry| match entry {
@@ -113,7 +121,7 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, String> 
     });
     let entries: Vec<Entry> = entries.collect();
     match entries.is_empty() && !is_empty {
-        true => Err("a list whose entries do not name models".to_owned()),
+        true => Err(CatalogueError::NoNames),
         false => Ok(entries),
     }
 }
@@ -141,23 +149,24 @@ pub(super) fn id(entry: &Entry) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn ids(body: &str) -> Result<Vec<String>, String> {
+    fn ids(body: &str) -> Option<Vec<String>> {
         ids_of(body, Dialect::Chat)
     }
 
-    fn ids_of(body: &str, dialect: Dialect) -> Result<Vec<String>, String> {
-        Ok(read(body.as_bytes(), dialect)?.iter().filter_map(id).map(str::to_owned).collect())
+    fn ids_of(body: &str, dialect: Dialect) -> Option<Vec<String>> {
+        let entries = read(body.as_bytes(), dialect).ok()?;
+        Some(entries.iter().filter_map(id).map(str::to_owned).collect())
     }
 
     #[test]
     fn lists_are_read_in_every_known_form() {
-        let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        let listed = Some(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(ids(r#"{"object":"list","data":[{"id":"a"},{"id":"b"},{"id":"a"}]}"#), listed);
         assert_eq!(ids(r#"[{"id":"a"},{"id":""},{"id":7},7,{"id":"b"}]"#), listed);
         assert_eq!(ids(r#"{"models":[{"id":"a"},{"id":"b"}],"data":null}"#), listed);
-        assert_eq!(ids(r#"{"data":[]}"#), Ok(Vec::new()));
+        assert_eq!(ids(r#"{"data":[]}"#), Some(Vec::new()));
         for wrong in ["", "<html>", "7", "{}", r#"{"data":{}}"#, r#"{"error":{"message":"no"}}"#] {
-            assert!(ids(wrong).is_err(), "{wrong}");
+            assert!(ids(wrong).is_none(), "{wrong}");
         }
     }
 
@@ -166,12 +175,12 @@ mod tests {
         let gemini = r#"{"models":[{"name":"models/a"},{"name":"models/b"},{"name":"c"}]}"#;
         let ollama = r#"{"models":[{"name":"a","model":"a"},{"name":"b","model":"b"}]}"#;
         let openai = r#"{"data":[{"id":"a"},{"id":"b"}]}"#;
-        let listed = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        let listed = Some(vec!["a".to_owned(), "b".to_owned()]);
         assert_eq!(ids_of(gemini, Dialect::Gemini), listed);
         for body in [ollama, openai] {
             assert_eq!(ids_of(body, Dialect::Ollama), listed);
-            assert!(ids_of(body, Dialect::Gemini).is_err(), "{body}");
+            assert!(ids_of(body, Dialect::Gemini).is_none(), "{body}");
         }
-        assert!(ids(gemini).is_err() && ids(ollama).is_err());
+        assert!(ids(gemini).is_none() && ids(ollama).is_none());
     }
 }

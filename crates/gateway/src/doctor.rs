@@ -173,8 +173,8 @@ async fn listed(get: &Get, list: &Uri, upstream: &Upstream) -> Result<Listed, Fa
         },
         Err(GetError::Status(status)) if !must_list && is_missing(status) => Ok(Listed::Nothing(status)),
         Err(GetError::Status(status)) => Err(refused(status, get, upstream).await),
-        Err(GetError::Answer(why)) => Err(Fault { part: Part::Server, message: why }),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+        Err(error @ GetError::Answer(_)) => Err(Fault { part: Part::Server, message: error.to_string() }),
+        Err(error @ GetError::NoAnswer(_)) => Err(unreachable(upstream, &error.to_string()).await),
     }
 }
 
@@ -183,7 +183,7 @@ async fn reached(get: &Get, upstream: &Upstream) -> Result<StatusCode, Fault> {
     match get.fetch(upstream.base_url.clone()).await {
         Ok(_) | Err(GetError::Answer(_)) => Ok(StatusCode::OK),
         Err(GetError::Status(status)) => Ok(status),
-        Err(GetError::NoAnswer(why)) => Err(unreachable(upstream, why).await),
+        Err(error @ GetError::NoAnswer(_)) => Err(unreachable(upstream, &error.to_string()).await),
     }
 }
 
@@ -254,17 +254,18 @@ async fn other_base(get: &Get, upstream: &Upstream) -> Option<Uri> {
 }
 
 /// Finds the step at which the connection to an unreachable upstream failed. `why`: the failure of the request.
-async fn unreachable(upstream: &Upstream, why: String) -> Fault {
+async fn unreachable(upstream: &Upstream, why: &str) -> Fault {
     if let Some(proxy) = &upstream.proxy {
         // What happens beyond the proxy is known only to the proxy.
         let part = match timeout(STEP, connect(upstream)).await {
             Ok(Ok(())) => Part::Server,
-            Ok(Err(why)) if why.contains("certificate") => Part::Tls,
+            Ok(Err(error)) if error.to_string().contains("certificate") => Part::Tls,
             _ => Part::Proxy,
         };
         return Fault { part, message: format!("{why} (through the proxy {proxy})") };
     }
-    timeout(LIMIT, failed_step(upstream, &why)).await.unwrap_or(Fault { part: Part::Tcp, message: why })
+    let failed = timeout(LIMIT, failed_step(upstream, why)).await;
+    failed.unwrap_or_else(|_| Fault { part: Part::Tcp, message: why.to_owned() })
 }
 
 async fn failed_step(upstream: &Upstream, why: &str) -> Fault {
@@ -314,7 +315,7 @@ async fn speaks_tls(upstream: &Upstream) -> bool {
     other.base_url = url;
     match timeout(STEP, connect(&other)).await {
         Ok(Ok(())) => true,
-        Ok(Err(why)) => why.contains("certificate"),
+        Ok(Err(error)) => error.to_string().contains("certificate"),
         Err(_) => false,
     }
 }

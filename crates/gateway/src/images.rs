@@ -1,6 +1,7 @@
 //! GET `/api/images/{name}`: generated images.
 
 use std::{
+    error::Error,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
@@ -72,13 +73,12 @@ async fn find(files: Option<&Arc<ImageFiles>>, name: String) -> Result<(Vec<u8>,
     let ttl = files.ttl().as_secs();
     match spawn_blocking(move || files.read(&name)).await {
         Ok(Ok(found)) => found.map(|bytes| (bytes, ttl)).ok_or_else(unknown),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "a generated image cannot be read");
-            Err(Failure::new(Kind::Internal, "the image cannot be read"))
-        }
-        Err(error) => {
-            tracing::error!(%error, "a generated image cannot be read");
-            Err(Failure::new(Kind::Internal, "the image cannot be read"))
-        }
+        Ok(Err(error)) => Err(unreadable(error)),
+        Err(error) => Err(unreadable(error)),
     }
+}
+
+fn unreadable(error: impl Error + Send + Sync + 'static) -> Failure {
+    tracing::error!(%error, "a generated image cannot be read");
+    Failure::new(Kind::Internal, "the image cannot be read").with_cause(error)
 }

@@ -108,7 +108,8 @@ impl Pieces<'_> {
             };
             let Some(frame) = frame else { return Ok(None) };
             let frame = frame.map_err(|error| {
-                Failure::new(Kind::Request, format!("the request's body is incomplete: {error}"))
+                let message = format!("the request's body is incomplete: {error}");
+                Failure::new(Kind::Request, message).with_cause(error)
             })?;
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));

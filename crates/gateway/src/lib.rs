@@ -81,7 +81,7 @@ pub use reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 pub use serve_error::ServeError;
 pub use server::Server;
 pub use stamp::unix_time;
-pub use upstream::{Managed, Status};
+pub use upstream::{Managed, SessionError, Status};
 
 #[cfg(test)]
 #[path = "../../../tests/support/repository.rs"]

@@ -1,6 +1,6 @@
 //! [`Reloads`]: requests reloads of the configuration, and reports the result of the last one.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -47,37 +47,24 @@ pub struct Reloaded {
 }
 
 /// The reason why a reload failed. The previous configuration stays in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
     /// The configuration has errors.
+    #[error("the configuration was not reloaded: {}", first_error(.0))]
     Invalid(Vec<Problem>),
     /// The server is stopping.
+    #[error("toolwire is shutting down")]
     Stopping,
     /// Exchanges are being recorded, and the recorder does not know new secrets.
+    #[error("the configuration cannot be reloaded while exchanges are recorded")]
     Recording,
 }
 
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(problems) => {
-                let first = problems.iter().find(|problem| problem.severity == Severity::Error);
-                let first = first.map(ToString::to_string);
-                write!(
-                    f,
-                    "the configuration was not reloaded: {}",
-                    first.as_deref().unwrap_or("it is not valid")
-                )
-            }
-            Self::Stopping => f.write_str("toolwire is shutting down"),
-            Self::Recording => {
-                f.write_str("the configuration cannot be reloaded while exchanges are recorded")
-            }
-        }
-    }
+/// The first error among `problems`.
+fn first_error(problems: &[Problem]) -> String {
+    let first = problems.iter().find(|problem| problem.severity == Severity::Error);
+    first.map_or_else(|| "it is not valid".to_owned(), ToString::to_string)
 }
-
-impl Error for ReloadError {}
 
 /// Requests reloads, and reports the result of the last one.
 #[derive(Debug, Clone)]

@@ -1,63 +1,39 @@
 //! [`ServeError`]: the reason why a server cannot start.
 
-use std::{fmt, io, net::SocketAddr};
+use std::{io, net::SocketAddr};
 
 /// The reason why a server cannot start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// toolwire cannot listen on an address.
+    #[error("cannot listen on {address}: {error}")]
     Bind {
         /// The address.
         address: SocketAddr,
         /// The reason.
+        #[source]
         error: io::Error,
     },
     /// A socket inherited from another process cannot be used.
-    Inherited(io::Error),
+    #[error("an inherited socket cannot be used: {0}")]
+    Inherited(#[source] io::Error),
     /// The address of an inherited socket can be reached from other machines, and clients need no key.
+    #[error("the inherited socket listens on {0}, which others can reach; that needs `api_keys`")]
     Open(SocketAddr),
     /// A thread or its runtime cannot be created.
-    Thread(io::Error),
+    #[error("a thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
     /// TLS cannot be used as configured.
-    Tls(tokio_rustls::rustls::Error),
+    #[error("TLS cannot be spoken: {0}")]
+    Tls(#[source] tokio_rustls::rustls::Error),
     /// The request to an upstream cannot be built: its key contains characters that a header must not contain, or its
     /// address is too long.
+    #[error("no request to upstream `{name}` can be written, are its api_key and base_url right? {error}")]
     Upstream {
         /// The upstream's name.
         name: String,
         /// The reason.
+        #[source]
         error: http::Error,
     },
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bind { address, error } => write!(f, "cannot listen on {address}: {error}"),
-            Self::Inherited(error) => write!(f, "an inherited socket cannot be used: {error}"),
-            Self::Open(address) => {
-                write!(
-                    f,
-                    "the inherited socket listens on {address}, which others can reach; that needs `api_keys`"
-                )
-            }
-            Self::Thread(error) => write!(f, "a thread cannot be started: {error}"),
-            Self::Tls(error) => write!(f, "TLS cannot be spoken: {error}"),
-            Self::Upstream { name, error } => write!(
-                f,
-                "no request to upstream `{name}` can be written, are its api_key and base_url right? {error}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Bind { error, .. } | Self::Inherited(error) | Self::Thread(error) => Some(error),
-            Self::Open(_) => None,
-            Self::Tls(error) => Some(error),
-            Self::Upstream { error, .. } => Some(error),
-        }
-    }
 }

@@ -145,7 +145,7 @@ impl Unknown {
                 }
                 Err(GetError::Status(_) | GetError::Answer(_)) => {}
                 // Further probes would fail the same way.
-                Err(GetError::NoAnswer(reason)) => return self.report(&reason),
+                Err(error @ GetError::NoAnswer(_)) => return self.report(&error.to_string()),
             }
         }
         self.report("no answer is that of a known server; `server` in the configuration can name it");

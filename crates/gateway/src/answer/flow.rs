@@ -430,10 +430,7 @@ impl ExchangeState {
                 self.pipeline.begin_finish(&mut self.out);
                 self.pipeline.state()
             }
-            Err(error) if self.pipeline.state() == State::Open => {
-                let message = format!("the upstream broke off inside its response: {error}");
-                return self.fail(Failure::new(Kind::Truncated, message));
-            }
+            Err(error) if self.pipeline.state() == State::Open => return self.fail(error.into()),
             // The response was already complete.
             Err(_) => self.pipeline.state(),
         };

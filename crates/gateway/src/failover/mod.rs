@@ -186,7 +186,7 @@ impl<T: 'static> Attempts<T> {
     /// already ejected when the request arrived: the client may retry when a target may have returned. Otherwise
     /// `None`: the client would only repeat the attempts that toolwire has already made.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
-        if !self.is_outage || !is_of_the_target(failure.kind()) {
+        if !self.is_outage || !failure.may_succeed_elsewhere() {
             return None;
         }
         let now = Instant::now();
@@ -210,7 +210,7 @@ impl<T: 'static> Attempts<T> {
     /// Starts the next attempt after the current target has failed without content. `None` if the response fails too.
     pub(super) fn next(&mut self, failure: &Failure) -> Option<Beginning<T>> {
         let begin = self.begin.as_ref()?;
-        let order = self.order_after(failure.kind())?;
+        let order = self.order_after(failure)?;
         let remaining = |failed: &[String]| -> Vec<&str> {
             order
                 .iter()
@@ -250,15 +250,15 @@ impl<T: 'static> Attempts<T> {
         }))
     }
 
-    /// The entries that may answer after the current one has had a failure of this kind. `None` if the failure would
-    /// only be repeated.
-    fn order_after(&self, kind: Kind) -> Option<Vec<Way>> {
+    /// The entries that may answer after the current one has failed like this. `None` if the failure would only be
+    /// repeated.
+    fn order_after(&self, failure: &Failure) -> Option<Vec<Way>> {
         let mut order = self.order.clone();
-        if kind == Kind::ContextLength {
+        if failure.kind() == Kind::ContextLength {
             // A request that is too long for a model is too long for all its targets.
             let model = order.iter().find(|way| way.target == self.current)?.model;
             order.retain(|way| way.model != model);
-        } else if !is_of_the_target(kind) {
+        } else if !failure.may_succeed_elsewhere() {
             return None;
         }
         Some(order)
@@ -280,7 +280,7 @@ impl Failover {
         let target = request.target;
         match failure {
             None => self.health.succeeded(request),
-            Some(failure) if is_of_the_target(failure.kind()) && !failure.is_unasked() => {
+            Some(failure) if failure.may_succeed_elsewhere() && !failure.is_unasked() => {
                 let (wait, now) = (wait_of(failure), Instant::now());
                 let is_answer = may_be_of_the_request(failure.kind()) && wait.is_none();
                 let ejection = self.health.failed(request, Failed { is_answer, wait, now }, &self.settings);
@@ -301,32 +301,6 @@ impl<T> fmt::Debug for Attempts<T> {
             .field("current", &self.current)
             .field("count", &self.count)
             .finish_non_exhaustive()
-    }
-}
-
-/// Whether the target may be the cause of a failure, so that another target may succeed. Failures that the client or
-/// toolwire itself caused would only be repeated.
-fn is_of_the_target(kind: Kind) -> bool {
-    match kind {
-        Kind::Unauthorized
-        | Kind::Forbidden
-        | Kind::NotFound
-        | Kind::RateLimit
-        | Kind::Overloaded
-        | Kind::Timeout
-        | Kind::Connect
-        | Kind::Protocol
-        | Kind::Truncated
-        | Kind::Upstream => true,
-        Kind::Request
-        | Kind::Method
-        | Kind::TooLarge
-        | Kind::Budget
-        | Kind::ContextLength
-        | Kind::StoreAway
-        | Kind::Limit
-        | Kind::Draining
-        | Kind::Internal => false,
     }
 }
 

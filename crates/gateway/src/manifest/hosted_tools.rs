@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use super::ManifestError;
 use toolwire_pipeline::{
     conversation::{CallOutput, Conversation, Part, Role, Tool, Turn},
     event::{Event, Media, Reasoning, Runner, ServerCall},
@@ -106,15 +107,13 @@ impl HostedTools {
     ///
     /// # Errors
     /// If a schema is not JSON.
-    pub fn declare(&self, conversation: &mut Conversation) -> Result<(), String> {
+    pub fn declare(&self, conversation: &mut Conversation) -> Result<(), ManifestError> {
         for tool in &self.tools {
             let parameters = match tool.parameters.as_str() {
                 "" => None,
                 text => {
                     let schema = Json::parse(text);
-                    Some(Raw::from(
-                        schema.map_err(|_| format!("`parameters` of `{}` are not JSON", tool.name))?,
-                    ))
+                    Some(Raw::from(schema.map_err(|_| ManifestError::Schema(tool.name.clone()))?))
                 }
             };
             let description = tool.description.clone();

@@ -13,7 +13,7 @@ pub(crate) use self::manifest_builder::ExchangeFacts;
 pub use self::manifest_builder::ManifestBuilder;
 use toolwire_config::{Keys, model_rules, read_table, table_of};
 use toolwire_pipeline::{
-    format::{CustomFormat, Definition, KnownFormats},
+    format::{CustomFormat, Definition, DefinitionError, KnownFormats},
     rules::{Detect, Rules},
     settings::{Field, Key},
 };
@@ -79,21 +79,35 @@ pub struct Manifest {
     pub(crate) formats: Vec<Definition>,
 }
 
+/// The reason why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The definition of the format with this name is wrong.
+    #[error("the format `{0}`: {wrong}", wrong = listed(.1))]
+    Format(String, Vec<DefinitionError>),
+    /// Rules are wrong: a sentence that names each wrong key, and its valid values.
+    #[error("{0}")]
+    Rules(String),
+    /// The schema of the hosted tool with this name is not JSON.
+    #[error("`parameters` of `{0}` are not JSON")]
+    Schema(String),
+}
+
+fn listed(wrong: &[DefinitionError]) -> String {
+    let wrong: Vec<_> = wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect();
+    wrong.join("; ")
+}
+
 impl Manifest {
     /// The built-in formats, and those that the manifest defines.
     ///
     /// # Errors
-    /// A sentence that names the wrong key of a definition and says what is wrong with it.
-    pub fn known_formats(&self) -> Result<KnownFormats, String> {
+    /// If a definition is wrong.
+    pub fn known_formats(&self) -> Result<KnownFormats, ManifestError> {
         let mut own: Vec<CustomFormat> = Vec::new();
         for definition in &self.formats {
-            let name = &definition.name;
-            let built = definition.clone().build(&own).map_err(|wrong| {
-                let wrong: Vec<_> =
-                    wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect();
-                format!("the format `{name}`: {}", wrong.join("; "))
-            })?;
-            own.push(built);
+            let built = definition.clone().build(&own);
+            own.push(built.map_err(|wrong| ManifestError::Format(definition.name.clone(), wrong))?);
         }
         Ok(KnownFormats::new(own))
     }
@@ -222,10 +236,10 @@ impl RuleOverrides {
     /// The defaults, overridden by these rules. `known`: the formats that may be named.
     ///
     /// # Errors
-    /// A sentence that names each wrong key, and its valid values.
-    pub fn settings(&self, known: &KnownFormats) -> Result<Rules, String> {
+    /// If a key or a value is wrong.
+    pub fn settings(&self, known: &KnownFormats) -> Result<Rules, ManifestError> {
         let mut rules = Rules::default();
-        read_table(&self.0, |table| keys(table, &mut rules, known))?;
+        read_table(&self.0, |table| keys(table, &mut rules, known)).map_err(ManifestError::Rules)?;
         Ok(rules)
     }
 
@@ -293,7 +307,7 @@ mod tests {
         assert_eq!(read.formats, [definition]);
         assert_eq!(read.settings.settings(&read.known_formats().unwrap()).unwrap(), settings);
         let unnamed = Manifest { formats: Vec::new(), ..read };
-        let error = unnamed.settings.settings(&unnamed.known_formats().unwrap()).unwrap_err();
+        let error = unnamed.settings.settings(&unnamed.known_formats().unwrap()).unwrap_err().to_string();
         assert!(error.starts_with("`detect`: unknown value `acme`; nearest: "), "{error}");
         assert!(error.contains("; `toolwire formats` lists all"), "{error}");
     }
@@ -304,7 +318,7 @@ mod tests {
             .with("max_calls", Some(0))
             .with("maxdepth", Some(3))
             .with("repair", Some("yes"));
-        let error = rules.settings(KnownFormats::built_in()).unwrap_err();
+        let error = rules.settings(KnownFormats::built_in()).unwrap_err().to_string();
         for part in [
             "`max_calls`: expected a whole number of at least 1",
             "unknown key `maxdepth`; did you mean `max_depth`?",
@@ -317,7 +331,7 @@ mod tests {
     #[test]
     fn invalid_word_error_lists_the_valid_ones() {
         let rules = RuleOverrides::default().with("server_calls", Some("keep"));
-        let error = rules.settings(KnownFormats::built_in()).unwrap_err();
+        let error = rules.settings(KnownFormats::built_in()).unwrap_err().to_string();
         assert!(
             error.starts_with("`server_calls`: unknown value `keep`; ") && error.contains("`forward`"),
             "{error}"

@@ -6,8 +6,6 @@
 //! complete.
 
 use std::{
-    error::Error,
-    fmt,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -41,16 +39,9 @@ impl Drop for PassedBody {
 }
 
 /// The reason why a response breaks off.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct BrokenOff(Failure);
-
-impl fmt::Display for BrokenOff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.message())
-    }
-}
-
-impl Error for BrokenOff {}
 
 /// The body of an upstream's response that is passed through.
 #[derive(Debug)]
@@ -133,10 +124,7 @@ impl PassedBody {
                 self.end(Outcome::Done);
                 Poll::Ready(None)
             }
-            Poll::Ready(Err(error)) => {
-                let message = format!("the upstream broke off inside its response: {error}");
-                self.fail(Failure::new(Kind::Truncated, message), cx)
-            }
+            Poll::Ready(Err(error)) => self.fail(error.into(), cx),
             Poll::Pending if self.idle.as_mut().poll(cx).is_ready() => {
                 self.body.retire();
                 self.fail(failure::timed_out("next piece", self.timeouts.idle), cx)

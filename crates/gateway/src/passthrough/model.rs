@@ -68,7 +68,8 @@ pub(super) fn named(headers: &HeaderMap, body: &[u8], max_n: usize) -> Result<Op
         "application/json" => in_json(body, max_n)?,
         json if json.ends_with("+json") => in_json(body, max_n)?,
         "multipart/form-data" => {
-            let field = multipart::field(content_type, body, "model").map_err(refused)?;
+            let field =
+                multipart::field(content_type, body, "model").map_err(|error| refused(error.to_string()))?;
             field.map(|(name, range)| Named { name: name.to_owned(), written: Written::AsText(range) })
         }
         "application/x-www-form-urlencoded" if names_model(body) => {

@@ -9,18 +9,47 @@ use memchr::memmem;
 /// Maximum size in bytes of the headers of one part.
 const MAX_HEADERS: usize = 8 << 10;
 
+/// The reason why a form is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FormError {
+    #[error("the form's content type has no `boundary`")]
+    NoBoundary,
+    #[error("the form's `boundary` is empty or longer than 70 characters")]
+    Boundary,
+    #[error("the form's boundary occurs inside a line, or behind a line end without CR")]
+    InsideLine,
+    #[error("the form's field `{0}` is not a text")]
+    NotText(String),
+    #[error("the form has the field `{0}` twice")]
+    Twice(String),
+    #[error("something follows the form's boundary on its line")]
+    BehindBoundary,
+    #[error("the form has no end")]
+    NoEnd,
+    #[error("a part of the form has no headers, or too long ones")]
+    Headers,
+    #[error("the headers of a part of the form are not UTF-8")]
+    HeaderText,
+    #[error("a part of the form does not have one `Content-Disposition`")]
+    Disposition,
+    #[error("a part of the form names itself in a form that is not supported")]
+    NameForm,
+    #[error("a part of the form has no name")]
+    NoName,
+}
+
 /// The value of the field `name` in `body`, and its range.
 ///
 /// # Errors
-/// The reason why the form is refused, in words.
+/// If the form is refused.
 pub(super) fn field<'b>(
     content_type: &str,
     body: &'b [u8],
     name: &str,
-) -> Result<Option<(&'b str, Range<usize>)>, String> {
-    let boundary = parameter(content_type, "boundary").ok_or("the form's content type has no `boundary`")?;
+) -> Result<Option<(&'b str, Range<usize>)>, FormError> {
+    let boundary = parameter(content_type, "boundary").ok_or(FormError::NoBoundary)?;
     if boundary.is_empty() || boundary.len() > 70 {
-        return Err("the form's `boundary` is empty or longer than 70 characters".to_owned());
+        return Err(FormError::Boundary);
     }
     let delimiter = format!("--{boundary}");
     let mut found = None;
@@ -29,18 +58,16 @@ pub(super) fn field<'b>(
     for at in memmem::find_iter(body, delimiter.as_bytes()) {
         let before = body.get(..at).unwrap_or_default();
         if !(before.is_empty() || before.ends_with(b"\r\n")) {
-            return Err(
-                "the form's boundary occurs inside a line, or behind a line end without CR".to_owned()
-            );
+            return Err(FormError::InsideLine);
         }
         if let Some(start) = part.take() {
             let end = at.saturating_sub(2).max(start);
             if let Some(content) = content_of(body, start..end, name)? {
                 let value = body.get(content.clone()).and_then(|value| str::from_utf8(value).ok());
                 let value = value.filter(|value| !value.is_empty());
-                let value = value.ok_or_else(|| format!("the form's field `{name}` is not a text"))?;
+                let value = value.ok_or_else(|| FormError::NotText(name.to_owned()))?;
                 if found.replace((value, content)).is_some() {
-                    return Err(format!("the form has the field `{name}` twice"));
+                    return Err(FormError::Twice(name.to_owned()));
                 }
             }
         }
@@ -48,33 +75,33 @@ pub(super) fn field<'b>(
         match body.get(start..).unwrap_or_default() {
             rest if rest.starts_with(b"\r\n") => part = Some(start + 2),
             rest if rest.starts_with(b"--") => return Ok(found),
-            _ => return Err("something follows the form's boundary on its line".to_owned()),
+            _ => return Err(FormError::BehindBoundary),
         }
     }
-    Err("the form has no end".to_owned())
+    Err(FormError::NoEnd)
 }
 
 /// The content of the part at `part`, if it is the field `name`.
-fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Range<usize>>, String> {
+fn content_of(body: &[u8], part: Range<usize>, name: &str) -> Result<Option<Range<usize>>, FormError> {
     let bytes = body.get(part.clone()).unwrap_or_default();
     let limit = bytes.len().min(MAX_HEADERS);
     let end = memmem::find(bytes.get(..limit).unwrap_or_default(), b"\r\n\r\n");
-    let end = end.ok_or("a part of the form has no headers, or too long ones")?;
+    let end = end.ok_or(FormError::Headers)?;
     let headers = bytes.get(..end).and_then(|headers| str::from_utf8(headers).ok());
-    let headers = headers.ok_or("the headers of a part of the form are not UTF-8")?;
+    let headers = headers.ok_or(FormError::HeaderText)?;
     let mut dispositions = headers.split("\r\n").filter_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
     });
     let (Some(disposition), None) = (dispositions.next(), dispositions.next()) else {
-        return Err("a part of the form does not have one `Content-Disposition`".to_owned());
+        return Err(FormError::Disposition);
     };
     if headers.replace("\r\n", "").contains(['\r', '\n'])
         || disposition.to_ascii_lowercase().contains("name*")
     {
-        return Err("a part of the form names itself in a form that is not supported".to_owned());
+        return Err(FormError::NameForm);
     }
-    let field = parameter(disposition, "name").ok_or("a part of the form has no name")?;
+    let field = parameter(disposition, "name").ok_or(FormError::NoName)?;
     Ok((field == name).then(|| part.start + end + 4..part.end))
 }
 
@@ -114,7 +141,7 @@ mod tests {
         format!("--x y\r\n{headers}\r\n\r\n{content}\r\n")
     }
 
-    fn read(form: &str) -> Result<Option<&str>, String> {
+    fn read(form: &str) -> Result<Option<&str>, FormError> {
         let found = field(TYPE, form.as_bytes(), "model")?;
         assert!(found.as_ref().is_none_or(|(value, place)| form.get(place.clone()) == Some(*value)));
         Ok(found.map(|(value, _)| value))

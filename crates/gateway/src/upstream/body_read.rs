@@ -1,9 +1,10 @@
 //! [`BodyRead`]: the result of reading an upstream's body, and [`BodyError`]: the failure of a read.
 
-use std::{fmt, io};
+use std::io;
 
 use super::innermost;
 use toolwire_http1 as http1;
+use toolwire_pipeline::failure::{Failure, Kind};
 
 /// The result of reading a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,19 +16,19 @@ pub(crate) enum BodyRead {
 }
 
 /// The reason why a body was cut off.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    Connection(io::Error),
-    Framing(http1::BodyError),
-    Http2(hyper::Error),
+    #[error("{0}")]
+    Connection(#[source] io::Error),
+    #[error("{0}")]
+    Framing(#[source] http1::BodyError),
+    #[error("{}", innermost(.0))]
+    Http2(#[source] hyper::Error),
 }
 
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connection(error) => error.fmt(f),
-            Self::Framing(error) => error.fmt(f),
-            Self::Http2(error) => write!(f, "{}", innermost(error)),
-        }
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        let message = format!("the upstream broke off inside its response: {error}");
+        Self::new(Kind::Truncated, message).with_cause(error)
     }
 }

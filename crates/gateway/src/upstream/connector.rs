@@ -9,7 +9,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::stream::Stream;
+use super::{innermost, stream::Stream};
 use toolwire_config::Upstream;
 use toolwire_net::proxied::TcpConnector;
 
@@ -84,10 +84,12 @@ impl Connect for Connector {
 }
 
 /// The reason why there is no connection.
-#[derive(Debug)]
-pub(super) enum ConnectError {
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
     /// `connect_timeout` has passed.
+    #[error("no connection in time")]
     TimedOut,
     /// The name, the address or TLS failed.
-    Failed(Box<dyn Error + Send + Sync>),
+    #[error("{}", innermost(.0.as_ref()))]
+    Failed(#[source] Box<dyn Error + Send + Sync>),
 }

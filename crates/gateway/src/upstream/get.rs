@@ -6,26 +6,18 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 
 use super::{
-    connector::Connector,
+    connector::{Connect, ConnectError, Connector},
     small::{GetError, Small},
     standing_headers,
-};
-use super::{
-    connector::{Connect, ConnectError},
-    innermost,
 };
 use toolwire_config::Upstream;
 
 /// Opens a connection to `upstream`, with TLS if configured, and closes it.
 ///
 /// # Errors
-/// The reason why the connection failed, in words.
-pub(crate) async fn connect(upstream: &Upstream) -> Result<(), String> {
-    match Connector::new(upstream).connect().await {
-        Ok(_) => Ok(()),
-        Err(ConnectError::TimedOut) => Err("no connection in time".to_owned()),
-        Err(ConnectError::Failed(error)) => Err(innermost(error.as_ref()).to_string()),
-    }
+/// If the connection failed.
+pub(crate) async fn connect(upstream: &Upstream) -> Result<(), ConnectError> {
+    Connector::new(upstream).connect().await.map(drop)
 }
 
 /// Sends `GET` requests to one upstream.
@@ -50,7 +42,7 @@ impl Get {
     /// Returns the body at `address`. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// The reason why no response arrived, in words.
+    /// If no response arrived, or one with another status than 200.
     pub(crate) async fn fetch(&self, address: Uri) -> Result<Bytes, GetError> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = address;

@@ -43,7 +43,7 @@ use prometheus_client::metrics::counter::Counter;
 use secrecy::ExposeSecret;
 use tokio::time::{error::Elapsed, timeout};
 
-pub use self::account::{Managed, Status};
+pub use self::account::{Managed, SessionError, Status};
 pub(super) use self::get::connect;
 use self::{
     account::{Account, Live},
@@ -465,13 +465,13 @@ impl Client {
             self.pool.distrust();
         }
         if !self.may_repeat(used, &unanswered) {
-            return Err(unanswered.failure(&self.upstream.name));
+            return Err(unanswered.into_failure(&self.upstream.name));
         }
         tracing::debug!(upstream = self.upstream.name, %unanswered, "request is sent again");
         let lease = Box::pin(self.pool.connect()).await.map_err(|error| self.unconnected(error))?;
         self.ask(target, lease, content, limit)
             .await?
-            .map_err(|unanswered| unanswered.failure(&self.upstream.name))
+            .map_err(|unanswered| unanswered.into_failure(&self.upstream.name))
     }
 
     /// Whether a request without a response may be sent again, on a new connection.
@@ -523,11 +523,12 @@ impl Client {
     fn unconnected(&self, error: ConnectError) -> Failure {
         match error {
             ConnectError::TimedOut => failure::timed_out("connection", self.upstream.timeouts.connect),
-            ConnectError::Failed(error) => {
-                let (name, cause) = (&self.upstream.name, innermost(error.as_ref()));
+            ConnectError::Failed(_) => {
+                let name = &self.upstream.name;
                 let proxy = self.upstream.proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}"));
                 let proxy = proxy.unwrap_or_default();
-                Failure::new(Kind::Connect, format!("upstream `{name}` cannot be reached{proxy}: {cause}"))
+                let message = format!("upstream `{name}` cannot be reached{proxy}: {error}");
+                Failure::new(Kind::Connect, message).with_cause(error)
             }
         }
     }
@@ -601,9 +602,9 @@ fn forwarding(upstream: &Upstream) -> Option<&HttpProxy> {
     upstream.proxy.as_ref().filter(|_| upstream.base_url.scheme() != Some(&Scheme::HTTPS))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn no_address(error: http::Error) -> Failure {
-    Failure::new(Kind::Request, format!("the request has no valid address at the upstream: {error}"))
+    let message = format!("the request has no valid address at the upstream: {error}");
+    Failure::new(Kind::Request, message).with_cause(error)
 }
 
 /// The start of a web page's content type.

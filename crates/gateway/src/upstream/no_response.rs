@@ -1,6 +1,6 @@
 //! [`NoResponse`]: the reason why a request has no response, and whether it may be sent again.
 
-use std::{error::Error, fmt, io, iter};
+use std::{error::Error, io, iter};
 
 use h2::Reason;
 
@@ -9,19 +9,32 @@ use toolwire_http1::HeadError;
 use toolwire_pipeline::failure::{Failure, Kind};
 
 /// The reason why a request has no response.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum NoResponse {
     /// The connection failed before a byte of the request was written.
-    Unsent(io::Error),
+    #[error("{0}")]
+    Unsent(#[source] io::Error),
     /// The connection was closed, or failed. `is_silent`: whether no byte of a response had arrived.
-    Closed { error: io::Error, is_silent: bool },
+    #[error("{error}")]
+    Closed {
+        #[source]
+        error: io::Error,
+        is_silent: bool,
+    },
     /// A response arrived on a used connection while the request was still being sent. The response is assumed to
     /// belong to an earlier exchange.
+    #[error("its response began before the request was sent")]
     Unsolicited,
     /// The head of the response cannot be read, or is too long.
-    Head(HeadError),
+    #[error("{0}")]
+    Head(#[source] HeadError),
     /// The exchange failed over HTTP/2. `is_unsent`: whether the request was not passed to the connection.
-    Http2 { error: hyper::Error, is_unsent: bool },
+    #[error("{}", innermost(error))]
+    Http2 {
+        #[source]
+        error: hyper::Error,
+        is_unsent: bool,
+    },
 }
 
 impl NoResponse {
@@ -47,8 +60,8 @@ impl NoResponse {
     }
 
     /// The failure that the client gets.
-    pub(super) fn failure(&self, upstream: &str) -> Failure {
-        let (kind, what) = match self {
+    pub(super) fn into_failure(self, upstream: &str) -> Failure {
+        let (kind, what) = match &self {
             Self::Head(_) => (Kind::Protocol, "sent a response that is not valid HTTP"),
             Self::Unsolicited => (Kind::Protocol, "responded before it had the request"),
             Self::Unsent(_) | Self::Closed { .. } => (Kind::Connect, CLOSED),
@@ -62,22 +75,11 @@ impl NoResponse {
                 _ => (Kind::Connect, CLOSED),
             },
         };
-        Failure::new(kind, format!("upstream `{upstream}` {what}: {self}"))
+        Failure::new(kind, format!("upstream `{upstream}` {what}: {self}")).with_cause(self)
     }
 }
 
 const CLOSED: &str = "closed the connection before it responded";
-
-impl fmt::Display for NoResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unsent(error) | Self::Closed { error, .. } => error.fmt(f),
-            Self::Unsolicited => f.write_str("its response began before the request was sent"),
-            Self::Head(error) => error.fmt(f),
-            Self::Http2 { error, .. } => write!(f, "{}", innermost(error)),
-        }
-    }
-}
 
 /// Whether the server says that it has not processed the stream: it refused the stream, or closed the connection before
 /// processing it.
@@ -89,4 +91,19 @@ fn was_refused(error: &h2::Error) -> bool {
 fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     let first: &(dyn Error + 'static) = error;
     iter::successors(Some(first), |&error| error.source()).find_map(|error| error.downcast_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_keeps_the_error_of_the_connection() {
+        let error = io::Error::from(io::ErrorKind::ConnectionReset);
+        let text = format!("upstream `up` {CLOSED}: {error}");
+        let failure = NoResponse::Closed { error, is_silent: true }.into_failure("up");
+        assert_eq!((failure.kind(), failure.message()), (Kind::Connect, text.as_str()));
+        let mut causes = iter::successors(failure.source(), |&error| error.source());
+        assert!(causes.any(|cause| cause.is::<io::Error>()));
+    }
 }

@@ -3,7 +3,7 @@
 //! Such requests are rare and do not wait in the upstream's queue. hyper's client sends them, each on its own
 //! connection, and does not follow redirects.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -26,23 +26,17 @@ pub(super) struct Small {
 }
 
 /// The reason why there is no body.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum GetError {
     /// The upstream did not answer.
-    NoAnswer(String),
+    #[error("{}", innermost(.0.as_ref()))]
+    NoAnswer(#[source] Box<dyn Error + Send + Sync>),
     /// The upstream answered with a status other than 200.
+    #[error("status {0}")]
     Status(StatusCode),
     /// The response has no readable body.
-    Answer(String),
-}
-
-impl fmt::Display for GetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoAnswer(reason) | Self::Answer(reason) => f.write_str(reason),
-            Self::Status(status) => write!(f, "status {status}"),
-        }
-    }
+    #[error("{}", innermost(.0.as_ref()))]
+    Answer(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl Small {
@@ -57,18 +51,16 @@ impl Small {
     /// Returns the response to `request`, whatever its status. Dropping the future aborts the exchange.
     ///
     /// # Errors
-    /// The reason why no complete response arrived, in words.
+    /// If no complete response arrived.
     pub(super) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, GetError> {
         let exchange = async {
             let response = self.http.request(request.map(Full::new)).await;
-            let response = response.map_err(|error| GetError::NoAnswer(innermost(&error).to_string()))?;
+            let response = response.map_err(|error| GetError::NoAnswer(error.into()))?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, self.max_body).collect().await;
-            let failed =
-                |error: Box<dyn Error + Send + Sync>| GetError::Answer(innermost(error.as_ref()).to_string());
-            Ok(Response::from_parts(head, body.map_err(failed)?.to_bytes()))
+            Ok(Response::from_parts(head, body.map_err(GetError::Answer)?.to_bytes()))
         };
-        let late = |_elapsed| Err(GetError::NoAnswer(format!("no response within {:?}", self.limit)));
+        let late = |_elapsed| Err(GetError::NoAnswer(format!("no response within {:?}", self.limit).into()));
         timeout(self.limit, exchange).await.unwrap_or_else(late)
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, header};
 use prost::Message as _;
 use secrecy::ExposeSecret;
 use tokio::{
@@ -27,7 +27,7 @@ use tokio::{
 
 use self::otlp::Resource;
 use super::Metrics;
-use toolwire_execution::http::HttpClient;
+use toolwire_execution::http::{HttpClient, HttpError};
 use toolwire_net::telemetry::{Message, SpanRecord, TelemetrySettings, TraceMetrics, Tracer};
 
 /// Maximum number of spans of one export.
@@ -88,6 +88,19 @@ impl Signal {
             Self::Metrics => "metrics",
         }
     }
+}
+
+/// The reason why the collector has not accepted an export.
+#[derive(Debug, thiserror::Error)]
+enum ExportError {
+    #[error(transparent)]
+    Address(#[from] http::Error),
+    #[error(transparent)]
+    Exchange(#[from] HttpError),
+    #[error("no response within {0:?}")]
+    Late(Duration),
+    #[error("status {0}")]
+    Status(StatusCode),
 }
 
 #[derive(Debug)]
@@ -195,8 +208,7 @@ impl Exporter {
 
     async fn send(&mut self, signal: Signal, body: Vec<u8>) {
         let sent = timeout(self.limit, self.exchange(signal, body)).await;
-        let limit = self.limit;
-        let sent = sent.unwrap_or_else(|_elapsed| Err(format!("no response within {limit:?}")));
+        let sent = sent.unwrap_or_else(|_elapsed| Err(ExportError::Late(self.limit)));
         let [traces, metrics] = &mut self.is_failing;
         let is_failing = match signal {
             Signal::Traces => traces,
@@ -219,8 +231,8 @@ impl Exporter {
     }
 
     /// # Errors
-    /// The reason why the collector has not accepted the export.
-    async fn exchange(&self, signal: Signal, body: Vec<u8>) -> Result<(), String> {
+    /// If the collector has not accepted the export.
+    async fn exchange(&self, signal: Signal, body: Vec<u8>) -> Result<(), ExportError> {
         let mut request = Request::new(Bytes::from(body));
         *request.method_mut() = http::Method::POST;
         let path = format!("{}/v1/{}", self.base.path().trim_end_matches('/'), signal.name());
@@ -228,17 +240,13 @@ impl Exporter {
             self.base.scheme_str().unwrap_or_default(),
             self.base.authority().map_or("", |own| own.as_str()),
         );
-        *request.uri_mut() = Uri::builder()
-            .scheme(scheme)
-            .authority(authority)
-            .path_and_query(path)
-            .build()
-            .map_err(|error| error.to_string())?;
+        *request.uri_mut() =
+            Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build()?;
         *request.headers_mut() = self.headers.clone();
-        let response = self.http.send(request, MAX_RESPONSE).await.map_err(|error| error.to_string())?;
+        let response = self.http.send(request, MAX_RESPONSE).await?;
         match response.status() {
             status if status.is_success() => Ok(()),
-            status => Err(format!("status {status}")),
+            status => Err(ExportError::Status(status)),
         }
     }
 }

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::error::{AnyError, SessionError};
 use toolwire_net::private;
 use toolwire_pipeline::dialect::Session;
 
@@ -40,14 +41,14 @@ impl SessionFile {
     /// the result is dropped.
     ///
     /// # Errors
-    /// The reason why it fails, in words.
-    pub(super) fn lock(&self) -> Result<File, String> {
+    /// If another process does not release the lock, or the file that is locked cannot be opened.
+    pub(super) fn lock(&self) -> Result<File, SessionError> {
         let path = self.place().with_added_extension("lock");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let cannot = |error: io::Error| format!("cannot lock {}: {error}", path.display());
+        let cannot = |error| SessionError::File("lock", path.clone(), error);
         let file = options.open(&path).map_err(cannot)?;
         let begun = Instant::now();
         loop {
@@ -56,7 +57,7 @@ impl SessionFile {
                 Err(TryLockError::Error(error)) => return Err(cannot(error)),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_LIMIT => thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::WouldBlock) => {
-                    return Err(format!("another process has locked {} for too long", path.display()));
+                    return Err(SessionError::Locked(path));
                 }
             }
         }
@@ -65,13 +66,13 @@ impl SessionFile {
     /// Reads the session. `None` if there is no file.
     ///
     /// # Errors
-    /// A description of what is wrong with the file, without secrets.
-    pub(super) fn read(&self) -> Result<Option<Session>, String> {
-        let wrong = |what: &dyn std::fmt::Display| format!("the session in {}: {what}", self.0.display());
+    /// If the file cannot be read, or contains no session.
+    pub(super) fn read(&self) -> Result<Option<Session>, SessionError> {
+        let wrong = |error: AnyError| SessionError::Unreadable(self.0.clone(), error);
         match self.text() {
-            Ok(text) => Session::parse(&text).map(Some).map_err(|problem| wrong(&problem)),
+            Ok(text) => Session::parse(&text).map(Some).map_err(|error| wrong(error.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(wrong(&error)),
+            Err(error) => Err(wrong(error.into())),
         }
     }
 
@@ -87,21 +88,21 @@ impl SessionFile {
     /// Replaces the session, and waits until it is on disk.
     ///
     /// # Errors
-    /// The reason why it fails, in words.
-    pub(super) fn write(&self, session: &Session) -> Result<(), String> {
+    /// If the file cannot be written.
+    pub(super) fn write(&self, session: &Session) -> Result<(), SessionError> {
         let text = session.to_file(&self.text().unwrap_or_default());
-        let cannot = |error: io::Error| format!("cannot write {}: {error}", self.0.display());
-        private::replace_on_disk(&self.place(), &text).map_err(cannot)
+        let written = private::replace_on_disk(&self.place(), &text);
+        written.map_err(|error| SessionError::File("write", self.0.clone(), error))
     }
 
     /// Removes the session.
     ///
     /// # Errors
-    /// The reason why it fails, in words.
-    pub(super) fn remove(&self) -> Result<(), String> {
+    /// If the file cannot be removed.
+    pub(super) fn remove(&self) -> Result<(), SessionError> {
         match fs::remove_file(self.place()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(format!("cannot remove {}: {error}", self.0.display()))
+                Err(SessionError::File("remove", self.0.clone(), error))
             }
             _ => Ok(()),
         }

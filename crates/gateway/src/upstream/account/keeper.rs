@@ -1,7 +1,7 @@
 //! [`Keeper`]: reads, refreshes and ends the session of an upstream's account. It blocks, so it runs on its own
 //! threads.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,6 +10,7 @@ use tokio::runtime;
 
 use super::{
     super::{connector::Connector, small::Small},
+    error::{AnyError, SessionError},
     file::SessionFile,
 };
 use crate::stamp::unix_time;
@@ -51,12 +52,12 @@ pub(super) enum Wanted {
 }
 
 /// The reason why there is no newer session.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Trouble {
     /// Whether the session has ended, so that a new login is required.
     pub(super) is_logged_out: bool,
     /// The reason for the operator. It may name files, but contains no secrets.
-    pub(super) reason: String,
+    pub(super) reason: AnyError,
     /// Time after which the server may be asked again.
     pub(super) retry_after: Option<Duration>,
     /// The session whose refresh token the server has refused.
@@ -64,11 +65,11 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    fn passing(reason: impl fmt::Display) -> Self {
-        Self { is_logged_out: false, reason: reason.to_string(), retry_after: None, refused: None }
+    fn passing(reason: impl Into<AnyError>) -> Self {
+        Self { is_logged_out: false, reason: reason.into(), retry_after: None, refused: None }
     }
 
-    pub(super) fn logged_out(reason: impl fmt::Display) -> Self {
+    pub(super) fn logged_out(reason: impl Into<AnyError>) -> Self {
         Self { is_logged_out: true, ..Self::passing(reason) }
     }
 
@@ -82,7 +83,7 @@ impl Trouble {
         let is_logged_out = matches!(error, RefreshError::LoggedOut(_));
         Self {
             is_logged_out,
-            reason,
+            reason: reason.into(),
             retry_after: seconds.map(Duration::from_secs),
             refused: is_logged_out.then(|| Box::new(session.clone())),
         }
@@ -114,15 +115,15 @@ impl Keeper {
     ///
     /// # Errors
     /// If there is no session, or the file contains none; the message says what to do.
-    pub(super) fn read(&self) -> Result<Session, String> {
+    pub(super) fn read(&self) -> Result<Session, SessionError> {
         let stored = self.file.as_ref().map_or(Ok(None), SessionFile::read)?;
         let is_configured = |uid: &str| self.settings.uid.as_deref().is_none_or(|own| own == uid);
         match (stored, self.settings.configured()) {
             (Some(stored), _) if is_configured(&stored.uid) => Ok(stored),
             (_, Some(configured)) => Ok(configured),
             (_, None) => {
-                let path = self.file.as_ref().map(|file| file.path().display().to_string());
-                Err(format!("there is no session; log in and write it to {}", path.unwrap_or_default()))
+                let path = self.file.as_ref().map_or_else(PathBuf::new, |file| file.path().to_owned());
+                Err(SessionError::Missing(path))
             }
         }
     }
@@ -180,7 +181,7 @@ impl Keeper {
     fn saved(&self, session: Session) -> AccountSession {
         let written = self.file.as_ref().map_or(Ok(()), |file| file.write(&session));
         if let Err(error) = &written {
-            let upstream = self.upstream();
+            let (upstream, error) = (self.upstream(), error.to_string());
             tracing::error!(
                 upstream,
                 error,
@@ -194,25 +195,24 @@ impl Keeper {
     ///
     /// # Errors
     /// The reason why it fails.
-    pub(super) fn revoke(&self, session: &Session) -> Result<(), String> {
+    pub(super) fn revoke(&self, session: &Session) -> Result<(), AnyError> {
         let request = session.revoke(&self.settings, &self.upstream.base_url);
-        let answer = self.send(request.map_err(|error| error.to_string())?)?;
+        let answer = self.send(request?)?;
         // If the server does not know the session, the session has ended.
         match answer.status() {
             status if status.is_success() || status == StatusCode::UNAUTHORIZED => Ok(()),
-            status => Err(format!("the upstream responded with status {status}")),
+            status => Err(format!("the upstream responded with status {status}").into()),
         }
     }
 
     /// Sends a request to the account's server.
-    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+    fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, AnyError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let connector = Connector::to(request.uri(), &self.upstream);
         let small = Small::new(connector, LIMIT, MAX_ANSWER);
-        let answer = runtime.block_on(small.send(request)).map_err(|error| error.to_string());
+        let answer = runtime.block_on(small.send(request));
         // Unlike a drop, this does not wait for a pending DNS lookup.
         runtime.shutdown_background();
-        answer
+        Ok(answer?)
     }
 }

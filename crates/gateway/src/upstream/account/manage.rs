@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::keeper::{Keeper, Wanted};
+use super::{
+    error::{AnyError, SessionError},
+    keeper::{Keeper, Wanted},
+};
 use crate::stamp::unix_time;
 use toolwire_config::Upstream;
 
@@ -48,7 +51,7 @@ impl Managed {
     ///
     /// # Errors
     /// If there is no session; the message says what to do.
-    pub fn status(&self) -> Result<Status, String> {
+    pub fn status(&self) -> Result<Status, SessionError> {
         let session = self.0.read()?;
         let since_now = |time: u64| {
             i64::try_from(time).unwrap_or(i64::MAX) - i64::try_from(unix_time()).unwrap_or(i64::MAX)
@@ -65,17 +68,12 @@ impl Managed {
     ///
     /// # Errors
     /// The reason why there are no new tokens.
-    pub fn refresh(&self) -> Result<(), String> {
+    pub fn refresh(&self) -> Result<(), SessionError> {
         match self.0.renew(None, None, Wanted::Refreshed) {
             Ok(kept) if kept.is_saved => Ok(()),
-            Ok(_) => {
-                Err("the new tokens could not be written, and the old ones are spent: log in again"
-                    .to_owned())
-            }
-            Err(trouble) if trouble.is_logged_out => {
-                Err(format!("logged out: {}; log in, and write the new session", trouble.reason))
-            }
-            Err(trouble) => Err(trouble.reason),
+            Ok(_) => Err(SessionError::Unsaved),
+            Err(trouble) if trouble.is_logged_out => Err(SessionError::LoggedOut(trouble.reason)),
+            Err(trouble) => Err(SessionError::NotRefreshed(trouble.reason)),
         }
     }
 
@@ -83,7 +81,7 @@ impl Managed {
     ///
     /// # Errors
     /// If there is no session, or its file cannot be removed.
-    pub fn log_out(&self) -> Result<Option<String>, String> {
+    pub fn log_out(&self) -> Result<Option<AnyError>, SessionError> {
         let _lock = self.0.file().map(|file| file.lock()).transpose()?;
         let session = self.0.read()?;
         let refusal = self.0.revoke(&session).err();

@@ -10,6 +10,7 @@
 //! request that started it: the old refresh token is spent as soon as the server has seen it. Dropping the account
 //! waits for the attempt.
 
+mod error;
 mod file;
 mod keeper;
 mod manage;
@@ -37,6 +38,7 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
+pub use error::SessionError;
 pub use manage::{Managed, Status};
 
 /// Time before a token's expiry at which the token is renewed. Requests use the old token meanwhile.
@@ -127,8 +129,8 @@ impl Account {
                 shared.state.lock().live = Some(live);
             }
             // The other upstreams can be used, and so can this upstream after a login.
-            Err(reason) => {
-                let upstream = shared.keeper.upstream();
+            Err(error) => {
+                let (upstream, reason) = (shared.keeper.upstream(), error.to_string());
                 tracing::warn!(upstream, reason, "the upstream is logged out");
             }
         }
@@ -216,7 +218,8 @@ impl Account {
             shared.end(shared.keeper.renew(used, refused.as_deref(), wanted));
         });
         let no_thread = |error: io::Error| {
-            Failure::new(Kind::Internal, format!("there is no thread to refresh the session: {error}"))
+            let message = format!("there is no thread to refresh the session: {error}");
+            Failure::new(Kind::Internal, message).with_cause(error)
         };
         state.thread = Some(attempt.map_err(no_thread)?);
         state.is_running = true;
@@ -234,7 +237,7 @@ impl Shared {
     /// Records the result of an attempt.
     fn end(&self, renewed: Result<AccountSession, Trouble>) {
         let unusable =
-            |error: http::Error| Trouble::logged_out(format_args!("its session cannot be sent: {error}"));
+            |error: http::Error| Trouble::logged_out(format!("its session cannot be sent: {error}"));
         let renewed = renewed.and_then(|kept| self.live(kept).map_err(unusable));
         self.refreshes.count(match &renewed {
             Ok(_) => "ok",
@@ -256,7 +259,7 @@ impl Shared {
     }
 
     fn failed(&self, state: &mut State, trouble: Trouble) {
-        let (upstream, reason) = (self.keeper.upstream(), trouble.reason.as_str());
+        let (upstream, reason) = (self.keeper.upstream(), trouble.reason.to_string());
         state.is_doubted = false;
         let doubled = BACKOFF.saturating_mul(1 << state.failures.min(6)).min(LONGEST_BACKOFF);
         state.failures = state.failures.saturating_add(1);
