@@ -16,11 +16,7 @@ use toolwire_gateway::{ReloadReason, Reloads};
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Reloads the configuration whenever there is a reason, until the future is dropped. The server logs the outcome.
-pub(super) async fn run(
-    reloads: &Reloads,
-    (hangups, watch): (Signal, Option<FileWatch>),
-    systemd: &Notifier,
-) {
+pub(super) async fn run(reloads: &Reloads, hangups: Signal, watch: Option<FileWatch>, systemd: &Notifier) {
     tokio::join!(on_signal(reloads, hangups, systemd), on_change(reloads, watch));
 }
 

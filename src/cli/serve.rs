@@ -89,7 +89,7 @@ async fn serve(
     let reloads = server.reloads();
     tokio::select! {
         served = server.run(stopped) => served?,
-        () = reloading::run(&reloads, (hangups, watch), &systemd) => {}
+        () = reloading::run(&reloads, hangups, watch, &systemd) => {}
         () = systemd.watchdog() => {}
         () = stopping => {}
         () = twice => tracing::warn!("second signal to stop: open responses are dropped"),

@@ -114,7 +114,7 @@ async fn show(args: &Args, source: &Source) -> Result<ExitCode, TopError> {
             lines.iter().try_for_each(|line| writeln!(out, "{line}"))
         }));
     }
-    watch(args, source, (snapshots, first)).await?;
+    watch(args, source, snapshots, first).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,11 +150,7 @@ async fn write_json(first: Value, snapshots: &mut Snapshots, once: bool) -> Resu
 }
 
 /// Shows the snapshots on the terminal until a key press or a signal. If the server goes away, waits for it to return.
-async fn watch(
-    args: &Args,
-    source: &Source,
-    (snapshots, first): (Snapshots, Snapshot),
-) -> Result<(), TopError> {
+async fn watch(args: &Args, source: &Source, snapshots: Snapshots, first: Snapshot) -> Result<(), TopError> {
     let (mut ended, mut hangups) = (Box::pin(terminated(1)?), signal(SignalKind::hangup())?);
     let mut resized = signal(SignalKind::window_change())?;
     let screen = Screen::open()?;
@@ -165,7 +161,7 @@ async fn watch(
     loop {
         let (columns, rows) = screen.size();
         let canvas = Canvas { columns, rows, is_coloured };
-        screen.draw(&view.screen((&args.server.server, &shown), lost.as_deref(), canvas))?;
+        screen.draw(&view.screen(&args.server.server, &shown, lost.as_deref(), canvas))?;
         tokio::select! {
             next = advance(source, &mut snapshots) => match next {
                 Ok(next) => (shown, lost) = (next, None),

@@ -241,7 +241,7 @@ impl LearnedMeans {
             Why::Refused => "refused",
             Why::Ignored => "ignored",
         };
-        self.metrics.constraint_failed(&upstream.name, entry, (kind.name(), reason));
+        self.metrics.constraint_failed(&upstream.name, entry, kind.name(), reason);
         if news != News::Nobody {
             let (upstream, means) = (upstream.name.as_str(), kind.name());
             let consequence = match (enforce, why, news) {

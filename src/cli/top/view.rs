@@ -95,7 +95,8 @@ impl View {
     /// Returns the lines for a screen. `lost` tells why there is no newer snapshot.
     pub(super) fn screen(
         &self,
-        (server, snapshot): (&str, &Snapshot),
+        server: &str,
+        snapshot: &Snapshot,
         lost: Option<&str>,
         canvas: Canvas,
     ) -> Vec<String> {

@@ -60,8 +60,8 @@ impl<'c> QuestionReport<'c> {
             audit.publish(Some(&subject), event);
         }
         let asked = model.upstream_name(&question.conversation.model);
-        let about = (&question.conversation.sampling, question.conversation.stream);
-        let attempt = Attempt::begin(current().as_ref(), (&model.upstream, asked), about);
+        let (sampling, is_streamed) = (&question.conversation.sampling, question.conversation.stream);
+        let attempt = Attempt::begin(current().as_ref(), &model.upstream, asked, sampling, is_streamed);
         let traced = attempt.context().cloned();
         let record = HopRecord::begin(&Span::current(), name, attempt);
         let begun = Instant::now();

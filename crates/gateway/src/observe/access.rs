@@ -385,7 +385,7 @@ impl Access {
         let model = self.target.as_ref().map(|target| target.model.as_str());
         self.metrics.request(self.route, model, self.status);
         if let Some(key) = &self.key {
-            self.metrics.key_request(key, model, (self.status, self.spent));
+            self.metrics.key_request(key, model, self.status, self.spent);
         }
         if let Some(target) = &self.target {
             self.metrics.streams().dec();

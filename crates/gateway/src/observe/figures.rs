@@ -154,8 +154,8 @@ impl Figures {
         for Minute { number, sums } in group.minutes() {
             let age = (now / 60).saturating_sub(*number);
             for (name, sums) in sums {
-                all.add(sums, (*number, age), window);
-                rows.entry(name).or_default().add(sums, (*number, age), window);
+                all.add(sums, *number, age, window);
+                rows.entry(name).or_default().add(sums, *number, age, window);
             }
         }
         let rows: Vec<_> = rows
@@ -218,7 +218,7 @@ struct Row {
 
 impl Row {
     /// Adds the sums of the minute `number`, which is `age` minutes old.
-    fn add(&mut self, sums: &Sums, (number, age): (u64, u64), window: u64) {
+    fn add(&mut self, sums: &Sums, number: u64, age: u64, window: u64) {
         if age < window {
             self.totals.merge(sums);
             self.series.entry(number).or_default().merge(sums);

@@ -11,9 +11,9 @@ use prometheus_client::{
         family::Family,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
 };
 
+use super::metrics::table::metrics;
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::Dialect;
 
@@ -92,19 +92,19 @@ pub(super) struct Measured<'m> {
     pub(super) tokens: (Option<u64>, Option<u64>),
 }
 
-/// The metrics of requests to models.
-#[derive(Debug)]
-pub(super) struct GenAiMetrics {
-    pub(super) registry: Registry,
-    duration: Family<Labels, Histogram>,
-    first_chunk: Family<Labels, Histogram>,
-    per_chunk: Family<Labels, Histogram>,
-    tokens: Family<Labels, Histogram>,
+metrics! {
+    /// The metrics of requests to models.
+    struct ModelSeries;
+
+    gen_ai_client_operation_duration_seconds: Family<Labels, Histogram>, "Time of requests to models, from sending them to the end of their responses", seconds;
+    gen_ai_client_operation_time_to_first_chunk_seconds: Family<Labels, Histogram>, "Time of streamed requests to models until the first piece of their responses", seconds;
+    gen_ai_client_operation_time_per_output_chunk_seconds: Family<Labels, Histogram>, "Time between two pieces of a streamed response, the mean of each response", seconds;
+    gen_ai_client_token_usage: Family<Labels, Histogram>, "Tokens of requests to models, as upstreams count them, by gen_ai_token_type (input, output)", tokens;
 }
 
 /// The conventions' labels, in Prometheus's spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Labels {
+pub(super) struct Labels {
     provider: String,
     model: String,
     server: String,
@@ -128,35 +128,7 @@ impl EncodeLabelSet for Labels {
     }
 }
 
-impl GenAiMetrics {
-    pub(super) fn new() -> Self {
-        let mut registry = Registry::default();
-        let [duration, first_chunk, per_chunk] =
-            [(); 3].map(|()| Family::new_with_constructor(seconds as fn() -> Histogram));
-        let tokens = Family::new_with_constructor(tokens as fn() -> Histogram);
-        registry.register(
-            "gen_ai_client_operation_duration_seconds",
-            "Time of requests to models, from sending them to the end of their responses",
-            duration.clone(),
-        );
-        registry.register(
-            "gen_ai_client_operation_time_to_first_chunk_seconds",
-            "Time of streamed requests to models until the first piece of their responses",
-            first_chunk.clone(),
-        );
-        registry.register(
-            "gen_ai_client_operation_time_per_output_chunk_seconds",
-            "Time between two pieces of a streamed response, the mean of each response",
-            per_chunk.clone(),
-        );
-        registry.register(
-            "gen_ai_client_token_usage",
-            "Tokens of requests to models, as upstreams count them, by gen_ai_token_type (input, output)",
-            tokens.clone(),
-        );
-        Self { registry, duration, first_chunk, per_chunk, tokens }
-    }
-
+impl ModelSeries {
     /// Counts a request.
     pub(super) fn add(&self, measured: &Measured<'_>) {
         let Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens } = *measured;
@@ -167,7 +139,10 @@ impl GenAiMetrics {
             error: None,
             token_type: None,
         };
-        for (family, seconds) in [(&self.first_chunk, first_chunk), (&self.per_chunk, per_chunk)] {
+        for (family, seconds) in [
+            (&self.gen_ai_client_operation_time_to_first_chunk_seconds, first_chunk),
+            (&self.gen_ai_client_operation_time_per_output_chunk_seconds, per_chunk),
+        ] {
             if let Some(seconds) = seconds {
                 family.get_or_create(&labels).observe(seconds);
             }
@@ -177,21 +152,23 @@ impl GenAiMetrics {
         for (kind, count) in [("input", tokens.0), ("output", tokens.1)] {
             if let Some(count) = count {
                 labels.token_type = Some(kind);
-                self.tokens.get_or_create(&labels).observe(count as f64);
+                self.gen_ai_client_token_usage.get_or_create(&labels).observe(count as f64);
             }
         }
         labels.token_type = None;
         labels.error = error;
-        self.duration.get_or_create(&labels).observe(duration);
+        self.gen_ai_client_operation_duration_seconds.get_or_create(&labels).observe(duration);
     }
 }
 
 /// Buckets from 1 ms to 164 s: the bounds that the semantic conventions recommend, extended at both ends.
-fn seconds() -> Histogram {
-    Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
+fn seconds() -> Family<Labels, Histogram> {
+    Family::new_with_constructor(|| {
+        Histogram::new([0.001, 0.0025, 0.005].into_iter().chain(exponential_buckets(0.01, 2.0, 15)))
+    })
 }
 
 /// The bucket bounds that the semantic conventions recommend.
-fn tokens() -> Histogram {
-    Histogram::new(exponential_buckets(1.0, 4.0, 14))
+fn tokens() -> Family<Labels, Histogram> {
+    Family::new_with_constructor(|| Histogram::new(exponential_buckets(1.0, 4.0, 14)))
 }

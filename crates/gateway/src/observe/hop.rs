@@ -60,8 +60,10 @@ impl Attempt {
     /// if there is one.
     pub(crate) fn begin(
         parent: Option<&Parent>,
-        (upstream, model): (&Upstream, &str),
-        (sampling, is_streamed): (&Sampling, bool),
+        upstream: &Upstream,
+        model: &str,
+        sampling: &Sampling,
+        is_streamed: bool,
     ) -> Self {
         let about = || {
             let mut about = vec![
@@ -183,16 +185,11 @@ impl HopRecord {
         let first_chunk = first_chunk.map(|first| first.as_secs_f64());
         let duration = duration.as_secs_f64();
         metrics.model_request(&Measured { model, upstream, duration, first_chunk, per_chunk, error, tokens });
-        self.describe(end, (number, purpose), first_chunk);
+        self.describe(end, number, purpose, first_chunk);
     }
 
     /// Adds the result of the hop to the trace.
-    fn describe(
-        &mut self,
-        end: &HopEnd<'_>,
-        (number, purpose): (usize, Option<&str>),
-        first_chunk: Option<f64>,
-    ) {
+    fn describe(&mut self, end: &HopEnd<'_>, number: usize, purpose: Option<&str>, first_chunk: Option<f64>) {
         let trace = &mut self.attempt.trace;
         trace.set("toolwire.hop", || number as u64);
         if let Some(purpose) = purpose {

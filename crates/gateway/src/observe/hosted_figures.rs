@@ -22,7 +22,7 @@ struct ToolFigures {
 
 impl HostedFigures {
     /// Counts a finished call.
-    pub(super) fn count(&self, tool: &str, took: Duration, (is_ok, is_cached): (bool, bool)) {
+    pub(super) fn count(&self, tool: &str, took: Duration, is_ok: bool, is_cached: bool) {
         let mut tools = self.0.lock();
         let own = match tools.get_mut(tool) {
             Some(own) => own,
@@ -54,7 +54,7 @@ mod tests {
     fn calls_are_counted_by_tool_and_cached_ones_have_no_time() {
         let figures = HostedFigures::default();
         for (millis, is_ok, is_cached) in [(800, true, false), (900, false, false), (0, true, true)] {
-            figures.count("search", Duration::from_millis(millis), (is_ok, is_cached));
+            figures.count("search", Duration::from_millis(millis), is_ok, is_cached);
         }
         let search = figures.of("search");
         assert_eq!(

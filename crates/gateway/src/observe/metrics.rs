@@ -4,20 +4,15 @@
 //! nothing that clients choose. That also bounds the number of series. Names of called tools are a label only if the
 //! configuration enables it, up to [`names::MAX_NAMES`] of them; others are counted as `other`.
 
-mod labels;
 mod names;
-mod register;
+mod series;
+pub(super) mod table;
 
 use std::{sync::Arc, time::Duration};
 
 use prometheus_client::{
     encoding::text::{encode_eof, encode_registry},
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -26,16 +21,16 @@ use toolwire_net::{telemetry::TraceMetrics, tls::CertificateMetrics};
 use toolwire_pipeline::{dialect::Skipped, failure::Kind, pipeline::Tally};
 
 use self::{
-    labels::{
-        AttemptLabels, CallLabels, CodeLabel, ConstraintLabels, ErrorLabels, FieldLabels, HostedLabels,
-        KeyRequestLabels, KeyTokenLabels, ModelLabel, ReasonLabel, RefreshLabels, RequestLabels, ResultLabel,
-        SkipLabels, TokenLabels, ToolLabel, UpstreamLabel,
-    },
     names::Names,
+    series::{
+        CallLabels, Series, attempts, config_reloads, constraints_failed, dropped_fields, first_byte_seconds,
+        follow_ups, hosted_call_seconds, hosted_calls, key_requests, key_tokens, lumo_refreshes, requests,
+        skipped, tokens, tools_left_out, upstream_errors, upstream_unsolicited, waiting_requests, warnings,
+    },
 };
 use super::{
     figures::Figures,
-    gen_ai::{GenAiMetrics, Measured},
+    gen_ai::{Measured, ModelSeries},
     hosted_figures::HostedFigures,
     live::LiveStreams,
 };
@@ -47,71 +42,29 @@ pub(super) const OTHER: &str = "other";
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    streams: Gauge,
-    first_byte: Family<ModelLabel, Histogram>,
-    upstream_errors: Family<ErrorLabels, Counter>,
-    calls: Family<CallLabels, Counter>,
-    dropped_calls: Counter,
-    malformed_frames: Counter,
-    follow_ups: Family<ReasonLabel, Counter>,
-    warnings: Family<CodeLabel, Counter>,
-    skipped: Family<SkipLabels, Counter>,
-    held_peak: Histogram,
-    disconnects: Counter,
-    stalls: Counter,
-    waiting: Family<UpstreamLabel, Gauge>,
-    dropped_fields: Family<FieldLabels, Counter>,
-    unsolicited: Family<UpstreamLabel, Counter>,
-    lumo_refreshes: Family<RefreshLabels, Counter>,
-    tools_left_out: Family<ModelLabel, Counter>,
-    store_failures: Counter,
-    store_away: Gauge,
-    unchecked_requests: Counter,
-    constraints_failed: Family<ConstraintLabels, Counter>,
-    attempts: Family<AttemptLabels, Counter>,
-    ejected_targets: Gauge,
-    key_requests: Family<KeyRequestLabels, Counter>,
-    key_tokens: Family<KeyTokenLabels, Counter>,
-    hosted_calls: Family<HostedLabels, Counter>,
-    hosted_seconds: Family<ToolLabel, Histogram>,
-    hosted_cache_hits: Counter,
-    hosted_retries: Counter,
-    images: ImageGauges,
-    config: ConfigGauges,
-    tokens: Family<TokenLabels, Counter>,
+    series: Series,
+    model_registry: Registry,
+    models: ModelSeries,
     /// The tools that are labels of hosted calls.
     hosted_names: Names,
     hosted_figures: HostedFigures,
-    certificates: CertificateMetrics,
-    models: GenAiMetrics,
-    traces: TraceMetrics,
     /// `None` if tool names are not a label.
     names: Option<Names>,
     figures: Figures,
     live: Arc<LiveStreams>,
 }
 
-/// The result of the last reload of the configuration.
-#[derive(Debug, Default)]
-struct ConfigGauges {
-    generation: Gauge,
-    is_ok: Gauge,
-    loaded_at: Gauge,
-    reloads: Family<ResultLabel, Counter>,
-}
-
 /// Counts the attempts to refresh the session of one upstream's account.
 #[derive(Debug)]
 pub(crate) struct RefreshCounter {
-    refreshes: Family<RefreshLabels, Counter>,
+    refreshes: Family<lumo_refreshes::Labels, Counter>,
     upstream: String,
 }
 
 impl RefreshCounter {
     /// `result`: `ok`, `failed`, or `logged_out` if a new login is required.
     pub(crate) fn count(&self, result: &'static str) {
-        let labels = RefreshLabels { upstream: self.upstream.clone(), result };
+        let labels = lumo_refreshes::Labels { upstream: self.upstream.clone(), result };
         self.refreshes.get_or_create(&labels).inc();
     }
 }
@@ -119,71 +72,36 @@ impl RefreshCounter {
 impl Metrics {
     /// Creates all metrics, with the counters at zero. If `tool_names` is set, the names of called tools are a label.
     pub(crate) fn new(tool_names: bool) -> Self {
-        let mut new = Self {
-            registry: Registry::with_prefix("toolwire"),
-            requests: Family::default(),
-            streams: Gauge::default(),
-            first_byte: Family::new_with_constructor(first_byte_buckets),
-            upstream_errors: Family::default(),
-            calls: Family::default(),
-            dropped_calls: Counter::default(),
-            malformed_frames: Counter::default(),
-            follow_ups: Family::default(),
-            warnings: Family::default(),
-            skipped: Family::default(),
-            held_peak: Histogram::new(exponential_buckets(1.0, 8.0, 8)),
-            disconnects: Counter::default(),
-            stalls: Counter::default(),
-            waiting: Family::default(),
-            dropped_fields: Family::default(),
-            unsolicited: Family::default(),
-            lumo_refreshes: Family::default(),
-            tools_left_out: Family::default(),
-            store_failures: Counter::default(),
-            store_away: Gauge::default(),
-            unchecked_requests: Counter::default(),
-            constraints_failed: Family::default(),
-            attempts: Family::default(),
-            ejected_targets: Gauge::default(),
-            key_requests: Family::default(),
-            key_tokens: Family::default(),
-            hosted_calls: Family::default(),
-            hosted_seconds: Family::new_with_constructor(hosted_buckets),
-            hosted_cache_hits: Counter::default(),
-            hosted_retries: Counter::default(),
-            images: ImageGauges::default(),
-            config: ConfigGauges::default(),
-            tokens: Family::default(),
+        let (mut registry, mut model_registry) = (Registry::with_prefix("toolwire"), Registry::default());
+        Self {
+            series: Series::new(&mut registry),
+            registry,
+            models: ModelSeries::new(&mut model_registry),
+            model_registry,
             hosted_names: Names::default(),
             hosted_figures: HostedFigures::default(),
-            certificates: CertificateMetrics::default(),
-            models: GenAiMetrics::new(),
-            traces: TraceMetrics::default(),
             names: tool_names.then(Names::default),
             figures: Figures::default(),
             live: Arc::default(),
-        };
-        new.register();
-        new
+        }
     }
 
     /// Records that a configuration was loaded, including the first one at the start. `at` is in milliseconds of Unix
     /// time.
     pub(crate) fn config_loaded(&self, generation: u64, at: u64) {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let ConfigGauges { generation: gauge, is_ok, loaded_at, reloads } = &self.config;
-        gauge.set(signed(generation));
-        is_ok.set(1);
-        loaded_at.set(signed(at / 1000));
+        self.series.config_generation.set(signed(generation));
+        self.series.config_last_reload_successful.set(1);
+        self.series.config_last_reload_success_timestamp_seconds.set(signed(at / 1000));
         if generation > 1 {
-            reloads.get_or_create(&ResultLabel { result: "ok" }).inc();
+            self.series.config_reloads.get_or_create(&config_reloads::Labels { result: "ok" }).inc();
         }
     }
 
     /// Records that a configuration could not be loaded.
     pub(crate) fn config_failed(&self) {
-        self.config.is_ok.set(0);
-        self.config.reloads.get_or_create(&ResultLabel { result: "failed" }).inc();
+        self.series.config_last_reload_successful.set(0);
+        self.series.config_reloads.get_or_create(&config_reloads::Labels { result: "failed" }).inc();
     }
 
     /// All metrics in the text format of Prometheus ([`Metrics::CONTENT_TYPE`]).
@@ -191,7 +109,7 @@ impl Metrics {
         let mut text = String::new();
         // Writing into a string cannot fail.
         let _ = encode_registry(&mut text, &self.registry)
-            .and_then(|()| encode_registry(&mut text, &self.models.registry))
+            .and_then(|()| encode_registry(&mut text, &self.model_registry))
             .and_then(|()| encode_eof(&mut text));
         text
     }
@@ -203,67 +121,67 @@ impl Metrics {
     /// Counts a finished request. `model` is the name of the configuration entry.
     pub(super) fn request(&self, route: &'static str, model: Option<&str>, status: u16) {
         let model = model.unwrap_or(OTHER).to_owned();
-        self.requests.get_or_create(&RequestLabels { route, model, status }).inc();
+        self.series.requests.get_or_create(&requests::Labels { route, model, status }).inc();
     }
 
     /// Counts a finished request from the client `key`, and the input and output tokens that count for the client. The
     /// names of keys and models come from the configuration.
-    pub(super) fn key_request(&self, key: &str, model: Option<&str>, (status, tokens): (u16, (u64, u64))) {
+    pub(super) fn key_request(&self, key: &str, model: Option<&str>, status: u16, tokens: (u64, u64)) {
         let model = model.unwrap_or(OTHER);
         self.key_tokens(key, model, tokens);
         let (key, model) = (key.to_owned(), model.to_owned());
-        self.key_requests.get_or_create(&KeyRequestLabels { key, model, status }).inc();
+        self.series.key_requests.get_or_create(&key_requests::Labels { key, model, status }).inc();
     }
 
     /// Counts input and output tokens of a client whose key has a name.
     pub(crate) fn key_tokens(&self, key: &str, model: &str, (input, output): (u64, u64)) {
         for (kind, tokens) in [("input", input), ("output", output)] {
             if tokens > 0 {
-                let labels = KeyTokenLabels { key: key.to_owned(), model: model.to_owned(), kind };
-                self.key_tokens.get_or_create(&labels).inc_by(tokens);
+                let labels = key_tokens::Labels { key: key.to_owned(), model: model.to_owned(), kind };
+                self.series.key_tokens.get_or_create(&labels).inc_by(tokens);
             }
         }
     }
 
     /// Records the time to the first byte of a response.
     pub(super) fn first_byte(&self, model: &str, after: Duration) {
-        let label = ModelLabel { model: model.to_owned() };
-        self.first_byte.get_or_create(&label).observe(after.as_secs_f64());
+        let label = first_byte_seconds::Labels { model: model.to_owned() };
+        self.series.first_byte_seconds.get_or_create(&label).observe(after.as_secs_f64());
     }
 
     /// Counts a failed response.
     pub(super) fn upstream_error(&self, upstream: &str, kind: Kind) {
-        let labels = ErrorLabels { upstream: upstream.to_owned(), kind: kind_name(kind) };
-        self.upstream_errors.get_or_create(&labels).inc();
+        let labels = upstream_errors::Labels { upstream: upstream.to_owned(), kind: kind_name(kind) };
+        self.series.upstream_errors.get_or_create(&labels).inc();
     }
 
     /// Counts a client that disconnected before the end.
     pub(super) fn disconnect(&self) {
-        self.disconnects.inc();
+        self.series.client_disconnects.inc();
     }
 
     /// Counts a connection or HTTP/2 stream that was closed because the client read nothing for too long.
     pub(crate) fn client_stalled(&self) {
-        self.stalls.inc();
+        self.series.client_stalls.inc();
     }
 
     /// Adds the contents of a response.
     pub(super) fn tally(&self, tally: &Tally) {
         for call in &tally.calls {
             let name = self.names.as_ref().map(|names| names.label(call.name.as_deref()));
-            self.calls.get_or_create(&CallLabels { format: call.format, name }).inc();
+            self.series.calls.get_or_create(&CallLabels { format: call.format, name }).inc();
         }
         for reason in &tally.follow_ups {
-            self.follow_ups.get_or_create(&ReasonLabel { reason: reason.name() }).inc();
+            self.series.follow_ups.get_or_create(&follow_ups::Labels { reason: reason.name() }).inc();
         }
         for &code in &tally.warnings {
-            self.warnings.get_or_create(&CodeLabel { code }).inc();
+            self.series.warnings.get_or_create(&warnings::Labels { code }).inc();
         }
-        self.dropped_calls.inc_by(tally.dropped_calls);
-        self.malformed_frames.inc_by(tally.malformed_frames);
+        self.series.dropped_calls.inc_by(tally.dropped_calls);
+        self.series.malformed_frames.inc_by(tally.malformed_frames);
         // Gauges of bytes stay far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "a limit in the configuration keeps it small")]
-        self.held_peak.observe(tally.held_peak as f64);
+        self.series.held_bytes.observe(tally.held_peak as f64);
     }
 
     /// Adds the tokens of all hops in a response by `upstream`. `model` is the name of the configuration entry.
@@ -271,8 +189,8 @@ impl Metrics {
         for (direction, count) in [("input", tally.input_tokens), ("output", tally.output_tokens)] {
             if let Some(count) = count.filter(|count| *count > 0) {
                 let labels =
-                    TokenLabels { direction, model: model.to_owned(), upstream: upstream.to_owned() };
-                self.tokens.get_or_create(&labels).inc_by(count);
+                    tokens::Labels { direction, model: model.to_owned(), upstream: upstream.to_owned() };
+                self.series.tokens.get_or_create(&labels).inc_by(count);
             }
         }
     }
@@ -282,15 +200,15 @@ impl Metrics {
     pub(crate) fn dropped_fields(&self, upstream: &str, fields: &[String]) {
         for field in fields {
             let field = FIELDS.into_iter().find(|known| known == field).unwrap_or(OTHER);
-            let labels = FieldLabels { upstream: upstream.to_owned(), field };
-            self.dropped_fields.get_or_create(&labels).inc();
+            let labels = dropped_fields::Labels { upstream: upstream.to_owned(), field };
+            self.series.dropped_fields.get_or_create(&labels).inc();
         }
     }
 
     /// Counts tools that were left out because a request's instructions had no room for them.
     pub(crate) fn tools_left_out(&self, model: &str, tools: usize) {
-        let labels = ModelLabel { model: model.to_owned() };
-        self.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
+        let labels = tools_left_out::Labels { model: model.to_owned() };
+        self.series.tools_left_out.get_or_create(&labels).inc_by(tools as u64);
     }
 
     /// Counts a constraint by this means that did not work, with the reason. `model` is the name of the configuration
@@ -299,17 +217,21 @@ impl Metrics {
         &self,
         upstream: &str,
         model: &str,
-        (means, reason): (&'static str, &'static str),
+        means: &'static str,
+        reason: &'static str,
     ) {
         let (upstream, model) = (upstream.to_owned(), model.to_owned());
-        self.constraints_failed.get_or_create(&ConstraintLabels { upstream, model, means, reason }).inc();
+        self.series
+            .constraints_failed
+            .get_or_create(&constraints_failed::Labels { upstream, model, means, reason })
+            .inc();
     }
 
     /// Counts the parts that were left out of a response from `upstream`.
     pub(super) fn skipped(&self, upstream: &str, skipped: &Skipped) {
         for (why, count) in skipped.iter() {
-            let labels = SkipLabels { upstream: upstream.to_owned(), reason: why.name() };
-            self.skipped.get_or_create(&labels).inc_by(count);
+            let labels = skipped::Labels { upstream: upstream.to_owned(), reason: why.name() };
+            self.series.skipped.get_or_create(&labels).inc_by(count);
         }
     }
 
@@ -320,47 +242,56 @@ impl Metrics {
 
     /// Counters about telemetry itself.
     pub fn traces(&self) -> TraceMetrics {
-        self.traces.clone()
+        let Series { telemetry_dropped_spans: dropped, telemetry_failed_exports: failed, .. } = &self.series;
+        TraceMetrics { dropped: dropped.clone(), failed: failed.clone() }
     }
 
     /// Metrics of the listeners' TLS.
     pub(crate) fn certificates(&self) -> CertificateMetrics {
-        self.certificates.clone()
+        CertificateMetrics {
+            expiry: self.series.tls_certificate_expiry_seconds.clone(),
+            reload_failures: self.series.tls_reload_failures.clone(),
+            handshake_failures: self.series.tls_handshake_failures.clone(),
+        }
     }
 
     /// Gauges of the kept generated images.
     pub(crate) fn images(&self) -> ImageGauges {
-        self.images.clone()
+        ImageGauges { count: self.series.images.clone(), bytes: self.series.image_bytes.clone() }
     }
 
     /// The gauge of requests that wait for a free slot at `upstream`; its queue updates it.
     pub(crate) fn waiting(&self, upstream: &str) -> Gauge {
-        self.waiting.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+        self.series
+            .waiting_requests
+            .get_or_create_owned(&waiting_requests::Labels { upstream: upstream.to_owned() })
     }
 
     /// The counter of responses that could not be stored.
     pub(crate) fn store_failures(&self) -> Counter {
-        self.store_failures.clone()
+        self.series.store_failures.clone()
     }
 
     /// The gauge that says whether the server with the shared state cannot be used.
     pub(crate) fn store_away(&self) -> Gauge {
-        self.store_away.clone()
+        self.series.store_away.clone()
     }
 
     /// The counter of requests whose limits were not checked for all instances together.
     pub(crate) fn unchecked_requests(&self) -> Counter {
-        self.unchecked_requests.clone()
+        self.series.unchecked_requests.clone()
     }
 
     /// The counter of connections on which `upstream` sent bytes that no request had asked for.
     pub(crate) fn unsolicited(&self, upstream: &str) -> Counter {
-        self.unsolicited.get_or_create_owned(&UpstreamLabel { upstream: upstream.to_owned() })
+        self.series
+            .upstream_unsolicited
+            .get_or_create_owned(&upstream_unsolicited::Labels { upstream: upstream.to_owned() })
     }
 
     /// The counter of attempts to refresh the session of `upstream`.
     pub(crate) fn lumo_refreshes(&self, upstream: &str) -> RefreshCounter {
-        RefreshCounter { refreshes: self.lumo_refreshes.clone(), upstream: upstream.to_owned() }
+        RefreshCounter { refreshes: self.series.lumo_refreshes.clone(), upstream: upstream.to_owned() }
     }
 
     /// Counts an event of the execution stage. Names of tools come from providers, which may keep changing them;
@@ -371,14 +302,14 @@ impl Metrics {
                 let tool = self.hosted_names.label(provider.as_ref().map(|_| call.name.as_str()));
                 let provider = provider.as_deref().unwrap_or_default().to_owned();
                 let took = Duration::from_millis(*millis);
-                self.hosted_figures.count(&tool, took, (code.is_none(), *is_cached));
-                let label = ToolLabel { tool: tool.clone() };
-                self.hosted_seconds.get_or_create(&label).observe(took.as_secs_f64());
+                self.hosted_figures.count(&tool, took, code.is_none(), *is_cached);
+                let label = hosted_call_seconds::Labels { tool: tool.clone() };
+                self.series.hosted_call_seconds.get_or_create(&label).observe(took.as_secs_f64());
                 let code = code.map_or("ok", ErrorCode::name);
-                self.hosted_calls.get_or_create(&HostedLabels { tool, provider, code }).inc();
+                self.series.hosted_calls.get_or_create(&hosted_calls::Labels { tool, provider, code }).inc();
             }
-            AuditEvent::CacheHit { .. } => _ = self.hosted_cache_hits.inc(),
-            AuditEvent::Retry { .. } => _ = self.hosted_retries.inc(),
+            AuditEvent::CacheHit { .. } => _ = self.series.hosted_cache_hits.inc(),
+            AuditEvent::Retry { .. } => _ = self.series.hosted_retries.inc(),
             _ => {}
         }
     }
@@ -386,12 +317,12 @@ impl Metrics {
     /// Counts an attempt for a request whose model has alternatives. `target`: the name of the configuration entry.
     pub(crate) fn attempt(&self, target: &str, failed: Option<Kind>) {
         let outcome = failed.map_or("ok", kind_name);
-        self.attempts.get_or_create(&AttemptLabels { target: target.to_owned(), outcome }).inc();
+        self.series.attempts.get_or_create(&attempts::Labels { target: target.to_owned(), outcome }).inc();
     }
 
     /// Sets the number of targets that are currently ejected.
     pub(crate) fn ejected_targets(&self, count: usize) {
-        self.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.series.ejected_targets.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Figures of each hosted tool's calls.
@@ -411,23 +342,13 @@ impl Metrics {
 
     /// The [current figures](Figures::now), at `now` in seconds of Unix time.
     pub fn figures_of_now(&self, now: u64) -> serde_json::Value {
-        self.figures.now(self.streams.get(), now)
+        self.figures.now(self.series.streams_in_flight.get(), now)
     }
 
     /// The gauge of responses in progress.
     pub(super) fn streams(&self) -> &Gauge {
-        &self.streams
+        &self.series.streams_in_flight
     }
-}
-
-/// Buckets from 1 ms to 65 s, doubling, since reasoning models take long.
-fn first_byte_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.0, 17))
-}
-
-/// Buckets from 1 ms to 8 minutes, quadrupling.
-fn hosted_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }
 
 /// The kind as a label.

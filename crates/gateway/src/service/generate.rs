@@ -386,8 +386,8 @@ impl Service {
         let watch = self.watch((model, &exchange), &client, (body, id), report.as_ref());
         let attempt = exchange.asks_upstream().then(|| {
             let upstream_model = model.upstream_name(&exchange.conversation.model);
-            let about = (&exchange.conversation.sampling, exchange.request.stream);
-            Attempt::begin(trace, (client.upstream(), upstream_model), about)
+            let (sampling, is_streamed) = (&exchange.conversation.sampling, exchange.request.stream);
+            Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
         });
         let Exchange {
             dialect,

@@ -32,7 +32,7 @@ const SERVER: &str = "http://127.0.0.1:8787";
 
 #[test]
 fn wide_screen_shows_everything() {
-    let lines = View::default().screen((SERVER, &snapshot(&["m", "n"])), None, canvas(160, 24));
+    let lines = View::default().screen(SERVER, &snapshot(&["m", "n"]), None, canvas(160, 24));
     assert_eq!(lines[0], "toolwire 0.1.0 at http://127.0.0.1:8787: 2 responses in progress");
     assert_eq!(lines[1], "last minute: 0.2 requests/s  - tokens/s  2 failed (timeout 2)  1 cancelled");
     assert_eq!(lines[2], "first token: p50 212ms p95 1m01s  duration: p50 - p95 -");
@@ -56,8 +56,7 @@ fn every_line_fits_every_terminal() {
     let snapshot = snapshot(&names.repeat(10));
     for columns in 0..200 {
         for rows in [1, 2, 5, 24] {
-            let lines =
-                View::default().screen((SERVER, &snapshot), Some("\u{1b}gone"), canvas(columns, rows));
+            let lines = View::default().screen(SERVER, &snapshot, Some("\u{1b}gone"), canvas(columns, rows));
             assert!(lines.len() <= rows, "{rows}: {lines:#?}");
             for line in &lines {
                 assert!(!line.contains(is_unprintable), "{line:?}");
@@ -78,7 +77,7 @@ fn narrow_terminal_keeps_what_matters() {
 
 #[test]
 fn rows_beyond_the_screen_are_counted() {
-    let lines = View::default().screen((SERVER, &snapshot(&["m"; 50])), None, canvas(100, 12));
+    let lines = View::default().screen(SERVER, &snapshot(&["m"; 50]), None, canvas(100, 12));
     assert_eq!(lines.len(), 12);
     assert_eq!(lines[10], "… 45 more");
     assert!(lines[11].starts_with("sorted by age"), "{lines:#?}");

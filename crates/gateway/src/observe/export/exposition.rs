@@ -9,7 +9,7 @@ use super::otlp::{Data, HistogramPoint, KeyValue, Metric, NumberPoint, nanos};
 use crate::observe::gen_ai;
 
 /// The metrics in `text`: counts since `began`, with their values at `now`. Unknown lines are left out.
-pub(super) fn metrics(text: &str, (began, now): (SystemTime, SystemTime)) -> Vec<Metric> {
+pub(super) fn metrics(text: &str, began: SystemTime, now: SystemTime) -> Vec<Metric> {
     let mut reading = Reading { times: (nanos(began), nanos(now)), name: "", metrics: Vec::new() };
     for line in text.lines() {
         match line.strip_prefix("# ") {
@@ -83,7 +83,7 @@ impl<'t> Reading<'t> {
                         ..HistogramPoint::default()
                     });
                 }
-                put(histogram.points.last_mut()?, suffix, (bound, number));
+                put(histogram.points.last_mut()?, suffix, bound, number);
             }
         }
         Some(())
@@ -91,7 +91,7 @@ impl<'t> Reading<'t> {
 }
 
 /// Adds a line of a histogram to its point. Counts in the text include those of smaller bounds.
-fn put(point: &mut HistogramPoint, suffix: &str, (bound, number): (Option<f64>, f64)) {
+fn put(point: &mut HistogramPoint, suffix: &str, bound: Option<f64>, number: f64) {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Vec<Metric> {
-        metrics(text, (UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1)))
+        metrics(text, UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1))
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl Exporter {
     }
 
     async fn send_metrics(&mut self, metrics: &Metrics, began: SystemTime) {
-        let read = exposition::metrics(&metrics.text(), (began, SystemTime::now()));
+        let read = exposition::metrics(&metrics.text(), began, SystemTime::now());
         let body = otlp::metrics(&self.resource, read).encode_to_vec();
         self.send(Signal::Metrics, body).await;
     }

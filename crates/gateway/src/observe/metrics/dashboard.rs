@@ -18,7 +18,7 @@ fn filled() -> Metrics {
     let metrics = Metrics::new(true);
     let (model, upstream) = ("m".to_owned(), "up".to_owned());
     metrics.request("chat", Some("m"), 200);
-    metrics.key_request("key", Some("m"), (200, (1, 1)));
+    metrics.key_request("key", Some("m"), 200, (1, 1));
     metrics.first_byte("m", Duration::from_secs(1));
     metrics.upstream_error("up", Kind::Timeout);
     let calls = vec![CallTally { format: "native", name: None }];
@@ -31,11 +31,11 @@ fn filled() -> Metrics {
     };
     metrics.tally(&tally);
     metrics.tokens("m", "up", &tally);
-    metrics.skipped.get_or_create(&SkipLabels { upstream, reason: "malformed" }).inc();
+    metrics.series.skipped.get_or_create(&skipped::Labels { upstream, reason: "malformed" }).inc();
     metrics.waiting("up");
     metrics.attempt("m", None);
     metrics.config_loaded(2, 1);
-    metrics.certificates.expiry.get_or_create(&[]).set(1);
+    metrics.series.tls_certificate_expiry_seconds.get_or_create(&[]).set(1);
     let call = CallRecord::new("c", "search", "{}", None);
     let provider = Some("p".into());
     let event = AuditEvent::ToolResult {
@@ -48,7 +48,7 @@ fn filled() -> Metrics {
         is_cached: false,
     };
     metrics.hosted(&Record { sequence: 1, t: 1, subject: None, event });
-    metrics.traces.failed.get_or_create(&vec![("signal", "traces")]).inc();
+    metrics.series.telemetry_failed_exports.get_or_create(&vec![("signal", "traces")]).inc();
     let config = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), config).unwrap();
