@@ -12,6 +12,9 @@ pub mod calibrate;
 mod clock;
 pub mod conform;
 pub mod fixture;
+mod invalid;
 #[cfg(test)]
 #[path = "../../../tests/support/repository.rs"]
 mod repository;
+
+pub use invalid::Invalid;

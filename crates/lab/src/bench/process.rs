@@ -44,7 +44,11 @@ impl fmt::Display for Unseen {
     }
 }
 
-impl std::error::Error for Unseen {}
+impl std::error::Error for Unseen {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 impl ProcessTree {
     /// The processes `roots` and their descendants.

@@ -3,13 +3,13 @@
 //! The bodies come from a file of JSON lines, from fixtures, or are generated. Generated prompts begin
 //! differently each time, so that an upstream's prefix cache does not apply.
 
-use std::{fmt, fs, io, path::Path};
+use std::{fs, io, path::Path};
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::Dialect;
-use crate::fixture::Fixture;
+use crate::{Invalid, fixture::Fixture};
 
 /// The source of request bodies.
 #[derive(Debug, Clone)]
@@ -43,34 +43,17 @@ const MAX_TOKENS: u64 = 1024;
 const NUMBER: &str = "\u{1a}";
 
 /// Why a file of prompts cannot be used.
-#[derive(Debug)]
-pub struct PromptError {
-    line: Option<usize>,
-    message: String,
+#[derive(Debug, thiserror::Error)]
+pub enum PromptError {
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    #[error("it contains no prompt")]
+    Empty,
+    #[error("{line}: not a JSON object: {source}")]
+    NotJson { line: usize, source: serde_json::Error },
+    #[error("{line}: {}", NO_PROMPT)]
+    NotPrompt { line: usize },
 }
-
-impl PromptError {
-    fn at(line: usize, message: impl fmt::Display) -> Self {
-        Self { line: Some(line), message: message.to_string() }
-    }
-}
-
-impl From<io::Error> for PromptError {
-    fn from(error: io::Error) -> Self {
-        Self { line: None, message: error.to_string() }
-    }
-}
-
-impl fmt::Display for PromptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{line}: {}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
-
-impl std::error::Error for PromptError {}
 
 impl Prompts {
     /// Prompts of about `tokens` words with `tools` declared functions.
@@ -97,15 +80,15 @@ impl Prompts {
 
     fn parse(text: &str, terms: &Terms) -> Result<Self, PromptError> {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-        let bodies = lines.map(|(number, line)| {
-            let line: Map<String, Value> = serde_json::from_str(line)
-                .map_err(|error| PromptError::at(number, format!("not a JSON object: {error}")))?;
-            let body = terms.complete(line).map_err(|message| PromptError::at(number, message))?;
+        let bodies = lines.map(|(line, text)| {
+            let members =
+                serde_json::from_str(text).map_err(|source| PromptError::NotJson { line, source })?;
+            let body = terms.complete(members).ok_or(PromptError::NotPrompt { line })?;
             Ok(Bytes::from(body.to_string()))
         });
         let bodies: Vec<_> = bodies.collect::<Result<_, PromptError>>()?;
         if bodies.is_empty() {
-            return Err(PromptError { line: None, message: "it contains no prompt".to_owned() });
+            return Err(PromptError::Empty);
         }
         Ok(Self(Kind::Given(bodies)))
     }
@@ -115,7 +98,7 @@ impl Prompts {
     ///
     /// # Errors
     /// The name of a fixture, and the error in its request.
-    pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, String> {
+    pub fn of_fixtures(fixtures: &[Fixture]) -> Result<Self, Invalid> {
         let bodies = fixtures.iter().map(|fixture| {
             let body: Result<Map<String, Value>, _> = serde_json::from_slice(&fixture.request);
             let mut body = body.map_err(|error| format!("{}: its request: {error}", fixture.name))?;
@@ -123,7 +106,7 @@ impl Prompts {
             body.insert("stream".to_owned(), true.into());
             Ok(Bytes::from(Value::Object(body).to_string()))
         });
-        Ok(Self(Kind::Given(bodies.collect::<Result<_, String>>()?)))
+        Ok(Self(Kind::Given(bodies.collect::<Result<_, Invalid>>()?)))
     }
 
     /// The body for stream `number` of a trial. The trial's number, `turn`, makes generated bodies unique.
@@ -177,28 +160,20 @@ impl Terms {
         body
     }
 
-    /// Returns the request for a line.
-    fn complete(&self, mut line: Map<String, Value>) -> Result<Value, String> {
-        if let Some(prompt) = line.get("prompt") {
-            let is_text = prompt.is_string();
-            return if is_text {
-                Ok(self.body(prompt, line.get("tools")))
-            } else {
-                Err(NO_PROMPT.to_owned())
-            };
-        }
+    /// Returns the request for a line, if the line has one of the forms of [`NO_PROMPT`].
+    fn complete(&self, mut line: Map<String, Value>) -> Option<Value> {
         let is_short = line.keys().all(|key| key == "messages" || key == "tools");
-        if let Some(messages) = line.get("messages").filter(|_| is_short) {
-            let are_list = messages.is_array();
-            return if are_list {
-                Ok(self.body(messages, line.get("tools")))
-            } else {
-                Err(NO_PROMPT.to_owned())
-            };
+        let given = line.get("prompt").map(|prompt| (prompt, prompt.is_string()));
+        let given = given.or_else(|| {
+            let messages = line.get("messages").filter(|_| is_short)?;
+            Some((messages, messages.is_array()))
+        });
+        if let Some((content, is_valid)) = given {
+            return is_valid.then(|| self.body(content, line.get("tools")));
         }
         let content = if self.dialect == Dialect::Responses { "input" } else { "messages" };
         if !line.contains_key(content) {
-            return Err(NO_PROMPT.to_owned());
+            return None;
         }
         // A complete request is kept, except for settings that the command line overrides.
         line.insert("stream".to_owned(), true.into());
@@ -210,7 +185,7 @@ impl Terms {
             let name = if self.dialect == Dialect::Responses { "max_output_tokens" } else { "max_tokens" };
             line.insert(name.to_owned(), tokens.into());
         }
-        Ok(Value::Object(line))
+        Some(Value::Object(line))
     }
 }
 

@@ -23,34 +23,17 @@ use toolwire_gateway::{observe::terminal::plural, unix_time};
 const RAMP_SPREAD: u32 = 4;
 
 /// The reason why a run has no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A process under test cannot be inspected.
-    Process(Unseen),
+    #[error(transparent)]
+    Process(#[from] Unseen),
     /// An operating system error.
-    System(io::Error),
+    #[error(transparent)]
+    System(#[from] io::Error),
     /// The run was stopped before it had a result.
+    #[error("stopped before the end of the first trial: there is nothing to report")]
     Stopped,
-}
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Process(unseen) => unseen.fmt(f),
-            Self::System(error) => error.fmt(f),
-            Self::Stopped => {
-                f.write_str("stopped before the end of the first trial: there is nothing to report")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<io::Error> for RunError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
 }
 
 /// Executes `plan` until it is complete or `stop` completes. The report then contains the turns that have
@@ -122,7 +105,7 @@ impl<'p> Bench<'p> {
     fn new(plan: &'p Plan, started: u64) -> Result<Self, RunError> {
         let baseline = plan.baseline.as_ref().filter(|_| plan.ramp.is_none());
         let runs = plan.targets.iter().chain(baseline).map(|contender| TargetRun::new(contender, plan));
-        let runs: Vec<_> = runs.collect::<Result<_, _>>().map_err(RunError::Process)?;
+        let runs: Vec<_> = runs.collect::<Result<_, _>>()?;
         let turns = if plan.ramp.is_some() { runs.len() } else { runs.len().saturating_mul(plan.rounds) };
         let progress = Progress::new(turns, plan.quiet).with_course(Arc::clone(&plan.course));
         progress.steady();

@@ -155,22 +155,18 @@ pub(crate) fn time(micros: f64) -> String {
 }
 
 /// An error in the text of a service level, and its location.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (character {})\n  {text}\n  {:before$}^", characters(.text, *.at) + 1, "", before = characters(.text, *.at))]
 pub struct SloError {
     text: String,
     at: usize,
     message: String,
 }
 
-impl fmt::Display for SloError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.text.get(..self.at).unwrap_or(&self.text).chars().count();
-        writeln!(f, "{} (character {})", self.message, before + 1)?;
-        write!(f, "  {}\n  {:before$}^", self.text, "")
-    }
+/// The number of characters before byte `at` of `text`.
+fn characters(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or(text).chars().count()
 }
-
-impl std::error::Error for SloError {}
 
 impl FromStr for Slo {
     type Err = SloError;

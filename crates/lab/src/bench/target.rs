@@ -1,9 +1,11 @@
 //! [`Target`]: an endpoint to be measured.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use http::{HeaderName, HeaderValue, Uri, uri::Scheme};
 use tokio_rustls::rustls::ClientConfig;
+
+use crate::Invalid;
 
 /// An endpoint.
 #[derive(Debug, Clone)]
@@ -19,28 +21,16 @@ pub struct Target {
     pub tls: Option<ClientConfig>,
 }
 
-/// Why a text is not a valid target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetError(String);
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TargetError {}
-
 impl FromStr for Target {
-    type Err = TargetError;
+    type Err = Invalid;
 
     /// Parses `name=url`, or only `url`, whose host and port are then the name.
-    fn from_str(text: &str) -> Result<Self, TargetError> {
+    fn from_str(text: &str) -> Result<Self, Invalid> {
         let (name, url) = match text.split_once('=') {
             Some((name, url)) if !name.contains("://") => (Some(name), url),
             _ => (None, text),
         };
-        let wrong = |why: &str| TargetError(format!("{url:?} {why}, such as http://127.0.0.1:8787/v1"));
+        let wrong = |why: &str| Invalid::from(format!("{url:?} {why}, such as http://127.0.0.1:8787/v1"));
         let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not a URL ({error})")))?;
         if uri.scheme() != Some(&Scheme::HTTP) && uri.scheme() != Some(&Scheme::HTTPS) {
             return Err(wrong("does not begin with http:// or https://"));
@@ -48,10 +38,10 @@ impl FromStr for Target {
         let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
         if authority.as_str().contains('@') {
             let why = "has a password in its URL; use a header instead".to_owned();
-            return Err(TargetError(format!("the target {why}")));
+            return Err(Invalid::from(format!("the target {why}")));
         }
         if name == Some("") {
-            return Err(TargetError(format!("{text:?} has no name before its =")));
+            return Err(Invalid::from(format!("{text:?} has no name before its =")));
         }
         let name = name.unwrap_or(authority.as_str()).to_owned();
         Ok(Self { name, url: uri, headers: Vec::new(), tls: None })
@@ -62,8 +52,8 @@ impl FromStr for Target {
 ///
 /// # Errors
 /// The text is not a valid header.
-pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), TargetError> {
-    let wrong = || TargetError("a header is `Name: value`, in printable characters".to_owned());
+pub fn header(text: &str) -> Result<(HeaderName, HeaderValue), Invalid> {
+    let wrong = || Invalid::from("a header is `Name: value`, in printable characters");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let name = name.trim().parse().map_err(|_| wrong())?;
     let mut value = HeaderValue::from_str(value.trim()).map_err(|_| wrong())?;
@@ -76,7 +66,7 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Result<(String, String), String> {
-        let target: Target = text.parse().map_err(|error: TargetError| error.to_string())?;
+        let target: Target = text.parse().map_err(|error: Invalid| error.to_string())?;
         Ok((target.name, target.url.to_string()))
     }
 

@@ -42,9 +42,10 @@ pub(crate) struct Reply {
 }
 
 /// Why there is no response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// An error response.
+    #[error("{message} (status {status})")]
     Refused {
         status: u16,
         code: Option<String>,
@@ -53,21 +54,11 @@ pub enum AskError {
         retry_after: Option<Duration>,
     },
     /// The stream could not be read to its end.
+    #[error("{0}")]
     Broken(String),
     /// The response took longer than this.
+    #[error("no complete response within {}", humantime::format_duration(*.0))]
     Slow(Duration),
-}
-
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { status, message, .. } => write!(f, "{message} (status {status})"),
-            Self::Broken(message) => f.write_str(message),
-            Self::Slow(limit) => {
-                write!(f, "no complete response within {}", humantime::format_duration(*limit))
-            }
-        }
-    }
 }
 
 /// Asks one server.

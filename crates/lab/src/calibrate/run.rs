@@ -79,24 +79,15 @@ pub(crate) enum Stopped {
 }
 
 /// Why a run could not take place.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The server cannot start.
-    Serve(ServeError),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// The cache cannot be read or written.
-    Cache(io::Error),
+    #[error("the cache of answers cannot be used: {0}")]
+    Cache(#[from] io::Error),
 }
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Serve(error) => write!(f, "{error}"),
-            Self::Cache(error) => write!(f, "the cache of answers cannot be used: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Returns the names at `/v1/models` of a server with this configuration.
 ///
@@ -140,8 +131,8 @@ pub async fn run(
 ) -> Result<Measured, RunError> {
     let questions = plan.questions();
     let keys: HashSet<_> = questions.iter().map(|question| question.key.as_str()).collect();
-    let cache = Cache::open(&plan.cache, |key| keys.contains(key)).map_err(RunError::Cache)?;
-    let (server, asker) = serving(&plan.config, plan.timeout).map_err(RunError::Serve)?;
+    let cache = Cache::open(&plan.cache, |key| keys.contains(key))?;
+    let (server, asker) = serving(&plan.config, plan.timeout)?;
     let mut session = Session {
         plan,
         failures: Failures::new(plan.variants.len()),
@@ -153,8 +144,8 @@ pub async fn run(
     session.measured.cached = session.answers.iter().flatten().count();
     let started = Instant::now();
     tokio::select! {
-        asked = session.ask_all(&questions, &asker, (stop, abort)) => asked.map_err(RunError::Cache)?,
-        served = server.run(pending()) => served.map_err(RunError::Serve)?,
+        asked = session.ask_all(&questions, &asker, (stop, abort)) => asked?,
+        served = server.run(pending()) => served?,
     }
     Ok(session.finish(&questions, started.elapsed()))
 }

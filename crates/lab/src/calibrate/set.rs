@@ -1,11 +1,12 @@
 //! [`CaseSet`]: the prompts of a run, built in or read from files (docs/calibrate.md#prompts).
 
-use std::{collections::HashSet, fmt, path::Path};
+use std::{collections::HashSet, path::Path};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::case::{Case, CaseChoice, CaseTool, ExpectedCall};
+use crate::Invalid;
 use toolwire_pipeline::wire::suggest::suggest;
 
 /// The built-in prompts and their tools.
@@ -21,18 +22,6 @@ pub struct CaseSet {
     pub cases: Vec<Case>,
 }
 
-/// Why a file cannot be used, with the location of the mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaseError(String);
-
-impl fmt::Display for CaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CaseError {}
-
 /// A file's name and text.
 pub(crate) type NamedText<'a> = (&'a Path, &'a str);
 
@@ -41,7 +30,7 @@ impl CaseSet {
     ///
     /// # Errors
     /// Never; a test reads the prompts.
-    pub fn built_in() -> Result<Self, CaseError> {
+    pub fn built_in() -> Result<Self, Invalid> {
         Self::new(Document::parse((Path::new("prompts.toml"), BUILT_IN))?, None, "prompts.toml")
     }
 
@@ -50,18 +39,18 @@ impl CaseSet {
     ///
     /// # Errors
     /// A description of the mistake, with its location.
-    pub fn read(prompts: NamedText<'_>, tools: Option<NamedText<'_>>) -> Result<Self, CaseError> {
+    pub fn read(prompts: NamedText<'_>, tools: Option<NamedText<'_>>) -> Result<Self, Invalid> {
         let tools = tools.map(read_tools).transpose()?;
         let document = Document::parse(prompts)?;
         Self::new(document, tools, &prompts.0.display().to_string())
     }
 
-    fn new(document: Document, tools: Option<Vec<CaseTool>>, file: &str) -> Result<Self, CaseError> {
+    fn new(document: Document, tools: Option<Vec<CaseTool>>, file: &str) -> Result<Self, Invalid> {
         let own = document.tools.into_iter().map(ToolEntry::into_tool).collect::<Vec<_>>();
         let tools = match tools {
             Some(_) if !own.is_empty() => {
                 let message = "the file has `tools` of its own; leave them out, or give no --tools";
-                return Err(CaseError(format!("{file}: {message}")));
+                return Err(format!("{file}: {message}").into());
             }
             Some(tools) => tools,
             None if !own.is_empty() => own,
@@ -70,7 +59,7 @@ impl CaseSet {
                 document.tools.into_iter().map(ToolEntry::into_tool).collect()
             }
         };
-        check_tools(&tools).map_err(|message| CaseError(format!("{file}: {message}")))?;
+        check_tools(&tools).map_err(|error| format!("{file}: {error}"))?;
         let mut names = HashSet::new();
         let mut cases = Vec::new();
         for (index, entry) in document.prompts.into_iter().enumerate() {
@@ -78,50 +67,51 @@ impl CaseSet {
                 Some(name) => format!("prompt `{name}`"),
                 None => format!("prompt {}", index + 1),
             };
-            let case = entry
-                .into_case(index, &tools)
-                .map_err(|message| CaseError(format!("{file}: {place}: {message}")))?;
+            let case = entry.into_case(index, &tools);
+            let case = case.map_err(|error| format!("{file}: {place}: {error}"))?;
             if !names.insert(case.name.clone()) {
-                return Err(CaseError(format!("{file}: {place}: a second prompt has this name")));
+                return Err(format!("{file}: {place}: a second prompt has this name").into());
             }
             cases.push(case);
         }
         if cases.is_empty() {
-            return Err(CaseError(format!("{file}: there are no `prompts`")));
+            return Err(format!("{file}: there are no `prompts`").into());
         }
         Ok(Self { cases })
     }
 }
 
 /// Reads the tools in a file: an object with `tools`, or a list of them.
-fn read_tools(file: NamedText<'_>) -> Result<Vec<CaseTool>, CaseError> {
+fn read_tools(file: NamedText<'_>) -> Result<Vec<CaseTool>, Invalid> {
     let (path, text) = file;
     let entries = if is_json(path) && text.trim_start().starts_with('[') {
         json_of::<Vec<ToolEntry>>(file)?
     } else {
         let document = Document::parse(file)?;
         if !document.prompts.is_empty() {
-            return Err(CaseError(format!("{}: has `prompts`; give the file to --prompts", path.display())));
+            return Err(format!("{}: has `prompts`; give the file to --prompts", path.display()).into());
         }
         document.tools
     };
     if entries.is_empty() {
-        return Err(CaseError(format!("{}: there are no `tools`", path.display())));
+        return Err(format!("{}: there are no `tools`", path.display()).into());
     }
     Ok(entries.into_iter().map(ToolEntry::into_tool).collect())
 }
 
-fn check_tools(tools: &[CaseTool]) -> Result<(), String> {
+fn check_tools(tools: &[CaseTool]) -> Result<(), Invalid> {
     let mut names = HashSet::new();
     for tool in tools {
         if tool.name.is_empty() {
-            return Err("a tool has no name".to_owned());
+            return Err("a tool has no name".into());
         }
         if !names.insert(&tool.name) {
-            return Err(format!("two tools are called `{}`", tool.name));
+            return Err(format!("two tools are called `{}`", tool.name).into());
         }
         if !tool.parameters.is_object() {
-            return Err(format!("the `parameters` of the tool `{}` are not a JSON Schema object", tool.name));
+            return Err(
+                format!("the `parameters` of the tool `{}` are not a JSON Schema object", tool.name).into()
+            );
         }
     }
     Ok(())
@@ -136,14 +126,14 @@ struct Document {
 }
 
 impl Document {
-    fn parse(file: NamedText<'_>) -> Result<Self, CaseError> {
+    fn parse(file: NamedText<'_>) -> Result<Self, Invalid> {
         let (path, text) = file;
         if is_json(path) {
             return json_of(file);
         }
         toml::from_str(text).map_err(|error: toml::de::Error| {
             let offset = error.span().map_or(0, |span| span.start);
-            CaseError(format!("{}:{}: {}", path.display(), place(text, offset), error.message().trim()))
+            format!("{}:{}: {}", path.display(), place(text, offset), error.message().trim()).into()
         })
     }
 }
@@ -152,12 +142,12 @@ fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-fn json_of<'t, T: Deserialize<'t>>((path, text): NamedText<'t>) -> Result<T, CaseError> {
+fn json_of<'t, T: Deserialize<'t>>((path, text): NamedText<'t>) -> Result<T, Invalid> {
     serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
         // The location is written first, as for TOML.
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        CaseError(format!("{}:{}:{}: {message}", path.display(), error.line(), error.column()))
+        format!("{}:{}:{}: {message}", path.display(), error.line(), error.column()).into()
     })
 }
 
@@ -234,7 +224,7 @@ struct EarlierEntry {
 }
 
 impl PromptEntry {
-    fn into_case(self, index: usize, tools: &[CaseTool]) -> Result<Case, String> {
+    fn into_case(self, index: usize, tools: &[CaseTool]) -> Result<Case, Invalid> {
         let offered = offered(self.tools.as_deref(), tools)?;
         let is_offered = |name: &str| offered.iter().any(|tool| tool.name == name);
         let unknown = |what: &str, name: &str| {
@@ -242,16 +232,16 @@ impl PromptEntry {
             format!("{what} `{name}`, which is not offered; {}", suggest(name, &names, None))
         };
         if let Some(call) = self.calls.iter().find(|call| !is_offered(&call.name)) {
-            return Err(unknown("expects a call of", &call.name));
+            return Err(unknown("expects a call of", &call.name).into());
         }
         let choice = match self.tool_choice.as_deref() {
             None | Some("auto") => CaseChoice::Auto,
             Some("required") => CaseChoice::Required,
             Some(name) if is_offered(name) => CaseChoice::Named(name.to_owned()),
-            Some(name) => return Err(unknown("`tool_choice` names the tool", name)),
+            Some(name) => return Err(unknown("`tool_choice` names the tool", name).into()),
         };
         if choice != CaseChoice::Auto && self.calls.is_empty() {
-            return Err("`tool_choice` requires a call, but `calls` expects none".to_owned());
+            return Err("`tool_choice` requires a call, but `calls` expects none".into());
         }
         let messages = match self.messages {
             Some(_) if self.user.is_some() || self.system.is_some() || !self.earlier.is_empty() => {
@@ -263,7 +253,7 @@ impl PromptEntry {
             None => messages(self.system, self.earlier, self.user),
         };
         if messages.is_empty() {
-            return Err("has no message: give `user`, `earlier` or `messages`".to_owned());
+            return Err("has no message: give `user`, `earlier` or `messages`".into());
         }
         Ok(Case {
             name: self.name.unwrap_or_else(|| format!("prompt-{}", index + 1)),
@@ -277,13 +267,13 @@ impl PromptEntry {
 }
 
 /// The tools with these names, or all tools if no names are given.
-fn offered(names: Option<&[String]>, tools: &[CaseTool]) -> Result<Vec<CaseTool>, String> {
+fn offered(names: Option<&[String]>, tools: &[CaseTool]) -> Result<Vec<CaseTool>, Invalid> {
     let Some(names) = names else { return Ok(tools.to_vec()) };
     let named = names.iter().map(|name| {
         let tool = tools.iter().find(|tool| tool.name == *name);
         tool.cloned().ok_or_else(|| {
             let known: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            format!("offers the tool `{name}`, which is not declared; {}", suggest(name, &known, None))
+            format!("offers the tool `{name}`, which is not declared; {}", suggest(name, &known, None)).into()
         })
     });
     named.collect()

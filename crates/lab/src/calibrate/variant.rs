@@ -4,6 +4,8 @@ use std::{collections::HashSet, fmt, str::FromStr};
 
 use toml::{Table, Value};
 
+use crate::Invalid;
+
 /// The format name for tools that are declared in the upstream's own fields.
 pub const NATIVE: &str = "native";
 
@@ -36,10 +38,10 @@ pub struct Wording {
 }
 
 impl FromStr for Wording {
-    type Err = String;
+    type Err = Invalid;
 
     /// Parses `default`, or words and settings separated by `+`: `turns`, `schemas+last_user`, `turns+examples=3`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Invalid> {
         if text == "default" {
             return Ok(Self { name: text.to_owned(), keys: Table::new() });
         }
@@ -49,10 +51,10 @@ impl FromStr for Wording {
                 (_, Some((word, key))) => (*key, Value::String((*word).to_owned())),
                 (Some(("examples", count)), _) => ("examples", number(count)?),
                 (Some(("max_instructions", count)), _) => ("max_instructions", number(count)?),
-                _ => return Err(format!("unknown word `{part}`; {KNOWN}")),
+                _ => return Err(format!("unknown word `{part}`; {KNOWN}").into()),
             };
             if keys.insert(key.to_owned(), value).is_some() {
-                return Err(format!("`{part}` sets `{key}` a second time"));
+                return Err(format!("`{part}` sets `{key}` a second time").into());
             }
         }
         Ok(Self { name: text.to_owned(), keys })
@@ -63,7 +65,7 @@ impl FromStr for Wording {
 const KNOWN: &str = "known are default, schemas, signatures, text, turns, system, user, last_user, examples=N and \
     max_instructions=N, combined with `+`";
 
-fn number(text: &str) -> Result<Value, String> {
+fn number(text: &str) -> Result<Value, Invalid> {
     let number = text.parse::<u32>().map_err(|_| format!("`{text}` is not a number"))?;
     Ok(Value::Integer(number.into()))
 }
@@ -164,7 +166,7 @@ mod tests {
             ("turns+text", "a second time"),
             ("repair=false", "unknown word"),
         ] {
-            let error = wrong.parse::<Wording>().unwrap_err();
+            let error = wrong.parse::<Wording>().unwrap_err().to_string();
             assert!(error.contains(why), "{wrong}: {error}");
         }
         assert!(ALL_WORDINGS.iter().all(|word| word.parse::<Wording>().is_ok()));

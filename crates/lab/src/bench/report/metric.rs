@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::{Distribution, Metric};
+use crate::Invalid;
 
 impl Metric {
     /// All metrics, in the order in which they occur in a stream.
@@ -56,13 +57,12 @@ impl fmt::Display for Metric {
 }
 
 impl FromStr for Metric {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|metric| metric.name() == name)
-            .ok_or_else(|| format!("no measure `{name}`: one of {}", Self::ALL.map(Self::name).join(", ")))
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        let metric = Self::ALL.into_iter().find(|metric| metric.name() == name);
+        let unknown = || format!("no measure `{name}`: one of {}", Self::ALL.map(Self::name).join(", "));
+        metric.ok_or_else(|| unknown().into())
     }
 }
 

@@ -13,6 +13,7 @@ use std::{fmt, str::FromStr};
 use serde_json::{Value, json};
 
 use super::scenario::{MadeCall, Scenario, Step};
+use crate::Invalid;
 use toolwire_pipeline::wire::suggest::suggest;
 
 /// The model named in responses.
@@ -186,12 +187,12 @@ impl fmt::Display for Api {
 }
 
 impl FromStr for Api {
-    type Err = String;
+    type Err = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, Invalid> {
         Self::ALL.into_iter().find(|api| api.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name);
-            format!("there is no upstream dialect `{name}`; {}", suggest(name, &known, None))
+            format!("there is no upstream dialect `{name}`; {}", suggest(name, &known, None)).into()
         })
     }
 }
