@@ -15,7 +15,10 @@ use tokio_rustls::rustls::ClientConfig;
 
 pub(super) use self::flags::Args;
 use self::{children::Child, started_servers::StartedServers};
-use super::output::{failed, refused, warn};
+use super::{
+    output::{failed, refused, warn},
+    report_flags::STDOUT,
+};
 use toolwire_gateway::{observe::terminal, terminated};
 use toolwire_lab::{
     bench::{
@@ -215,9 +218,6 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     }
     command
 }
-
-/// Stands for standard output.
-const STDOUT: &str = "-";
 
 /// Writes the results to the requested destinations and returns the exit status.
 fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {

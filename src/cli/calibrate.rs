@@ -4,7 +4,7 @@ mod flags;
 mod subject;
 
 use std::{
-    env, fs, io,
+    env, fs,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -14,19 +14,19 @@ use tokio::runtime::Builder;
 
 pub(super) use self::flags::Args;
 use self::{
-    flags::{OutputFlags, PromptFlags},
+    flags::PromptFlags,
     subject::{NoSubject, Subject},
 };
 use super::{
     WRONG_INPUT,
-    output::{failed, refused, results, warn},
+    output::{failed, refused, warn},
     upstream_flags::say,
 };
 use toolwire_config::Problems;
-use toolwire_gateway::{observe::terminal, terminated, with_known_servers};
+use toolwire_gateway::{terminated, with_known_servers};
 use toolwire_lab::calibrate::{
     plan::{MAX_QUESTIONS, Plan},
-    report::{self, Report},
+    report,
     run::{self, Measured, RunError},
     set::{CaseSet, MAX_FILE},
     variant::Variant,
@@ -36,9 +36,6 @@ use toolwire_pipeline::wire::digest::Digest;
 /// Hint for a wrong command line.
 const DESCRIBED: &str =
     "`toolwire calibrate --help` describes the options, docs/calibrate.md the measures and the files";
-
-/// Stands for standard output.
-const STDOUT: &str = "-";
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -125,7 +122,8 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
         let why = report.stopped.unwrap_or_else(|| "nothing was answered".to_owned());
         return failed(why, Some(resume));
     }
-    let shown = show(&args.output, &report);
+    let table = |width| report::table(&report, width);
+    let shown = args.output.write(ExitCode::SUCCESS, || report.json(), || report::page(&report), table);
     let is_useless = measured.given_up.len() == plan.variants.len();
     match &report.stopped {
         Some(why) => {
@@ -139,28 +137,6 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
         }
         None => shown,
     }
-}
-
-/// Writes the results to the requested destinations.
-fn show(output: &OutputFlags, report: &Report) -> ExitCode {
-    let mut printed = None;
-    let mut wrong = None;
-    let mut put = |file: &Path, text: String| {
-        if file == Path::new(STDOUT) {
-            printed = Some(text);
-        } else if let Err(error) = fs::write(file, text) {
-            wrong = Some(format!("{}: {error}", file.display()));
-        }
-    };
-    if let Some(file) = &output.json {
-        put(file, report.json());
-    }
-    if let Some(file) = &output.html {
-        put(file, report::page(report));
-    }
-    let text = printed.unwrap_or_else(|| report::table(report, terminal::width(&io::stdout())));
-    let status = results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes()));
-    wrong.map_or(status, |error| failed(error, None))
 }
 
 /// The prompts that the command line names.

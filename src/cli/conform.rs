@@ -2,7 +2,7 @@
 
 mod flags;
 
-use std::{fs, future::pending, io, net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+use std::{future::pending, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use http::{Uri, uri::Scheme};
 use tokio::{net::TcpListener, runtime::Builder};
@@ -37,9 +37,6 @@ use toolwire_pipeline::{
 
 /// Hint for a wrong command line.
 const DESCRIBED: &str = "`toolwire conform --help` describes the options, docs/conformance.md the cases";
-
-/// Stands for standard output.
-const STDOUT: &str = "-";
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -166,24 +163,8 @@ async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> R
 /// Shows the report, and returns the exit status.
 fn conclude(args: &Args, report: &Report) -> ExitCode {
     let status = if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    let mut printed = None;
-    let mut wrong = None;
-    let mut put = |file: &Path, text: String| {
-        if file == Path::new(STDOUT) {
-            printed = Some(text);
-        } else if let Err(error) = fs::write(file, text) {
-            wrong = Some(format!("{}: {error}", file.display()));
-        }
-    };
-    if let Some(file) = &args.output.json {
-        put(file, report.json());
-    }
-    if let Some(file) = &args.output.html {
-        put(file, page(report));
-    }
-    let text = printed.unwrap_or_else(|| table(report, terminal::width(&io::stdout())) + "\n");
-    let status = results(status, |out| out.write_all(text.as_bytes()));
-    wrong.map_or(status, |error| failed(error, None))
+    let table = |width| table(report, width) + "\n";
+    args.output.write(status, || report.json(), || page(report), table)
 }
 
 /// Returns the dialects of clients: those of the command line. Without any, the dialect that every gateway

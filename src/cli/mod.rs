@@ -22,6 +22,7 @@ mod record;
 mod reference;
 mod reloading;
 mod replay;
+mod report_flags;
 mod rewrite;
 mod serve;
 mod systemd;

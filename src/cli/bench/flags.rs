@@ -5,6 +5,10 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
+use super::super::{
+    report_flags::{STDOUT, duration},
+    upstream_flags::secret,
+};
 use toolwire_lab::{
     bench::{
         Dialect,
@@ -207,7 +211,7 @@ impl MockFlags {
 #[command(next_help_heading = "Results")]
 pub(super) struct OutputFlags {
     /// Write all figures as JSON; without a file instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
     pub(super) json: Option<PathBuf>,
     /// Write the figures as CSV; - is stdout
     #[arg(long, value_name = "FILE")]
@@ -223,14 +227,6 @@ pub(super) struct OutputFlags {
     pub(super) quiet: bool,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
-    }
-}
-
 fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
     rate.ok_or_else(|| "a rate is a number greater than 0".to_owned())
@@ -239,9 +235,4 @@ fn rate(text: &str) -> Result<f64, String> {
 fn pid(text: &str) -> Result<(String, u32), String> {
     let (name, pid) = text.split_once('=').ok_or("expected NAME=PID with the name of a target")?;
     Ok((name.to_owned(), pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?))
-}
-
-/// Keeps the value out of debug output.
-fn secret(value: &str) -> Result<SecretString, std::convert::Infallible> {
-    Ok(SecretString::from(value))
 }

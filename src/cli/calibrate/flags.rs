@@ -4,7 +4,10 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use secrecy::SecretString;
 
-use super::super::upstream_flags::secret;
+use super::super::{
+    report_flags::{ReportFlags, duration},
+    upstream_flags::secret,
+};
 use toolwire_lab::calibrate::{
     plan::Sampling,
     variant::{ALL_WORDINGS, ENFORCE, Wording},
@@ -22,7 +25,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) run: RunFlags,
     #[command(flatten)]
-    pub(super) output: OutputFlags,
+    pub(super) output: ReportFlags,
 }
 
 /// The model that is asked.
@@ -129,30 +132,7 @@ pub(super) struct RunFlags {
     pub(super) cache: Option<PathBuf>,
 }
 
-/// Output.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Results")]
-pub(super) struct OutputFlags {
-    /// Write all figures as JSON; without a file instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub(super) json: Option<PathBuf>,
-    /// Write a page; - is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-    /// Show no progress on stderr
-    #[arg(long, short)]
-    pub(super) quiet: bool,
-}
-
 fn temperature(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
     value.ok_or_else(|| "a temperature is a number that is not negative".to_owned())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
-    }
 }

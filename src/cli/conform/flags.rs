@@ -13,7 +13,13 @@ use std::{
 use http::{HeaderName, HeaderValue, Uri};
 use secrecy::SecretString;
 
-use super::{super::upstream_flags::secret, gateway_url};
+use super::{
+    super::{
+        report_flags::{ReportFlags, duration},
+        upstream_flags::secret,
+    },
+    gateway_url,
+};
 use toolwire_lab::{
     bench::{Dialect, target},
     conform::{Api, gateway::Models},
@@ -21,6 +27,7 @@ use toolwire_lab::{
 
 /// Options of `conform`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("json", |arg| arg.help("Write all results as JSON; without a file instead of the table")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) gateway: GatewayFlags,
@@ -29,7 +36,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(super) run: RunFlags,
     #[command(flatten)]
-    pub(super) output: OutputFlags,
+    pub(super) output: ReportFlags,
 }
 
 /// The gateway.
@@ -100,21 +107,6 @@ pub(super) struct RunFlags {
     /// Time limit of a response
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub(super) timeout: Duration,
-}
-
-/// Output.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Results")]
-pub(super) struct OutputFlags {
-    /// Write all results as JSON; without a file instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
-    pub(super) json: Option<PathBuf>,
-    /// Write a page; - is stdout
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-    /// Show no progress on stderr
-    #[arg(long, short)]
-    pub(super) quiet: bool,
 }
 
 /// Default of `--cuts`.
@@ -211,12 +203,4 @@ fn model(text: &str) -> Result<(Option<Api>, String), Infallible> {
         Some((api, name)) => (Some(api), name.to_owned()),
         None => (None, text.to_owned()),
     })
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
-    }
 }
