@@ -12,6 +12,7 @@ pub mod calibrate;
 mod clock;
 pub mod conform;
 pub mod fixture;
+mod html;
 mod invalid;
 #[cfg(test)]
 #[path = "../../../tests/support/repository.rs"]

@@ -7,7 +7,6 @@ mod csv;
 mod example;
 pub(crate) mod figure;
 pub(crate) mod grid;
-pub(crate) mod html;
 pub(crate) mod json;
 mod metric;
 pub(crate) mod page;

@@ -2,18 +2,16 @@
 //! draws it.
 
 use super::{Report, caveats::caveats, json::json, table::table};
+use crate::html::{STYLE, embedded, escaped, filled};
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page/page.html");
-/// The style of the tool's pages.
-pub(crate) const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str =
     concat!(include_str!("page/draw.js"), include_str!("page/charts.js"), include_str!("page/page.js"));
 
 pub fn page(report: &Report) -> String {
     let title = format!("toolwire bench: {}", names(report));
-    let caveats =
-        caveats(report).iter().map(|line| format!("<li>{}</li>", escaped(line))).collect::<String>();
+    let caveats = caveats(report).iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
     let parts = [
         ("@@title@@", escaped(&title)),
         ("@@style@@", STYLE.to_owned()),
@@ -25,44 +23,9 @@ pub fn page(report: &Report) -> String {
     filled(FRAME, &parts)
 }
 
-/// Fills a template with its parts, each instead of its mark. The parts must be in the order of the template: each mark
-/// is searched for after the previous part, never inside it, because a target's name may contain any text.
-pub(crate) fn filled(template: &str, parts: &[(&str, String)]) -> String {
-    let mut page = String::new();
-    let mut rest = template;
-    for (mark, part) in parts {
-        let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
-        page.extend([before, part]);
-        rest = behind;
-    }
-    page + rest
-}
-
 /// The names of the measured targets.
 fn names(report: &Report) -> String {
     report.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// Text escaped for use between tags and in quoted attributes.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            char => out.push(char),
-        }
-    }
-    out
-}
-
-/// Escapes JSON for use in a `script` element. Only `<` can end such an element or begin a comment in it, and in JSON,
-/// `<` occurs only in strings.
-pub(crate) fn embedded(json: &str) -> String {
-    json.replace('<', "\\u003c")
 }
 
 #[cfg(test)]

@@ -5,28 +5,22 @@ use super::{
     table::{FAILURES, LEGEND, caveats, head, interval, percent},
 };
 use crate::{
-    bench::report::{
-        figure::{self, NONE},
-        html::{self, Cell, html_table},
-        page::{STYLE, embedded, escaped, filled},
-    },
+    bench::report::figure::{self, NONE},
     calibrate::interval::Share,
+    html::{Cell, TABLE_STYLE, embedded, escaped, filled, html_table, visible},
 };
-use toolwire_gateway::observe::untrusted_text;
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
 
 pub fn page(report: &Report) -> String {
-    let lines = |lines: Vec<String>| {
-        lines.iter().map(|line| format!("<li>{}</li>", visible(line))).collect::<String>()
-    };
+    let caveats = caveats(report).iter().map(|line| format!("<li>{}</li>", visible(line))).collect();
     let entry = report.entry.clone().unwrap_or_else(|| "No variant had a proper call.".to_owned());
     let parts = [
         ("@@title@@", visible(&format!("toolwire calibrate: {}", report.model))),
-        ("@@style@@", [STYLE, html::STYLE].concat()),
+        ("@@style@@", TABLE_STYLE.to_owned()),
         ("@@lead@@", visible(&head(report, usize::MAX).replace('\n', " · "))),
-        ("@@caveats@@", lines(caveats(report))),
+        ("@@caveats@@", caveats),
         ("@@legend@@", escaped(LEGEND)),
         ("@@variants@@", variants(report)),
         ("@@failures@@", failures(report)),
@@ -36,12 +30,6 @@ pub fn page(report: &Report) -> String {
         ("@@report@@", embedded(&report.json())),
     ];
     filled(FRAME, &parts)
-}
-
-/// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
-/// them.
-fn visible(text: &str) -> String {
-    escaped(&untrusted_text::escaped(text))
 }
 
 fn variants(report: &Report) -> String {

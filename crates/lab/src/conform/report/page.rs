@@ -1,11 +1,7 @@
 //! The report as a page: one file that needs neither network nor scripts, and contains the report's JSON.
 
 use super::{Count, Report, Rule, table::held};
-use crate::bench::report::{
-    html::{self, Cell, html_table},
-    page::{STYLE, embedded, escaped, filled},
-};
-use toolwire_gateway::observe::untrusted_text;
+use crate::html::{Cell, TABLE_STYLE, embedded, filled, html_table, visible};
 
 /// The template of the page: names between `@@` mark the places of its parts.
 const FRAME: &str = include_str!("page.html");
@@ -21,7 +17,7 @@ pub fn page(report: &Report) -> String {
     );
     let parts = [
         ("@@title@@", visible(&format!("toolwire conform: {}", report.gateway))),
-        ("@@style@@", [STYLE, html::STYLE].concat()),
+        ("@@style@@", TABLE_STYLE.to_owned()),
         ("@@lead@@", visible(&lead)),
         ("@@counts@@", counts(report)),
         ("@@rules@@", rules(&report.rules)),
@@ -30,12 +26,6 @@ pub fn page(report: &Report) -> String {
         ("@@report@@", embedded(&report.json())),
     ];
     filled(FRAME, &parts)
-}
-
-/// Shows unprintable characters of untrusted text as escapes, so that they cannot reorder or hide the text around
-/// them.
-fn visible(text: &str) -> String {
-    escaped(&untrusted_text::escaped(text))
 }
 
 fn counts(report: &Report) -> String {
