@@ -116,7 +116,7 @@ async fn measure(plan: &Plan) -> Result<Measured, Box<dyn std::error::Error + Se
 fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) -> ExitCode {
     let entry =
         |place: usize| plan.variants.get(place).map(|variant| subject.entry(variant)).unwrap_or_default();
-    let report = report::report(plan, measured, (&subject.url(), &subject.upstream_name), entry);
+    let report = report::report(plan, measured, &subject.url(), &subject.upstream_name, entry);
     let resume = "the same command resumes where this one ended";
     if report.answers == 0 {
         let why = report.stopped.unwrap_or_else(|| "nothing was answered".to_owned());

@@ -145,8 +145,8 @@ async fn play(args: &Args, url: &Uri, models: &Models, cases: &[Arc<Case>]) -> R
         );
     }
     let mut done = 0;
-    let how = (args.run.concurrency.get(), args.cases.strict);
-    let verdicts = run::run(&client, cases, &clients, models, how, |_| {
+    let (concurrency, is_strict) = (args.run.concurrency.get(), args.cases.strict);
+    let verdicts = run::run(&client, cases, &clients, models, concurrency, is_strict, |_| {
         done += 1;
         if !args.output.quiet && done % 1000 == 0 {
             eprintln!("{done} of {total}");

@@ -126,7 +126,7 @@ fn filter(args: &Args) -> Result<(), Stop> {
         client: args.to,
     });
     let mut pipeline =
-        replay::pipeline(reader, args.to()?, (&settings, KnownFormats::built_in()), &conversation)
+        replay::pipeline(reader, args.to()?, &settings, KnownFormats::built_in(), &conversation)
             .redacting(Arc::new(Redactor::new([])));
     let mut input = args.open()?;
     let mut stdout = io::stdout().lock();

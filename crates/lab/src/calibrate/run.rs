@@ -144,7 +144,7 @@ pub async fn run(
     session.measured.cached = session.answers.iter().flatten().count();
     let started = Instant::now();
     tokio::select! {
-        asked = session.ask_all(&questions, &asker, (stop, abort)) => asked?,
+        asked = session.ask_all(&questions, &asker, stop, abort) => asked?,
         served = server.run(pending()) => served?,
     }
     Ok(session.finish(&questions, started.elapsed()))
@@ -166,7 +166,8 @@ impl Session<'_> {
         &mut self,
         questions: &[Question],
         asker: &Asker,
-        (stop, abort): (impl Future<Output = ()>, impl Future<Output = ()>),
+        stop: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let (mut stop, mut abort) = (pin!(stop), pin!(abort));
         let mut open = FuturesUnordered::new();

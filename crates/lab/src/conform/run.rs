@@ -29,7 +29,8 @@ pub async fn run(
     cases: &[Arc<Case>],
     dialects: &[Dialect],
     models: &Models,
-    (concurrency, is_strict): (usize, bool),
+    concurrency: usize,
+    is_strict: bool,
     mut progress: impl FnMut(&Verdict),
 ) -> Vec<Verdict> {
     let pairs = dialects.iter().flat_map(|&dialect| cases.iter().map(move |case| (dialect, case)));

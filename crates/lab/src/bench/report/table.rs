@@ -141,7 +141,7 @@ fn latencies(report: &Report) -> Grid {
                 table.add_row([""]);
             }
             let title = if index == 0 { metric.title() } else { "" };
-            table.add_row(latency(report, (title, name, &target.name), metric, distribution));
+            table.add_row(latency(report, title, name, &target.name, metric, distribution));
         }
     }
     table
@@ -150,7 +150,9 @@ fn latencies(report: &Report) -> Grid {
 /// A row of the latencies, for the target named `called`, which is displayed as `shown`.
 fn latency(
     report: &Report,
-    (title, shown, called): (&str, String, &str),
+    title: &str,
+    shown: String,
+    called: &str,
     metric: Metric,
     distribution: &Distribution,
 ) -> [String; 8] {

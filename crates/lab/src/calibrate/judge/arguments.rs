@@ -125,7 +125,8 @@ pub(super) fn copied(
     arguments: &Value,
     wanted: Option<&Map<String, Value>>,
     schema: &Value,
-    (shown, said): (&str, &str),
+    shown: &str,
+    said: &str,
 ) -> Option<String> {
     let said = folded(said);
     let shown = folded(shown);

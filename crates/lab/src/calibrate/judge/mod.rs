@@ -233,7 +233,7 @@ impl Source<'_> {
         let schema = self.case.tool(&call.name).map_or(&Value::Null, |tool| &tool.parameters);
         let wanted = self.case.calls.iter().find(|wanted| wanted.name == call.name);
         let value =
-            copied(&arguments, wanted.map(|wanted| &wanted.arguments), schema, (self.shown, self.said))?;
+            copied(&arguments, wanted.map(|wanted| &wanted.arguments), schema, self.shown, self.said)?;
         Some(format!("the argument is copied from the instructions: {value}"))
     }
 }

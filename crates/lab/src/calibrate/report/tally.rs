@@ -26,7 +26,8 @@ const CLIPPED: usize = 600;
 pub fn report(
     plan: &Plan,
     measured: &Measured,
-    (upstream, model): (&str, &str),
+    upstream: &str,
+    model: &str,
     entry: impl Fn(usize) -> String,
 ) -> Report {
     let mut variants: Vec<_> =
