@@ -13,11 +13,14 @@ use super::{
 };
 use toolwire_config as config;
 use toolwire_gateway::{observe::terminal::counted, terminated};
-use toolwire_lab::fixture::{
-    Fixture,
-    generate::{Kind, MockDialect, Script},
-    mock::{Mock, Pace, timeline::BURST},
-    postmark::Postmark,
+use toolwire_lab::{
+    fixture::{
+        Fixture,
+        generate::{Kind, Script, dialect_named},
+        mock::{Mock, Pace, timeline::BURST},
+        postmark::Postmark,
+    },
+    upstream::Api,
 };
 use toolwire_pipeline::format::{self, Format};
 
@@ -50,8 +53,8 @@ struct Generate {
     #[arg(long)]
     generate: bool,
     /// Dialect: lumo, lumo-v1, chat, completions, responses or messages [default: by the request's path]
-    #[arg(long, value_name = "NAME", requires = "generate")]
-    dialect: Option<MockDialect>,
+    #[arg(long, value_name = "NAME", requires = "generate", value_parser = dialect_named)]
+    dialect: Option<Api>,
     /// Content of a response: text, call, or text-call (text, then a call)
     #[arg(long, value_name = "KIND", requires = "generate", default_value = "text")]
     answer: Kind,

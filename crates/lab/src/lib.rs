@@ -17,5 +17,6 @@ mod invalid;
 #[cfg(test)]
 #[path = "../../../tests/support/repository.rs"]
 mod repository;
+pub mod upstream;
 
 pub use invalid::Invalid;

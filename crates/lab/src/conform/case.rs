@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::{
     scenario::{Scenario, USAGE},
-    upstream::Api,
     variant::Variant,
 };
+use crate::upstream::Api;
 use toolwire_pipeline::{event::Finish, format::Format};
 
 #[derive(Debug, Clone)]

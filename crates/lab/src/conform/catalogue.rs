@@ -8,10 +8,10 @@ use super::{
     case::{Case, Category, Expected, Source, Wanted},
     recorded_responses::recorded,
     scenario::{Scenario, pieces},
-    upstream::{Api, Frames},
+    upstream::Frames,
     variant::Variant,
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, upstream::Api};
 use toolwire_pipeline::{conversation::Call, event::Finish, format::Format};
 
 /// Selects the cases.
@@ -120,7 +120,7 @@ impl Catalogue<'_> {
     }
 
     fn frames(&self, scenario: &Scenario) -> Frames {
-        self.api.frames(scenario)
+        Frames::of(scenario, self.api)
     }
 
     fn texts(&mut self) {

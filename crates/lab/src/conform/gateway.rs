@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::{case::Case, upstream::Api};
+use super::case::Case;
+use crate::upstream::Api;
 use toolwire_pipeline::format::Format;
 
 /// The models that requests name.

@@ -25,9 +25,10 @@ use tokio::{
 use super::{
     case::{Case, Source},
     request::case_of,
-    upstream::Api,
+    upstream::Frames,
     variant::{Sent, Variant},
 };
+use crate::upstream::Api;
 
 /// Maximum number of bytes of a request that are read.
 const MAX_REQUEST: usize = 16 << 20;
@@ -87,7 +88,7 @@ impl Mock {
             let model = json!({"id": "conform", "object": "model", "created": 0, "owned_by": "conform"});
             return whole(StatusCode::OK, &json!({"object": "list", "data": [model]}));
         }
-        let Some(api) = Api::at(path) else {
+        let Some(api) = Api::at(path).filter(|api| Api::ALL.contains(api)) else {
             let message = format!("the conformance mock does not know the path {path}");
             return whole(
                 StatusCode::NOT_FOUND,
@@ -115,7 +116,7 @@ fn play(case: &Case, api: Api) -> Response<MockBody> {
             whole(status, &api.error_body(status.as_u16()))
         }
         Source::Generated(scenario, variant) => {
-            let body = variant.body(api, &api.frames(scenario));
+            let body = variant.body(api, &Frames::of(scenario, api));
             respond(StatusCode::OK, &[(CONTENT_TYPE.as_str(), api.content_type())], body)
         }
         Source::Recorded(recorded, variant) => {

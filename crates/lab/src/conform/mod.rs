@@ -28,5 +28,5 @@ mod scenario;
 mod upstream;
 mod variant;
 
+pub use crate::upstream::Api;
 pub use catalogue::{Selection, cases};
-pub use upstream::Api;

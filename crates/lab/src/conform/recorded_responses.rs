@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{
-    case::{Expected, Recorded, Wanted},
+use super::case::{Expected, Recorded, Wanted};
+use crate::{
+    fixture::{Answer, Fixture},
     upstream::Api,
 };
-use crate::fixture::{Answer, Fixture};
 use toolwire_pipeline::event::Finish;
 
 /// Name, response, the client's tools, and the expected outcome.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::upstream::{Api, Frames};
+use super::upstream::Frames;
+use crate::upstream::Api;
 
 /// The way in which a response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

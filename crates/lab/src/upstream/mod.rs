@@ -1,28 +1,17 @@
-//! [`Api`]: the dialects in which a gateway may call the mock, and how each writes a scenario.
+//! The upstreams that mocks play: their dialects ([`Api`]) and the frames of their responses ([`FrameWriter`]).
 
-mod chat;
-mod completions;
-mod gemini;
-mod lumo;
-mod messages;
-mod ollama;
-mod responses;
+mod blocks;
+mod writer;
 
 use std::{fmt, str::FromStr};
 
 use serde_json::{Value, json};
 
-use super::scenario::{MadeCall, Scenario, Step};
+pub(crate) use self::writer::{Content, FrameWriter, Identity, Usage};
 use crate::Invalid;
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// The model named in responses.
-const MODEL: &str = "conform-model";
-
-/// Creation time of all responses, in seconds of Unix time.
-const CREATED: u64 = 1_750_000_000;
-
-/// The message of every error that the mock reports.
+/// The message of every error that a mock reports on purpose.
 pub(crate) const ERROR: &str = "the conformance mock fails on purpose";
 
 /// A dialect of upstreams.
@@ -38,23 +27,16 @@ pub enum Api {
     Gemini,
     /// Ollama's own API.
     Ollama,
-    /// Proton Lumo.
+    /// Proton Lumo, second version.
     Lumo,
-    /// Text completions.
+    /// Text completions, in OpenAI's form.
     Completions,
-}
-
-/// A response as frames.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Frames {
-    /// The frames, each including its terminator.
-    pub(crate) all: Vec<Vec<u8>>,
-    /// Number of frames before the frame with the finish reason.
-    pub(crate) before_finish: usize,
+    /// Proton Lumo, first version.
+    LumoV1,
 }
 
 impl Api {
-    /// All dialects.
+    /// The dialects of gateways' upstreams.
     pub const ALL: [Self; 7] = [
         Self::Chat,
         Self::Responses,
@@ -75,7 +57,14 @@ impl Api {
             Self::Ollama => "ollama",
             Self::Lumo => "lumo",
             Self::Completions => "completions",
+            Self::LumoV1 => "lumo-v1",
         }
+    }
+
+    /// Returns the dialect `among` these with this name, or a hint about their names.
+    pub(crate) fn named(name: &str, among: &[Self]) -> Result<Self, String> {
+        let found = among.iter().find(|api| api.name() == name).copied();
+        found.ok_or_else(|| suggest(name, &among.iter().map(|api| api.name()).collect::<Vec<_>>(), None))
     }
 
     /// The dialect for a path.
@@ -83,8 +72,11 @@ impl Api {
         // A longer path comes before paths that are its suffixes.
         let ends = [
             ("/ai/v1/chat/completions", Self::Lumo),
+            ("/ai/v1/chat", Self::LumoV1),
             ("/chat/completions", Self::Chat),
             ("/completions", Self::Completions),
+            ("/completion", Self::Completions),
+            ("/api/generate", Self::Completions),
             ("/responses", Self::Responses),
             ("/messages", Self::Messages),
             (":streamGenerateContent", Self::Gemini),
@@ -98,19 +90,19 @@ impl Api {
         match self {
             Self::Chat | Self::Responses | Self::Messages | Self::Completions => "/v1",
             Self::Gemini => "/v1beta",
-            Self::Lumo => "/api",
+            Self::Lumo | Self::LumoV1 => "/api",
             Self::Ollama => "",
         }
     }
 
-    /// Whether the dialect supports native calls, any number of them.
+    /// Whether the dialect supports native calls, any number of them. (Lumo runs its native calls itself.)
     pub(crate) fn has_calls(self) -> bool {
-        !matches!(self, Self::Completions | Self::Lumo)
+        !matches!(self, Self::Completions | Self::Lumo | Self::LumoV1)
     }
 
     /// Whether the dialect separates reasoning from text.
     pub(crate) fn has_reasoning(self) -> bool {
-        self != Self::Completions
+        !matches!(self, Self::Completions | Self::LumoV1)
     }
 
     /// Whether the dialect's responses are event streams.
@@ -128,31 +120,16 @@ impl Api {
         if self.has_events() { "text/event-stream" } else { "application/x-ndjson" }
     }
 
-    /// The response as frames.
-    pub(crate) fn frames(self, scenario: &Scenario) -> Frames {
-        match self {
-            Self::Chat => chat::frames(scenario),
-            Self::Responses => responses::frames(scenario),
-            Self::Messages => messages::frames(scenario),
-            Self::Gemini => gemini::frames(scenario),
-            Self::Ollama => ollama::frames(scenario),
-            Self::Lumo => lumo::frames(scenario),
-            Self::Completions => completions::frames(scenario),
-        }
-    }
-
     /// Returns an error within a stream, after `frames` frames.
     pub(crate) fn error_frame(self, frames: usize) -> Vec<u8> {
-        match self {
-            Self::Chat | Self::Completions | Self::Gemini => data(&self.error_body(500)),
-            Self::Lumo => data(&json!({"type": "error", "message": ERROR})),
-            Self::Messages => event(&self.error_body(500)),
+        self.frame(&match self {
+            Self::Lumo | Self::LumoV1 => json!({"type": "error", "message": ERROR}),
             Self::Responses => {
-                event(&json!({"type": "error", "code": "server_error", "message": ERROR, "param": null,
-                    "sequence_number": frames}))
+                json!({"type": "error", "code": "server_error", "message": ERROR, "param": null,
+                "sequence_number": frames})
             }
-            Self::Ollama => line(&self.error_body(500)),
-        }
+            _ => self.error_body(500),
+        })
     }
 
     /// Returns the body of an error response.
@@ -174,9 +151,22 @@ impl Api {
             Self::Gemini => {
                 json!({"error": {"code": status, "message": ERROR, "status": "INTERNAL"}})
             }
-            Self::Lumo => json!({"Code": 2000, "Error": ERROR}),
+            Self::Lumo | Self::LumoV1 => json!({"Code": 2000, "Error": ERROR}),
             Self::Ollama => json!({"error": ERROR}),
         }
+    }
+
+    /// Writes a value as a frame: a line, or an event with or without an `event:` line for its type.
+    fn frame(self, value: &Value) -> Vec<u8> {
+        let frame = match self {
+            Self::Ollama => format!("{value}\n"),
+            Self::Messages | Self::Responses => {
+                let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+                format!("event: {kind}\ndata: {value}\n\n")
+            }
+            _ => format!("data: {value}\n\n"),
+        };
+        frame.into_bytes()
     }
 }
 
@@ -190,38 +180,7 @@ impl FromStr for Api {
     type Err = Invalid;
 
     fn from_str(name: &str) -> Result<Self, Invalid> {
-        Self::ALL.into_iter().find(|api| api.name() == name).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name);
-            format!("there is no upstream dialect `{name}`; {}", suggest(name, &known, None)).into()
-        })
+        let unknown = |hint| format!("there is no upstream dialect `{name}`; {hint}").into();
+        Self::named(name, &Self::ALL).map_err(unknown)
     }
-}
-
-/// Writes an event without an `event:` line.
-fn data(value: &Value) -> Vec<u8> {
-    format!("data: {value}\n\n").into_bytes()
-}
-
-/// Writes an event with an `event:` line for its type.
-fn event(value: &Value) -> Vec<u8> {
-    let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
-    format!("event: {kind}\ndata: {value}\n\n").into_bytes()
-}
-
-/// Writes a line of JSON.
-fn line(value: &Value) -> Vec<u8> {
-    format!("{value}\n").into_bytes()
-}
-
-/// Returns the arguments of a call as a JSON value that keeps the digits of numbers.
-fn parsed(call: &MadeCall) -> Value {
-    serde_json::from_str(&call.joined()).unwrap_or_default()
-}
-
-/// Adds the members of `more` to `object`.
-fn with(mut object: Value, more: Value) -> Value {
-    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
-        object.extend(more);
-    }
-    object
 }

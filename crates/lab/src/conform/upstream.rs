@@ -1,0 +1,40 @@
+//! [`Frames`]: a scenario as the frames of an upstream's response.
+
+use super::scenario::{Scenario, Step, USAGE};
+use crate::upstream::{Api, FrameWriter, Identity, Usage};
+
+/// What the mock's responses say about themselves.
+const IDENTITY: Identity = Identity { name: "conform", model: "conform-model", created: 1_750_000_000 };
+
+/// A response as frames.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Frames {
+    /// The frames, each including its terminator.
+    pub(crate) all: Vec<Vec<u8>>,
+    /// Number of frames before the frame with the finish reason.
+    pub(crate) before_finish: usize,
+}
+
+impl Frames {
+    /// Writes a scenario. Parts that the dialect does not have are left out.
+    pub(crate) fn of(scenario: &Scenario, api: Api) -> Self {
+        let mut writer = FrameWriter::new(api, &IDENTITY);
+        let (input, output) = USAGE;
+        writer.begin(input);
+        for step in &scenario.steps {
+            match step {
+                Step::Text(text) => writer.text(text),
+                Step::Reasoning(text) => writer.reasoning(text),
+                Step::Call(call) if api.has_calls() => {
+                    writer.call(&call.id, &call.name);
+                    call.arguments.iter().for_each(|piece| writer.arguments(piece));
+                }
+                Step::Call(_) => {}
+            }
+        }
+        writer.close();
+        let before_finish = writer.frames.len();
+        writer.end(scenario.finish, Usage { input, output }, api != Api::Lumo);
+        Self { all: writer.frames.into_iter().map(|frame| frame.bytes).collect(), before_finish }
+    }
+}
