@@ -1,33 +1,33 @@
-//! Converts the schemas of tools to forms that APIs accept: an API that rejects one schema rejects the
-//! complete request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
+//! Converts the schemas of tools to what APIs accept: an API that rejects one schema rejects the complete
+//! request (docs/protocols/chat.md#requests, docs/protocols/messages.md#requests).
 
 use serde_json::{Map, Value, json};
 
 use crate::wire::json::{Json, Kind};
 
-/// Members that define alternatives. Several APIs reject them at the top level of the arguments' schema, but
-/// accept them inside it.
+/// Keywords for alternatives. Several APIs reject them at the top level of the schema for arguments, but
+/// accept them in nested schemas.
 const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
-/// Other members that OpenAI's APIs reject at the top level.
+/// Other keywords that OpenAI's APIs reject at the top level.
 const REFUSED: [&str; 3] = ["enum", "const", "not"];
 
-/// Maximum number of schemas that are read in order to join alternatives, because references may repeat them.
+/// Maximum number of schemas to read when alternatives are merged, because references may repeat them.
 const MAX_SCHEMAS: usize = 256;
 
 /// Maximum nesting depth of alternatives.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum number of forms of one parameter. If there are more, any value is allowed.
+/// Maximum number of alternatives for one parameter. If there are more, it accepts any value.
 const MAX_FORMS: usize = 32;
 
-/// Whether the arguments are described by alternatives or by a reference.
+/// Whether the schema has alternatives or a reference at the top level.
 pub(super) fn has_choices(schema: Json<'_>) -> bool {
     schema.members().any(|(key, _)| CHOICES.contains(&&*key) || key == "$ref")
 }
 
-/// `schema` in the form for OpenAI's APIs: an object with properties, without alternatives, in which arrays
-/// have items. `None` if it already has this form.
+/// Converts `schema` for OpenAI's APIs: to an object with properties and without alternatives, in which
+/// arrays have items. `None` if no conversion is needed.
 pub(super) fn for_openai(schema: Json<'_>) -> Option<Value> {
     let is_object = schema.get("type").is_some_and(|kind| kind.as_str().as_deref() == Some("object"));
     let is_refused = |key: &str| CHOICES.contains(&key) || REFUSED.contains(&key) || key == "$ref";
@@ -51,8 +51,8 @@ pub(super) fn without_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// Converts `schema` to an object that has the parameters of all alternatives. Parameters that every
-/// alternative requires are required. Other demands of alternatives are left out, so the result accepts more.
+/// Converts `schema` to an object with the parameters of all alternatives. A parameter is required if all
+/// alternatives require it. Other constraints are dropped, so the result accepts more arguments.
 pub(super) fn of_object(schema: &Value) -> Value {
     let mut reading = Reading { root: schema, left: MAX_SCHEMAS };
     let parameters = reading.parameters(schema, 0);
@@ -76,7 +76,6 @@ pub(super) fn of_object(schema: &Value) -> Value {
     object.into()
 }
 
-/// The parameters that a schema describes.
 #[derive(Debug, Default)]
 struct Parameters {
     properties: Map<String, Value>,
@@ -84,8 +83,8 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Adds the properties of an alternative. If several alternatives have the same property, it may have any
-    /// of their forms.
+    /// Adds the properties of an alternative. If several alternatives have the same property, any of their
+    /// schemas applies to it.
     fn add(&mut self, properties: Map<String, Value>) {
         for (name, form) in properties {
             match self.properties.get_mut(&name) {
@@ -164,7 +163,7 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// Adds `items` to arrays without them.
+/// Adds `items` to arrays that lack it.
 fn add_items(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -2,16 +2,15 @@
 
 use serde_json::Value;
 
-/// A page that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) url: String,
     pub(super) title: String,
-    /// The age of the page, in the search engine's words.
+    /// The age of the page, as reported by the search engine.
     pub(super) age: Option<String>,
 }
 
-/// The pages in the result of a search: the objects with a `url` or `link` in its first list of such objects.
+/// The pages in the result of a search: the objects with a `url` or `link` in the first list that has any.
 pub(super) fn pages(content: &str) -> Vec<Page> {
     let result = serde_json::from_str::<Value>(content).unwrap_or_default();
     let lists = [Some(&result)].into_iter().chain(["results", "organic"].map(|key| result.get(key)));

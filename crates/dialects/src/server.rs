@@ -1,6 +1,6 @@
 //! [`Server`]: the software behind an API like OpenAI's, and the constraints that it can enforce.
 //!
-//! docs/protocols/enforcement.md has the facts.
+//! docs/protocols/enforcement.md describes them.
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +13,10 @@ use crate::{
 /// The software behind the API. Only servers that differ in their constraints are distinguished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Server {
-    /// Not configured: identified by the server's responses.
+    /// Not configured. The server is identified by its responses.
     #[default]
     Unknown,
-    /// None of the known servers. Nothing can be enforced.
+    /// Not one of the known servers. Nothing can be enforced.
     Other,
     /// OpenAI's own servers.
     OpenAi,
@@ -28,7 +28,7 @@ pub enum Server {
     LlamaCpp,
     /// The server of llama-cpp-python.
     LlamaCppPython,
-    /// Ollama's API in this dialect.
+    /// Ollama, through its API in this dialect.
     Ollama,
     /// LM Studio.
     LmStudio,
@@ -38,7 +38,7 @@ pub enum Server {
     TensorRtLlm,
     /// Mistral's own servers.
     Mistral,
-    /// `DeepSeek`'s own servers, at the path `/beta`.
+    /// `DeepSeek`'s own servers, with the path `/beta`.
     DeepSeek,
     /// Groq.
     Groq,
@@ -48,7 +48,7 @@ pub enum Server {
     OpenRouter,
 }
 
-/// The names of servers in configurations.
+/// The names used in configurations.
 pub(crate) const SERVERS: [(&str, Server); 16] = [
     ("auto", Server::Unknown),
     ("other", Server::Other),
@@ -69,7 +69,7 @@ pub(crate) const SERVERS: [(&str, Server); 16] = [
 ];
 
 impl Server {
-    /// The name in configurations.
+    /// The name used in configurations.
     pub(crate) fn name(self) -> &'static str {
         SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
     }
@@ -79,7 +79,7 @@ impl Server {
         if self == Self::Unknown { &PROBES } else { &[] }
     }
 
-    /// The server whose response to `probe` is `body`, if the response reveals it.
+    /// The server that `body`, the response to `probe`, identifies, if any.
     pub(crate) fn of_answer(probe: &Probe, body: &[u8]) -> Option<Self> {
         probe.server(body)
     }
@@ -107,12 +107,12 @@ impl Server {
         }
     }
 
-    /// Whether a response that continues a text begins with that text again.
+    /// Whether a response that continues a text starts by repeating that text.
     pub(crate) fn repeats_prefill(self) -> bool {
         self == Self::Mistral
     }
 
-    /// The members of a request that ask for `constraint`. A prefill has no member, since it is the end of
+    /// The members of a request that enforce `constraint`. A prefill has no member, since it is the end of
     /// the model's input.
     pub(crate) fn members(self, constraint: &Constraint) -> Map<String, Value> {
         let member = |key: &str, value: Value| Map::from_iter([(key.to_owned(), value)]);
@@ -129,8 +129,8 @@ impl Server {
             Constraint::Tags(tags) => {
                 let mut members = format(structural_tag(tags));
                 if matches!(self, Self::Vllm | Self::Sglang) {
-                    // A marker may be a special token. By default, these servers leave special tokens out of
-                    // the text.
+                    // A marker may be a special token, and by default these servers remove special tokens
+                    // from the text.
                     members.insert("skip_special_tokens".to_owned(), false.into());
                 }
                 members

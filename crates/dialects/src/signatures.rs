@@ -1,12 +1,12 @@
-//! Signatures of calls, as Gemini 3 requires them on each of Google's APIs
+//! Signatures of calls, which Gemini 3 requires in all of Google's APIs
 //! (docs/protocols/gemini.md#signatures).
 
 use crate::conversation::{Role, Turn};
 
-/// Placeholder for an unknown signature: another model wrote the call, or the signature was lost.
+/// Stands in for an unknown signature, because another model wrote the call or the signature was lost.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Whether the model rejects calls without a signature, as Gemini 3 and later do.
+/// Whether the model rejects calls without a signature, as Gemini 3 and later models do.
 pub(super) fn checks_signatures(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
@@ -16,8 +16,8 @@ pub(super) fn checks_signatures(model: &str) -> bool {
     major.map_or_else(|| version.ends_with("-latest"), |major| major >= 3)
 }
 
-/// Index in `spoken` at which the last run of user turns without results begins: the upstream checks the
-/// signatures of the calls after it. `spoken` are the turns without instructions.
+/// The index in `spoken` of the last group of user turns without results. The upstream checks the signatures
+/// of the calls that follow. `spoken` must not contain instructions.
 pub(super) fn begin_of_turn(spoken: &[&Turn]) -> usize {
     let (mut begin, mut place) = (0, 0);
     for run in spoken.chunk_by(|one, next| (one.role == Role::Assistant) == (next.role == Role::Assistant)) {

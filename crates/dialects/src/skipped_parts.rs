@@ -1,35 +1,35 @@
 //! [`Skipped`]: the parts of an upstream's response that a reader left out, by reason.
 //!
 //! By law 3, everything that is received is sent to the client, fails the response, or is left out for a
-//! reason that is counted here. The counts become the metric `toolwire_skipped` and one warning per response.
+//! reason that is counted here. The counts become the metric `toolwire_skipped`, and one warning per
+//! response.
 
 use std::fmt;
 
 /// Why a part was left out. The names are metric labels, so their number is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Skip {
-    /// A frame that is not JSON, at a point where it cannot have carried a part of the response.
+    /// A frame that is not JSON, where it cannot have contained part of the response.
     NotJson,
     /// JSON that is not a chunk of a response.
     NotAChunk,
-    /// A part of a message whose kind toolwire does not know.
+    /// A part of a message whose type is unknown.
     UnknownPart,
-    /// A choice for which the client's API has no place.
+    /// A choice that the client's API cannot express.
     OtherChoice,
     /// Content after the finish reason.
     LateContent,
     /// A call that never got a name.
     NamelessCall,
-    /// Arguments of a call that was already complete.
+    /// Arguments for a call that was already complete.
     LateArguments,
-    /// A result whose call was never seen.
+    /// A result whose call was not seen.
     OrphanResult,
     /// A call that the upstream announced and never dispatched.
     UndispatchedCall,
     /// Content for an unknown target.
     UnknownTarget,
-    /// Text after a call that was meant for the client but that the upstream tried to run itself: the model's
-    /// apology.
+    /// The model's apology after a call that was meant for the client but that the upstream tried to run.
     Apology,
     /// An unknown finish reason, which counts as `stop`.
     UnknownFinish,
@@ -93,7 +93,7 @@ impl Skip {
     }
 }
 
-/// Counts by reason. Empty, and without an allocation, for nearly every response.
+/// Counts by reason. For nearly every response it is empty and not allocated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped(Vec<(Skip, u64)>);
 
@@ -103,7 +103,6 @@ impl Skipped {
         self.add_many(why, 1);
     }
 
-    /// Counts `count` more parts for this reason.
     pub(crate) fn add_many(&mut self, why: Skip, count: u64) {
         if count == 0 {
             return;
@@ -114,7 +113,7 @@ impl Skipped {
         }
     }
 
-    /// Adds all counts of `other`.
+    /// Adds the counts of `other`.
     pub fn add_all(&mut self, other: &Self) {
         other.iter().for_each(|(why, count)| self.add_many(why, count));
     }
@@ -124,12 +123,12 @@ impl Skipped {
         self.iter().find(|(known, _)| *known == why).map_or(0, |(_, count)| count)
     }
 
-    /// The sum over all reasons.
+    /// Number of parts that were left out for any reason.
     pub fn total(&self) -> u64 {
         self.iter().map(|(_, count)| count).sum()
     }
 
-    /// The number of parts that were left out because they were malformed.
+    /// Number of parts that were left out because they were malformed.
     pub fn malformed(&self) -> u64 {
         let malformed = [Skip::NotJson, Skip::NotAChunk, Skip::UnknownTarget, Skip::NamelessCall];
         malformed.map(|why| self.count(why)).iter().sum()
@@ -140,13 +139,13 @@ impl Skipped {
         self.0.is_empty()
     }
 
-    /// The reasons that occurred, each with its count.
+    /// The reasons that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
         self.0.iter().copied()
     }
 }
 
-/// For logs: `not_json=2 nameless_call=1`.
+/// The format for logs: `not_json=2 nameless_call=1`.
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (why, count)) in self.iter().enumerate() {
@@ -157,7 +156,7 @@ impl fmt::Display for Skipped {
     }
 }
 
-/// Whether a frame's data is a word that some servers send as keep-alive.
+/// Whether a frame's data is a word that some servers send as a keep-alive.
 pub(super) fn is_sign_of_life(data: &str) -> bool {
     ["ping", "pong", "heartbeat", "keep-alive", "keepalive"].contains(&data)
 }

@@ -1,28 +1,28 @@
-//! [`Stamp`] and [`Ids`]: the time and the ids of a response.
+//! [`Stamp`] and [`Ids`]: the creation time and the ids of a response.
 
-/// The values that differ between otherwise equal responses. They are passed in, because the core has neither
-/// a clock nor randomness.
+/// The values that differ between otherwise equal responses. Callers provide them, because the core has
+/// neither a clock nor randomness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// The seed of ids: equal seeds give equal ids.
+    /// The seed for ids. Equal seeds produce equal ids.
     pub seed: u64,
-    /// Seconds of Unix time.
+    /// The creation time, in seconds of Unix time.
     pub created: u64,
 }
 
-/// Generates ids of a fixed form from a seed: letters and digits only, safe in every client.
+/// Generates ids from a seed. They consist only of letters and digits, which are safe in every client.
 #[derive(Debug, Clone)]
 pub struct Ids {
     state: u64,
 }
 
 impl Ids {
-    /// A sequence of ids. `salt` distinguishes between sequences with the same seed.
+    /// Creates a sequence of ids. Sequences with the same seed but another `salt` differ.
     pub fn new(seed: u64, salt: u64) -> Self {
         Self { state: seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
-    /// The next id: `prefix` and 24 letters or digits.
+    /// The next id, which is `prefix` and 24 letters or digits.
     pub fn next(&mut self, prefix: &str) -> String {
         const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let mut id = String::with_capacity(prefix.len() + 24);
@@ -34,7 +34,7 @@ impl Ids {
         id
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): well mixed from any seed, eight bytes of state.
+    /// SplitMix64 (Steele, Lea, Flood 2014): well mixed for any seed, with eight bytes of state.
     fn word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;

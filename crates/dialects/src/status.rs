@@ -1,8 +1,8 @@
-//! The meaning of an upstream's error status if the body does not say more: one table for all dialects.
+//! What an upstream's error status means if the body does not say more, for all dialects.
 
 use crate::failure::{Failure, Kind};
 
-/// The kind of failure that corresponds to `status`.
+/// The kind of failure that `status` stands for.
 pub(crate) fn kind_of(status: u16) -> Kind {
     match status {
         401 => Kind::Unauthorized,
@@ -18,12 +18,12 @@ pub(crate) fn kind_of(status: u16) -> Kind {
     }
 }
 
-/// The failure for a status that must not become the status of the client's response; the client gets 502
-/// instead. `None` for all other statuses.
+/// The failure for a status that the client's response must not have, so that the client gets 502 instead.
+/// `None` for all other statuses.
 ///
-/// A redirect, 404 and 405 mean that the upstream's URL is wrong. 407 and 426 are about the connection to the
-/// upstream, and a response with these statuses must have headers that only the upstream could send
-/// (RFC 9110, sections 15.5.8 and 15.5.22).
+/// A redirect, 404 or 405 means that the upstream's URL is wrong. 407 and 426 concern the connection to the
+/// upstream, and a response with these statuses must have headers that only the upstream could send (RFC
+/// 9110, sections 15.5.8 and 15.5.22).
 pub(crate) fn failure_of_hop(status: u16, message: impl Into<String>) -> Option<Failure> {
     let code = match status {
         404 => "upstream_not_found",

@@ -7,29 +7,28 @@ use crate::{
     settings::{Field, Key, OneOf, Settings},
 };
 
-/// What happens to system messages other than a single one at the beginning. The chat templates of some
-/// models reject such messages, and with them every request that contains them
-/// (docs/protocols/chat.md#requests).
+/// What to do with system messages other than a single one at the start. The chat templates of some models
+/// reject them, and with them the complete request (docs/protocols/chat.md#requests).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SystemMessages {
-    /// All are joined into one at the beginning, for models that are known to reject other placements.
+    /// Join all of them at the start, for models that are known to reject anything else.
     #[default]
     Auto,
-    /// All are joined into one at the beginning.
+    /// Join all of them at the start.
     First,
-    /// They are sent unchanged.
+    /// Send them unchanged.
     Keep,
 }
 
 const WORDS: [(&str, SystemMessages); 3] =
     [("auto", SystemMessages::Auto), ("first", SystemMessages::First), ("keep", SystemMessages::Keep)];
 
-/// Parts of the names of models whose templates reject system messages between other messages. Newer models
-/// of Qwen do so, too, and are recognised separately.
+/// Substrings in the names of models whose templates reject system messages between other messages. So do
+/// newer Qwen models, which are recognised separately.
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
-    /// Shows the setting to `keys`.
+    /// Visits the setting.
     pub(super) fn setting(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(
@@ -41,8 +40,8 @@ impl SystemMessages {
         );
     }
 
-    /// The turns for the model that the upstream knows as `model`. `joins_leading`: adjacent system messages
-    /// at the beginning are joined for every model, unless the setting keeps them.
+    /// Arranges the turns for `model`. `joins_leading` joins adjacent system messages at the start for every
+    /// model, unless the setting is to send them unchanged.
     pub(super) fn arranged<'t>(self, turns: &'t [Turn], model: &str, joins_leading: bool) -> Cow<'t, [Turn]> {
         let all = match self {
             Self::Keep => return Cow::Borrowed(turns),

@@ -1,18 +1,18 @@
-//! The table of dialects: one line makes a dialect known to all code that chooses among dialects.
+//! The table of dialects. A row makes a dialect known to all code that chooses among dialects.
 
-/// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one of the sides or
-/// both.
+/// Declares the dialects: `Variant "name" "title": client module, upstream module;`, with one or both of the
+/// sides.
 ///
-/// The name is used in configurations and on command lines, the title in texts for people. The module of a
-/// client's side has `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. The module
-/// of an upstream's side has `Options`, the settings of one upstream, which implements
-/// [`UpstreamSide`](super::UpstreamSide), and `Reader`.
+/// The name is used in configurations and on the command line, and the title in messages to people. A client
+/// module contains `Client`, which implements [`ClientSide`](super::ClientSide), and `Writer`. An upstream
+/// module contains `Options`, which implements [`UpstreamSide`](super::UpstreamSide) and holds the settings
+/// of one upstream, and `Reader`.
 ///
 /// Readers and writers are enums, not trait objects: they are called for every token, and a reader's sink is
 /// a type parameter.
 macro_rules! dialects {
     ($($variant:ident $name:literal $title:literal: $(client $client:ident)? $(,)? $(upstream $upstream:ident)?;)*) => {
-        /// An HTTP API, by the name that configurations and command lines use.
+        /// An HTTP API. It is identified by the name used in configurations and on the command line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Dialect {
             $(#[doc = concat!($title, ".")] $variant,)*
@@ -22,7 +22,7 @@ macro_rules! dialects {
             /// All dialects, in the order in which messages list them.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The name, as in configuration files.
+            /// The name used in configurations and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
@@ -37,7 +37,7 @@ macro_rules! dialects {
             }
         }
 
-        /// A dialect that clients speak. The route of a request determines it.
+        /// A dialect that a client speaks. The route of a request determines it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ClientDialect {
             $($(#[doc = concat!($title, ", see [`", stringify!($client), "`].")] $variant,)?)*
@@ -46,7 +46,7 @@ macro_rules! dialects {
         impl ClientDialect {
             const SIDES: &[(Self, &dyn ClientSide)] = &[$($((Self::$variant, &$client::Client),)?)*];
 
-            /// The client's side of the dialect.
+            /// The client side of the dialect.
             pub fn side(self) -> &'static dyn ClientSide {
                 match self {
                     $($(Self::$variant => &$client::Client,)?)*
@@ -62,12 +62,12 @@ macro_rules! dialects {
         }
 
         impl UpstreamDialect {
-            /// All dialects that upstreams speak, with their default settings.
+            /// All dialects that upstreams can speak, with default settings.
             pub fn all() -> Vec<Self> {
                 vec![$($(Self::$variant($upstream::Options::default()),)?)*]
             }
 
-            /// The upstream's side of the dialect.
+            /// The upstream side of the dialect.
             pub fn side(&self) -> &dyn UpstreamSide {
                 match self {
                     $($(Self::$variant(options) => { let options: &$upstream::Options = options; options },)?)*
@@ -76,7 +76,7 @@ macro_rules! dialects {
         }
 
         impl UpstreamDialect {
-            /// The same dialect with the upstream's own web search enabled for `conversation`.
+            /// A copy of this dialect that enables the upstream's own web search for `conversation`.
             pub fn searching(&self, conversation: &mut crate::conversation::Conversation) -> Self {
                 let mut searching = self.clone();
                 searching.side_mut().enable_search(conversation);
@@ -97,7 +97,7 @@ macro_rules! dialects {
         }
 
         impl Reader {
-            /// Sets what was requested. Must be called once, before the first bytes.
+            /// Sets what the request asked for. Must be called once, before the first bytes.
             pub fn expect(&mut self, asked: Asked) {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::expect(reader, asked),)?)*
@@ -111,59 +111,60 @@ macro_rules! dialects {
                 }
             }
 
-            /// Reads the next bytes of the body, which may be split anywhere.
+            /// Reads the next bytes of the body. They may be split anywhere.
             ///
             /// # Errors
-            /// The upstream's error, or the way in which its bytes violate the dialect. Everything that was
-            /// certain before the error has been passed to `out`.
+            /// The upstream's error, or a description of how its bytes violate the dialect. Everything that
+            /// was certain before the error has been passed to `out`.
             pub fn push(&mut self, bytes: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::push(reader, bytes, out),)?)*
                 }
             }
 
-            /// Ends the body.
+            /// Handles the end of the body.
             ///
             /// # Errors
-            /// [`Kind::Truncated`](crate::failure::Kind::Truncated) if the response was not complete.
+            /// [`Kind::Truncated`](crate::failure::Kind::Truncated) if the response was incomplete.
             pub fn finish(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::finish(reader, out),)?)*
                 }
             }
 
-            /// The parts that were received and left out, by reason.
+            /// The parts of the response that were left out, by reason.
             pub fn skipped(&self) -> Skipped {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::skipped(reader),)?)*
                 }
             }
 
-            /// Whether only one of the finish reason and the end mark has arrived: the response is complete
-            /// if the body then ends properly.
+            /// Whether only one of the finish reason and the end marker has arrived. If the body then ends
+            /// properly, the response is complete.
             pub fn awaits_end(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::awaits_end(reader),)?)*
                 }
             }
 
-            /// Whether the finish reason arrived without the end mark: the response is complete even if the
-            /// body does not end.
+            /// Whether the finish reason has arrived without the end marker. The response is then complete
+            /// even if the body does not end.
             pub fn lacks_only_mark(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::lacks_only_mark(reader),)?)*
                 }
             }
 
-            /// Whether the response has content: text, a call, an image. Reasoning alone does not count.
+            /// Whether the response has content, such as text, a call or an image. Reasoning alone does not
+            /// count.
             pub fn has_content(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::has_content(reader),)?)*
                 }
             }
 
-            /// Whether the end mark has been read. Further input is then ignored, so the rest of the body
-            /// need not be read.
+            /// Whether the end marker has been read or the response has failed, so that further input is
+            /// ignored.
             pub fn is_done(&self) -> bool {
                 match self {
                     $($(Self::$variant(reader) => $upstream::Reader::is_done(reader),)?)*
@@ -171,7 +172,7 @@ macro_rules! dialects {
             }
         }
 
-        /// Writes one response to a client, as a stream or in one piece.
+        /// Writes one response to a client, as a stream or as a single object.
         #[derive(Debug)]
         #[allow(clippy::large_enum_variant, reason = "there is one for each response, and a box would be one allocation more")]
         pub enum Writer {
@@ -186,65 +187,63 @@ macro_rules! dialects {
                 }
             }
 
-            /// Writes `event` in the client's dialect. Writes nothing if the dialect cannot express the
-            /// event.
+            /// Writes `event` in the client's dialect, or nothing if the dialect cannot express it.
             pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::event(writer, event, out),)?)*
                 }
             }
 
-            /// Ends a successful response: writes the end mark of a stream, or the complete response.
+            /// Ends a successful response: writes the end marker of a stream, or the complete object.
             pub fn finish(&mut self, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::finish(writer, out),)?)*
                 }
             }
 
-            /// Writes the dialect's in-stream error, which ends a stream that has already begun.
+            /// Writes the dialect's in-stream error. It ends a stream that has already started.
             pub fn fail(&mut self, failure: &Failure, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::fail(writer, failure, out),)?)*
                 }
             }
 
-            /// After the end of a response: the complete response, if it should be stored.
+            /// After the end of the response: the complete response, if it should be stored.
             pub fn take_response(&mut self) -> Option<String> {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::take_response(writer),)?)*
                 }
             }
 
-            /// From now on, large events are only written when `pour` asks for them.
+            /// Makes large events wait until `pour` is called.
             pub fn write_in_pieces(&mut self) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::write_in_pieces(writer),)?)*
                 }
             }
 
-            /// Whether output is still waiting to be written.
+            /// Whether there is output left for `pour`.
             pub fn has_more(&self) -> bool {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::has_more(writer),)?)*
                 }
             }
 
-            /// Writes waiting output until `out` is `upto` bytes long.
+            /// Writes pending output until `out` is `upto` bytes long.
             pub fn pour(&mut self, out: &mut BytesMut, upto: usize) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::pour(writer, out, upto),)?)*
                 }
             }
 
-            /// Bytes of the response that are kept until its end.
+            /// Size of what is held in memory until the response has ended, in bytes.
             pub fn kept(&self) -> usize {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::kept(writer),)?)*
                 }
             }
 
-            /// Writes a keep-alive comment or event into a silent stream. Writes nothing if the response is
-            /// not streamed.
+            /// Writes a keep-alive to a silent stream. Does nothing if the response is not streamed.
             pub fn keep_alive(&mut self, out: &mut BytesMut) {
                 match self {
                     $($(Self::$variant(writer) => $client::Writer::keep_alive(writer, out),)?)*

@@ -1,10 +1,10 @@
 //! Detects whether a client turns the model's thinking off with `thinking`, a field of Anthropic's API and of
-//! some Chat servers, for upstreams that have other fields.
+//! some Chat Completions servers, for upstreams that have other fields for it.
 
 use super::Dialect;
 use crate::conversation::Conversation;
 
-/// Whether the client's `thinking` turns thinking off, in a request of a dialect other than `own`.
+/// Whether `thinking` turns thinking off in a request of a dialect other than `own`.
 pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     let clients = [Dialect::Messages, Dialect::Chat].into_iter().filter(|client| *client != own);
     let mut rest = clients.filter_map(|client| conversation.rest.from_dialect(client.name()));
@@ -13,14 +13,14 @@ pub(super) fn is_off(conversation: &Conversation, own: Dialect) -> bool {
     })
 }
 
-/// Removes `thinking` from the fields that are reported as dropped, if its meaning is sent in another form.
+/// Removes `thinking` from the fields that are reported as dropped, if what it says is sent in another field.
 pub(super) fn tell_carried(conversation: &Conversation, dropped: &mut Vec<String>) {
     if is_off(conversation, Dialect::Gemini) {
         dropped.retain(|field| field != "thinking");
     }
 }
 
-/// Whether a model of OpenAI accepts the effort `none`: GPT-5.1 and later, except for the large models and
+/// Whether a model of OpenAI accepts the effort `none`. GPT-5.1 and later do, except for the large models and
 /// those for code (docs/protocols/responses.md#upstreams).
 pub(super) fn takes_none(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
@@ -29,7 +29,6 @@ pub(super) fn takes_none(model: &str) -> bool {
     is_numbered && !["codex", "pro", "chat"].iter().any(|kind| version.contains(kind))
 }
 
-/// Whether the thinking of a Gemini model can be turned off.
 pub(super) fn gemini_can_be_off(model: &str) -> bool {
     let model = model.to_ascii_lowercase();
     model.contains("flash") && !["gemini-1", "gemini-2.0"].iter().any(|older| model.contains(older))

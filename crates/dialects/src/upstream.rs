@@ -1,4 +1,4 @@
-//! [`UpstreamSide`]: the trait that each dialect implements for the upstreams that speak it.
+//! [`UpstreamSide`]: the trait by which a dialect calls the upstreams that speak it.
 
 use std::time::Duration;
 
@@ -14,40 +14,42 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// The upstream's side of a dialect, with the settings of one upstream.
+/// How a dialect calls its upstreams, with the settings of one upstream.
 ///
-/// Methods with a default state facts about a dialect; the default holds for most dialects.
+/// Default implementations suit most dialects.
 pub trait UpstreamSide {
     /// The dialect.
     fn dialect(&self) -> Dialect;
 
-    /// The settings that only this dialect has: the table `[upstreams.NAME]`, where NAME is the dialect's
-    /// name.
+    /// Visits the settings that only this dialect has, from the table `[upstreams.NAME]` where NAME is the
+    /// dialect.
     fn settings(&mut self, keys: &mut dyn Settings);
 
-    /// Sets the known defaults for the server at `host`.
+    /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
-    /// The account with which requests may be sent, in dialects that have accounts.
+    /// The account for which requests may be sent, in dialects that have accounts.
     fn account(&self) -> Option<&super::AccountSettings> {
         None
     }
 
-    /// The path of requests below the upstream's base URL, unless a request has its own; no leading slash.
+    /// The path of requests, without a leading slash and relative to the upstream's base URL. A request may
+    /// override it.
     fn path(&self) -> &'static str;
 
-    /// The header that carries the upstream's key.
+    /// The header that contains the upstream's API key.
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }
 
-    /// Headers of every request in addition to those that all dialects send: names in lower case, and values.
+    /// Headers to send with every request, in addition to those that all dialects send. Names are in lower
+    /// case.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// The path below the base URL under which other paths of OpenAI's API may be found, if there may be any.
-    /// It is empty, or ends with a slash.
+    /// The path, relative to the base URL, under which other paths of OpenAI's API may exist. It is empty, or
+    /// ends with a slash. `None` if there are no such paths.
     fn openai_base(&self) -> Option<&'static str> {
         None
     }
@@ -57,12 +59,12 @@ pub trait UpstreamSide {
         false
     }
 
-    /// The path of the model list, below the base URL. It may have a query.
+    /// The path of the list of models, relative to the base URL. It may include a query.
     fn models_path(&self) -> Option<&'static str> {
         None
     }
 
-    /// The path of the model list that identifies the dialect best and requires the key.
+    /// The path of the list of models that identifies the dialect best and requires the API key.
     fn check_path(&self) -> Option<&'static str> {
         self.models_path()
     }
@@ -70,7 +72,7 @@ pub trait UpstreamSide {
     /// Encodes `conversation` as a request to an upstream that knows the model as `model`.
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest;
 
-    /// The part for a file or a recording, if requests can contain it.
+    /// Converts a file or an audio recording to a part, if requests can contain it.
     fn file_part(&self, _file: &File) -> Option<Part> {
         None
     }
@@ -85,13 +87,13 @@ pub trait UpstreamSide {
         false
     }
 
-    /// Whether an assistant message may consist only of reasoning with state from the upstream.
+    /// Whether an assistant message may consist of nothing but reasoning that has state from the upstream.
     fn takes_reasoning_alone(&self) -> bool {
         false
     }
 
-    /// Encrypts a request that [`UpstreamSide::encode`] returned, in dialects with encryption. `random` fills
-    /// bytes with cryptographically secure randomness.
+    /// Encrypts a request from [`UpstreamSide::encode`], in dialects with encryption. `random` fills bytes
+    /// with cryptographically secure randomness.
     ///
     /// # Errors
     /// The request cannot be encrypted.
@@ -103,11 +105,11 @@ pub trait UpstreamSide {
         Ok(request)
     }
 
-    /// Completes the settings with the files that they name, at the time `now`, in seconds of Unix time.
-    /// Returns a warning if something will stop working soon.
+    /// Completes the settings by reading the files that they refer to. `now` is the current time in seconds
+    /// of Unix time. Returns a warning if something will soon expire.
     ///
     /// # Errors
-    /// A description of the faults in the settings.
+    /// A description of what is wrong with the settings.
     fn prepare(
         &mut self,
         _read: &dyn Fn(&std::path::Path) -> std::io::Result<String>,
@@ -116,24 +118,24 @@ pub trait UpstreamSide {
         Ok(None)
     }
 
-    /// Whether requests carry the conversation as one text, which the model's chat template writes.
+    /// Whether requests contain the conversation as a single text, written by the model's chat template.
     fn takes_prompt(&self) -> bool {
         false
     }
 
-    /// The same request with the conversation written as `prompt`, for dialects that accept a prompt.
+    /// Encodes a request with the conversation written as `prompt`, in dialects that accept a prompt.
     fn encode_prompt(&self, _prompt: &Prompt, conversation: &Conversation, model: &str) -> UpstreamRequest {
         self.encode(conversation, model)
     }
 
-    /// A reader for one response.
+    /// Creates a reader for one response.
     fn reader(&self, rules: &ReaderRules) -> Reader;
 
-    /// The failure that corresponds to a response with the error status `status`. `retry_after` is the value
-    /// of the header with this name; `body` is the part of the body that was read.
+    /// The failure for a response with the error status `status`. `retry_after` is the value of that header,
+    /// and `body` is as much of the body as was read.
     fn refusal(&self, status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure;
 
-    /// Tools that the upstream runs itself, by name.
+    /// The names of the tools that the upstream runs itself.
     fn server_tools(&self) -> &[String] {
         &[]
     }
@@ -141,59 +143,57 @@ pub trait UpstreamSide {
     /// Enables the upstream's own web search for `conversation`, if it has one.
     fn enable_search(&mut self, _conversation: &mut Conversation) {}
 
-    /// The prefix of the names of tools that are taught in the prompt, so that the model does not confuse
-    /// these tools with its own.
+    /// The prefix for the names of tools that are described in the prompt, so that the model does not confuse
+    /// them with its own.
     fn tool_prefix(&self) -> &'static str {
         ""
     }
 
-    /// Whether instructions to the model work better in a user turn than in a system turn.
+    /// Whether models follow instructions better in a user turn than in a system turn.
     fn instructs_in_user_turn(&self) -> bool {
         false
     }
 
-    /// The requests whose responses reveal which software the server runs. Empty if it is known, or makes no
-    /// difference.
+    /// The requests whose responses reveal the server's software. Empty if it is known or does not matter.
     fn probes(&self) -> &'static [Probe] {
         &[]
     }
 
-    /// Sets the software of the server if the response `body` to `probe` reveals it, and returns its name.
-    /// `None` if the response does not reveal it.
+    /// Sets the server's software if `body`, the response to `probe`, reveals it, and returns its name.
     fn identify(&mut self, _probe: &Probe, _body: &[u8]) -> Option<&'static str> {
         None
     }
 
-    /// Whether past reasoning is sent in the field in which the server sends reasoning.
+    /// Whether past reasoning is sent in the same field in which the server sends reasoning.
     fn follows_reasoning(&self) -> bool {
         false
     }
 
-    /// Whether the request for `turns` would have fewer messages for a server with [strict
+    /// Whether a request with `turns` would have fewer messages for a server with [strict
     /// roles](Observed::strict_roles).
     fn may_join(&self, _turns: &[Turn]) -> bool {
         false
     }
 
-    /// Sets what was observed about the server, where the settings leave it open.
+    /// Sets what was observed about the server, unless the settings say otherwise.
     fn observe(&mut self, _observed: Observed) {}
 
-    /// The constraints that the upstream's server can enforce while the model writes.
+    /// The constraints that the upstream's server can enforce while the model generates text.
     fn means(&self) -> Means {
         Means::default()
     }
 
-    /// The state of past turns that the upstream wants back when a client replays the turns' calls.
+    /// The state of past turns that the upstream needs back when a client replays the calls in them.
     fn wants_back(&self) -> WantsBack {
         WantsBack::Nothing
     }
 
-    /// The form of tool names that the upstream accepts.
+    /// Which tool names the upstream accepts.
     fn name_form(&self) -> NameForm {
         NameForm::Word
     }
 
-    /// The form of past call ids that the upstream accepts.
+    /// Which ids of past calls the upstream accepts.
     fn id_form(&self) -> IdForm {
         IdForm::Any
     }
@@ -208,7 +208,7 @@ pub trait UpstreamSide {
         true
     }
 
-    /// The time that a working upstream may take to send its response headers, if this is unusually long.
+    /// How long a working upstream may take to send its response headers, if that is unusually long.
     fn slow_headers(&self) -> Option<Duration> {
         None
     }
@@ -218,50 +218,49 @@ pub trait UpstreamSide {
         false
     }
 
-    /// Sets whether each delta repeats all earlier text, in dialects whose servers may do this.
+    /// Sets whether each delta repeats all earlier text, in dialects in which servers may do this.
     fn set_cumulative(&mut self, _cumulative: bool) {}
 }
 
-/// How a request carries the upstream's key.
+/// How the upstream's API key is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyHeader {
-    /// As `Authorization: Bearer …`.
+    /// In `Authorization: Bearer …`.
     Bearer,
-    /// In a header with this name, which is in lower case.
+    /// In the header with this name, which is in lower case.
     Named(&'static str),
 }
 
-/// Declares the setting of dialects whose requests may ask for token counts at the end of a stream.
+/// Visits the setting of dialects in which a request can ask for token counts at the end of a stream.
 pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
     let about = "request token counts of streams; `false` for servers that reject `stream_options`";
     keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 
-/// What reading a response depends on, in addition to the upstream's own settings.
+/// What a reader needs to know in addition to the upstream's own settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderRules {
-    /// Maximum bytes of one upstream frame. If it is exceeded, the response fails.
+    /// Maximum size of an upstream's frame in bytes. Exceeding it fails the response.
     pub max_frame: usize,
-    /// Whether a body that ends without an end mark counts as complete.
+    /// Whether a body without an end marker counts as complete.
     pub tolerate_truncation: bool,
-    /// The client's dialect. If the upstream also speaks it, frames that need no change are forwarded
-    /// unchanged.
+    /// The client's dialect. If the upstream speaks it as well, frames that need no change are forwarded.
     pub client: Dialect,
 }
 
 /// What a reader needs to know about the client's request.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The declared tools: a call's name is complete once it is a declared name that cannot become a longer
-    /// declared name.
+    /// The declared tools. A name is known to be complete if it is declared and no longer declared name
+    /// starts with it.
     pub tools: DeclaredTools,
-    /// The limits of one response.
+    /// The limits of the response.
     pub limits: Limits,
-    /// The client is answered with a stream.
+    /// Whether the client asked for a stream.
     pub stream: bool,
-    /// Whether the client asked for several choices. If not, all choices together make up one response.
+    /// Whether the client asked for several choices. If not, all choices together form one response.
     pub several: bool,
-    /// Whether arguments of native calls that are not valid JSON are repaired.
+    /// Whether invalid JSON in the arguments of native calls is repaired.
     pub repair: bool,
 }
 
@@ -270,14 +269,15 @@ pub struct Asked {
 pub struct UpstreamRequest {
     /// The JSON body.
     pub body: Bytes,
-    /// The path below the upstream's base URL, with the query, if it is not [`UpstreamSide::path`].
+    /// The path relative to the upstream's base URL, with the query, if it is not [`UpstreamSide::path`].
     pub path: Option<String>,
-    /// Names of the fields that the dialect cannot express and that were left out, for the log and a counter.
+    /// The names of the fields that were left out because the dialect cannot express them, for the log and a
+    /// counter.
     pub dropped: Vec<String>,
-    /// Whether the response is requested as a stream: its headers arrive before its content is complete.
+    /// Whether a streamed response is requested, so that its headers arrive before its content is complete.
     pub stream: bool,
-    /// The text with which the request begins the response.
+    /// The text with which the request starts the response.
     pub prefill: Option<Prefill>,
-    /// The key with which the request, and therefore also the response, is encrypted.
+    /// The key that encrypts the request, and therefore also the response.
     pub key: Option<super::RequestKey>,
 }

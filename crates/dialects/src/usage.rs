@@ -1,4 +1,4 @@
-//! Reads token counts in the form of OpenAI's usage object, which other APIs have adopted.
+//! Reads token counts from OpenAI's usage object, which other APIs have adopted.
 
 use serde_json::value::RawValue;
 
@@ -8,8 +8,8 @@ use crate::{
     wire::json::Json,
 };
 
-/// The counts in a usage object, and the object itself, for clients of Chat Completions. Some providers have
-/// counts in other members, which docs/protocols/chat.md#upstream-deviations lists.
+/// The counts in a usage object, and the object itself for clients of Chat Completions. Some providers send
+/// counts in other members, see docs/protocols/chat.md#upstream-deviations.
 pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     let first = |keys: &[&str]| keys.iter().find_map(|key| count(usage.get(key)?));
     let sum_of = |one: &str, other: &str| first(&[one])?.checked_add(first(&[other])?);
@@ -36,11 +36,11 @@ pub(super) fn usage_of(usage: Json<'_>) -> Usage {
     }
 }
 
-/// More tokens than a response can have. A higher count is a fault of the upstream, and must not make the sum
-/// of counts overflow.
+/// More tokens than any response can have. A higher count is an upstream's mistake, and must not make sums
+/// overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
-/// A token count: a number, including one like `10.0`, or a string that contains one.
+/// A token count, which is a number (possibly like `10.0`) or a string that contains one.
 pub(super) fn count(json: Json<'_>) -> Option<u64> {
     let count = json.as_u64().or_else(|| {
         let text = json.string_body().unwrap_or(json.raw()).trim();
@@ -50,7 +50,7 @@ pub(super) fn count(json: Json<'_>) -> Option<u64> {
     count.filter(|count| *count <= MAX_COUNT)
 }
 
-/// A usage object, unchanged, for clients of the same dialect.
+/// The usage object itself, for clients of the same dialect.
 pub(super) fn raw_usage(usage: Json<'_>, dialect: Dialect) -> Option<RawUsage> {
     let object = RawValue::from_string(usage.raw().to_owned()).ok()?;
     Some(RawUsage { dialect: dialect.name(), object })

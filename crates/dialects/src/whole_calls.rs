@@ -1,5 +1,4 @@
-//! [`WholeCalls`]: native calls that an upstream sends in one piece, each with a name and an object of
-//! arguments.
+//! [`WholeCalls`]: native calls that an upstream sends in one piece, with their names and argument objects.
 
 use std::borrow::Cow;
 
@@ -12,20 +11,19 @@ use crate::{
     wire::json::{Json, Kind, continues, is_same},
 };
 
-/// The native calls of one response.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
     tools: DeclaredTools,
     limits: Limits,
     /// Whether arguments that are not JSON are repaired.
     repairs: bool,
-    /// The number of the next call, see [`CallStart::index`].
+    /// The index of the next call, see [`CallStart::index`].
     next: u32,
-    /// The last call, if it has an id, because some servers send it again with more arguments.
+    /// The latest call if it has an id, because some servers send it again with more arguments.
     held: Option<Held>,
 }
 
-/// A call whose beginning has been sent, and whose rest waits for the next event.
+/// A call whose start has been sent. Its arguments and its end are held until the next event.
 #[derive(Debug)]
 struct Held {
     index: u32,
@@ -35,38 +33,35 @@ struct Held {
     end: CallEnd,
 }
 
-/// A call as the upstream sent it.
 #[derive(Debug, Default)]
 pub(super) struct WholeCall<'a> {
-    /// The call's id; empty if the upstream gave none.
+    /// The call's id. Empty if the upstream did not send one.
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
-    /// The call's arguments: an object, or whatever was sent instead of one.
+    /// The arguments: an object, or whatever was sent in its place.
     pub(super) arguments: Option<Json<'a>>,
     pub(super) signature: Option<Opaque<'a>>,
-    /// The response ended inside the call.
+    /// Whether the response ended inside the call.
     pub(super) is_cut: bool,
 }
 
 impl WholeCalls {
-    /// Sets what was requested.
     pub(super) fn expect(&mut self, asked: &Asked) {
         self.tools = asked.tools.clone();
         self.limits = asked.limits;
         self.repairs = asked.repair;
     }
 
-    /// Whether there was a call.
     pub(super) fn any(&self) -> bool {
         self.next > 0
     }
 
-    /// Emits a call. If the arguments are an object, they are passed on as they were written, and so is a
-    /// string that contains an object, because some servers send the arguments as text. Missing arguments
-    /// become `{}`. Any other arguments make the call broken.
+    /// Emits a call. Arguments that are an object are passed on unchanged, and so is a string that contains
+    /// an object, because some servers send the arguments as text. Missing arguments become `{}`. Any others
+    /// make the call broken.
     ///
     /// # Errors
-    /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is larger than allowed, or there are too many.
+    /// [`Kind::Limit`](crate::failure::Kind::Limit): the call is too large, or there are too many calls.
     pub(super) fn call(&mut self, call: WholeCall<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let arguments = match call.arguments {
             None => Cow::Borrowed(""),
@@ -126,7 +121,7 @@ impl WholeCalls {
         Ok(())
     }
 
-    /// Ends the last call, because something else follows it.
+    /// Ends the latest call, because something else follows.
     pub(super) fn release(&mut self, out: &mut impl Sink) {
         if let Some(Held { index, arguments, end, .. }) = self.held.take() {
             out.event(Event::CallArguments { index, piece: Cow::Owned(arguments) });

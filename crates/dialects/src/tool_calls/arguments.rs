@@ -1,34 +1,35 @@
-//! [`Arguments`]: the arguments of a call as they arrive, in which repetitions by the server are recognised.
+//! [`Arguments`]: collects the arguments of a call as they arrive, and recognises when the server repeats
+//! them.
 //!
-//! Some servers send complete arguments a second time, in one piece or several. Others begin with `{}`, or
-//! repeatedly send the object as far as they have it. Arguments that have been passed on cannot be taken
-//! back. An object that arrives in one piece, before any other piece of the arguments, is therefore held
-//! until something else follows it (other content, another call, the end of the response), and the last such
-//! object is used. Arguments that arrive in several pieces are never held; if an object with the same value
-//! follows them, it is a repetition.
+//! Some servers send complete arguments a second time, in one or more pieces. Others send `{}` first, or send
+//! the object again whenever it has grown. Arguments that have been passed on cannot be taken back. If the
+//! first piece is a complete object, it is therefore held until something else follows (other content,
+//! another call, or the end of the response), and the latest such object is used. Arguments that arrive in
+//! several pieces are never held; if an object with the same value follows them, it is recognised as a
+//! repetition.
 
 use std::borrow::Cow;
 
 use super::{extent::Extent, named_calls::Streamed};
 use crate::wire::json::{continues, is_same};
 
-/// Maximum bytes of arguments that are kept in order to compare other arguments with them by value.
-/// Repetitions of longer arguments are recognised only if their bytes are the same.
+/// Maximum bytes of arguments that are retained so that repetitions can be compared by value. A repetition of
+/// longer arguments is recognised only if its bytes are the same.
 const MAX_SENT: usize = 64 << 10;
 
-/// The arguments of one call.
+/// Default implementations suit most dialects.
 #[derive(Debug)]
 pub(super) struct Arguments {
     pub(super) extent: Extent,
-    /// The text that has been passed on, until the call ends, if it is at most [`MAX_SENT`] long.
+    /// The text that has been passed on, unless it is longer than [`MAX_SENT`] or the call has ended.
     sent: String,
-    /// Length and digest of the text that has been passed on, if it is longer.
+    /// The length and the digest of longer text that has been passed on.
     beyond: Option<Box<Streamed>>,
     /// A complete object that has not been passed on.
     held: String,
-    /// The held object has been repaired, so it differs from what arrived.
+    /// Whether the held object has been repaired, so that it differs from what arrived.
     is_repaired: bool,
-    /// The text after a complete object, as long as it may be a repetition of that object.
+    /// Text after a complete object, while it may still be a repetition of that object.
     again: Option<Box<Again>>,
     max_depth: usize,
     /// Maximum bytes of arguments.
@@ -43,7 +44,7 @@ fn is_empty(text: &str) -> bool {
     inner.is_some_and(|inner| inner.trim_ascii().is_empty())
 }
 
-/// Repairs complete arguments that are not an object; `None` if that is impossible.
+/// Repairs complete arguments that are not an object. `None` if that is impossible.
 pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<String> {
     let mut arguments = Arguments::new(max_depth, limit, true);
     let mut given = String::new();
@@ -58,7 +59,7 @@ pub(super) fn mended(text: &str, max_depth: usize, limit: usize) -> Option<Strin
 struct Again {
     text: String,
     extent: Extent,
-    /// The text arrived with an id or a name, so it may begin another call.
+    /// Whether the text arrived with an id or a name, so that it may start another call.
     is_named: bool,
 }
 
@@ -78,13 +79,13 @@ impl Arguments {
         }
     }
 
-    /// A new extent, for arguments that start again from their beginning.
+    /// A new extent for arguments that start over.
     fn fresh(&self) -> Extent {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
 
-    /// Takes a piece. `give` receives the text that is certain. Returns text that belongs to the next call
-    /// and not to this one, which is possible only if its pieces were named.
+    /// Handles a piece. `give` receives the text that is certain. Returns text that belongs to the next call
+    /// instead, which happens only if its pieces had an id or a name.
     pub(super) fn push(
         &mut self,
         text: &str,
@@ -102,8 +103,7 @@ impl Arguments {
         None
     }
 
-    /// Passes on a piece that `extent` has read. If the piece contains a complete object, a repetition may
-    /// follow.
+    /// Handles a piece that `extent` has already scanned. If it completes an object, a repetition may follow.
     pub(super) fn pass(&mut self, text: Cow<'_, str>, mut give: impl FnMut(Cow<'_, str>)) {
         let second = if text.is_empty() { 0 } else { self.extent.take_second() };
         if second > 0
@@ -127,7 +127,7 @@ impl Arguments {
         }
     }
 
-    /// Takes a piece of an input that is plain text.
+    /// Handles a piece of a plain-text input.
     pub(super) fn text(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         if !text.is_empty() {
             self.note_sent(text);
@@ -135,7 +135,8 @@ impl Arguments {
         }
     }
 
-    /// The rest of a complete plain-text input after the pieces of it; `None` if it does not begin with them.
+    /// The part of a complete plain-text input that follows its pieces. `None` if it does not start with
+    /// them.
     pub(super) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(whole),
@@ -147,7 +148,7 @@ impl Arguments {
         !self.sent.is_empty() || self.beyond.is_some()
     }
 
-    /// Whether `text` has the same meaning as the text that has been passed on.
+    /// Whether `text` means the same as the text that has been passed on.
     fn says(&self, text: &str) -> bool {
         match &self.beyond {
             Some(beyond) => beyond.rest_of(text).is_some_and(str::is_empty),
@@ -164,15 +165,15 @@ impl Arguments {
         beyond.push(text);
     }
 
-    /// Passes on a piece without delay.
+    /// Passes a piece on without holding it.
     pub(super) fn force(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.push(text);
         self.note_sent(&text);
         give(text);
     }
 
-    /// Ends the arguments, none of which is held: passes on the rest of their repair. If there are no
-    /// arguments, passes on `{}`.
+    /// Ends arguments of which nothing is held: passes on the end of a repair, and `{}` if there were no
+    /// arguments.
     pub(super) fn finish(&mut self, cut: bool, mut give: impl FnMut(Cow<'_, str>)) {
         let text = self.extent.finish(cut);
         if !text.is_empty() {
@@ -181,8 +182,8 @@ impl Arguments {
         }
     }
 
-    /// Takes the complete arguments, some of which may have arrived in pieces. Returns whether they have the
-    /// same meaning as the pieces.
+    /// Handles complete arguments, parts of which may already have arrived as pieces. Returns whether they
+    /// mean the same as those pieces.
     pub(super) fn complete(&mut self, whole: &str, mut give: impl FnMut(Cow<'_, str>)) -> bool {
         self.again = None;
         let rest = self.rest_of(whole).filter(|_| self.held.is_empty());
@@ -207,7 +208,7 @@ impl Arguments {
         }
     }
 
-    /// Takes a piece after a complete object.
+    /// Handles a piece after a complete object.
     fn behind(&mut self, text: &str, is_named: bool, give: impl FnMut(Cow<'_, str>)) -> Option<String> {
         if self.again.is_none() && text.trim_ascii().is_empty() {
             self.pass(text.into(), give);
@@ -243,7 +244,7 @@ impl Arguments {
         None
     }
 
-    /// Passes on text after a complete object: the arguments are broken.
+    /// Passes on text after a complete object, which makes the arguments invalid.
     fn append(&mut self, text: &str, mut give: impl FnMut(Cow<'_, str>)) {
         self.release(&mut give);
         let text = self.extent.push(text);
@@ -251,17 +252,15 @@ impl Arguments {
         self.pass(text, give);
     }
 
-    /// Whether the arguments are `{}`, before any text has been passed on.
+    /// Whether the arguments are `{}` and nothing has been passed on.
     pub(super) fn is_placeholder(&self) -> bool {
         is_empty(&self.held)
     }
 
-    /// Whether the held object equals `text`.
     pub(super) fn holds(&self, text: &str) -> bool {
         self.held == text
     }
 
-    /// Whether something is held.
     pub(super) fn is_holding(&self) -> bool {
         !self.held.is_empty() || self.again.is_some()
     }
@@ -271,7 +270,7 @@ impl Arguments {
         !self.has_sent() && self.held.is_empty()
     }
 
-    /// Passes on the held object. It is certain, because something else follows.
+    /// Passes on the held object, which is certain because something else follows.
     pub(super) fn release(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
@@ -281,7 +280,7 @@ impl Arguments {
         }
     }
 
-    /// Ends the arguments: passes on held text. An incomplete repetition counts as a repetition.
+    /// Ends the arguments, and passes on held text. An incomplete repetition counts as a repetition.
     pub(super) fn settle(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         let again = self.again.take();
         let repeats =
@@ -293,7 +292,7 @@ impl Arguments {
         }
     }
 
-    /// Ends the call: nothing will be compared with its arguments any more.
+    /// Drops the text, because nothing will be compared with it any more.
     pub(super) fn forget(&mut self) {
         (self.sent, self.beyond) = (String::new(), None);
     }

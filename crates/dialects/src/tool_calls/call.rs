@@ -1,4 +1,4 @@
-//! A call as its pieces arrive.
+//! A call whose pieces are still arriving.
 
 use std::borrow::Cow;
 
@@ -15,23 +15,22 @@ use crate::{
     wire::json::Unescaper,
 };
 
-/// The part of a call received so far.
 #[derive(Debug)]
 pub(super) struct StreamedCall {
     pub(super) key: Key,
     pub(super) id: String,
     pub(super) name: String,
-    /// The upstream's state of the call, until the call is announced.
+    /// The upstream's state for the call, until the call is announced.
     pub(super) signature: Option<Opaque<'static>>,
     pub(super) state: State,
     /// Arguments that arrived before the name.
     pub(super) early: String,
-    /// Whether the call was already complete in the older form, so that its pieces in `tool_calls` are a
-    /// repetition.
+    /// Whether the call was already complete as a `function_call`, so that its pieces in `tool_calls` only
+    /// repeat it.
     pub(super) is_repeat: bool,
     pub(super) arguments: Arguments,
     pub(super) unescaper: Unescaper,
-    /// The last delta that contained a piece of this call.
+    /// The number of the last delta that contained a piece of this call.
     pub(super) delta: u64,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct StreamedCall {
 pub(super) enum State {
     /// The name has not arrived, or may still grow.
     Unnamed,
-    /// Announced under this number.
+    /// Announced under this index.
     Open(u32),
     Ended,
 }
@@ -60,9 +59,9 @@ impl StreamedCall {
         }
     }
 
-    /// Whether `piece`, though addressed to this call, begins the next one: some servers send index 0 or the
-    /// same id for every call. `same_delta`: this call has already received a piece of the same delta.
-    /// `is_only`: no call follows this one yet.
+    /// Whether `piece`, although addressed to this call, starts the next one: some servers send index 0 or
+    /// the same id for all calls. `same_delta` says that this call has already received a piece from the same
+    /// delta, and `is_only` that no other call follows this one yet.
     pub(super) fn is_over_by(&self, piece: &Piece<'_>, same_delta: bool, is_only: bool) -> bool {
         let other_id = !piece.id.is_empty() && !self.id.is_empty() && piece.id != self.id;
         if self.is_repeat {
@@ -70,14 +69,14 @@ impl StreamedCall {
         }
         let extent = &self.arguments.extent;
         if !piece.is_named() {
-            // Some servers generate a new id for every delta. So a new id without a name begins a call only
-            // if the piece has no arguments or this call is complete.
+            // Some servers generate a new id for every delta. A new id without a name therefore starts a call
+            // only if the piece has no arguments or this call is complete.
             let is_whole = extent.is_whole() && !self.arguments.is_placeholder();
             return other_id && (is_whole || !piece.has_arguments());
         }
         let same_name = piece.name == self.name;
         let same_id = !piece.id.is_empty() && piece.id == self.id;
-        // If there are no ids at all, equal calls are separate calls. If there is an id, `Arguments` decides.
+        // Without any ids, equal calls are separate calls. With an id, `Arguments` decides.
         let may_repeat = same_name && (is_only || same_id || (piece.id.is_empty() && !self.id.is_empty()));
         other_id
             || (same_delta && self.is_headed() && !(same_name && same_id))
@@ -95,8 +94,8 @@ impl StreamedCall {
         if self.id.is_empty() && (is_unnamed || self.is_repeat) {
             self.id.push_str(&piece.id);
         }
-        // Pieces of a name are joined until the arguments begin. Servers that repeat the name send the
-        // complete name each time.
+        // Pieces of a name are joined until the arguments start. Servers that repeat the name send all of it
+        // each time.
         if is_unnamed && self.signature.is_none() {
             self.signature = piece.extra.and_then(call_state);
         }
@@ -105,11 +104,11 @@ impl StreamedCall {
         }
     }
 
-    /// Checks the size of the kept parts of a call that has not been announced.
+    /// Checks the size of what is stored for a call that has not been announced.
     ///
     /// # Errors
-    /// The call's name is too long and not the beginning of a declared name, or its id or early arguments are
-    /// too long.
+    /// The name is too long and not a prefix of a declared name, or the id or the early arguments are too
+    /// long.
     pub(super) fn check(&self, tools: &DeclaredTools, limits: &Limits) -> Result<(), Failure> {
         if self.name.len() > limits.max_name && !tools.may_become(&self.name) {
             return Err(limits.name_too_long());
@@ -124,7 +123,7 @@ impl StreamedCall {
         Ok(())
     }
 
-    /// Passes on a piece of arguments that `extent` has read.
+    /// Passes on a piece of arguments that `extent` has already scanned.
     pub(super) fn pass(&mut self, index: u32, text: Cow<'_, str>, out: &mut impl Sink) {
         self.arguments.pass(text, give(index, out));
     }
@@ -150,7 +149,7 @@ impl StreamedCall {
     }
 }
 
-/// Emits pieces of the arguments of the call number `index`.
+/// Emits pieces of the arguments of the call `index`.
 pub(super) fn give(index: u32, out: &mut impl Sink) -> impl FnMut(Cow<'_, str>) {
     move |piece| out.event(Event::CallArguments { index, piece })
 }

@@ -1,14 +1,13 @@
-//! [`Extent`]: finds where a call's arguments end, as one JSON object, and repairs them.
+//! [`Extent`]: finds where a call's arguments, which are a JSON object, end, and repairs them if necessary.
 //!
-//! Valid arguments are only scanned, and pass unchanged. At the first byte that is not JSON, [`JsonBody`],
-//! the lexer of calls written as text, continues from the scanner's state and repairs the rest. To make this
-//! possible, the pieces passed on by the scanner end before an unfinished escape and before a comma whose
-//! next token has not arrived, because these may still have to change. Everything else that has been passed
-//! on is the beginning of valid JSON.
+//! Valid arguments are only scanned, and pass unchanged. At the first byte that is not valid JSON,
+//! [`JsonBody`], the lexer for calls written as text, takes over the scanner's state and repairs the
+//! remaining bytes. For this to work, the scanner holds back an unfinished escape, and a comma until the
+//! token after it has arrived, because these may still have to change. Everything else that has been passed
+//! on is a prefix of valid JSON.
 //!
-//! In addition, an object that was encoded twice is decoded, the word `null` stands for no arguments, and
-//! closers of a model's own format after the object are dropped. Arguments that cannot be repaired pass
-//! unchanged.
+//! In addition, a doubly encoded object is decoded, the word `null` stands for no arguments, and closers of a
+//! model's own format after the object are dropped. Arguments that cannot be repaired pass unchanged.
 
 use std::borrow::Cow;
 
@@ -17,22 +16,21 @@ use crate::{
     wire::json::{Json, Progress, Scanner, Unsettled},
 };
 
-/// The extent of arguments as one JSON object.
 #[derive(Debug)]
 pub(super) struct Extent {
     scanner: Scanner,
     stage: Stage,
     begun: bool,
     max_depth: usize,
-    /// Whether arguments that are not JSON are repaired, and the maximum bytes that may be held for this.
+    /// Whether invalid arguments are repaired, and the maximum bytes that may be held for this.
     repair: Option<usize>,
     /// Text that has arrived but has not been passed on.
     held: String,
-    /// The held text of a string ends with a backslash that escapes the next character.
+    /// Whether the held text of a string ends with a backslash that escapes the next character.
     is_escaped: bool,
-    /// Repairs the rest.
+    /// The lexer that repairs the remaining bytes.
     body: Option<Box<JsonBody>>,
-    /// Number of bytes at the end of the passed-on text that belong to another object after a complete one.
+    /// Number of bytes at the end of the passed-on text that belong to a second object.
     second: usize,
 }
 
@@ -41,11 +39,11 @@ enum Stage {
     /// Only white space so far.
     Blank,
     Inside,
-    /// Inside the object, after the first byte that is not JSON.
+    /// Inside the object, after the first invalid byte.
     Mended,
-    /// In a string that may be the object, encoded twice. The complete string is held.
+    /// In a string that may be the doubly encoded object. The complete string is held.
     Quoted,
-    /// The beginning of the word `null`, or of a fence, which is held.
+    /// The start of the word `null` or of a fence, which is held.
     Word,
     Whole,
     /// Not a single object.
@@ -53,7 +51,7 @@ enum Stage {
 }
 
 impl Extent {
-    /// Arguments nested deeper than `max_depth` are broken. Nothing is repaired.
+    /// Creates an extent without repair. Arguments nested deeper than `max_depth` are invalid.
     pub(super) fn new(max_depth: usize) -> Self {
         Self {
             scanner: Scanner::new(max_depth),
@@ -68,13 +66,13 @@ impl Extent {
         }
     }
 
-    /// The same extent with repair, for which at most `max_held` bytes may be held; without repair if `None`.
+    /// Enables repair, for which up to `max_held` bytes may be held, or disables it with `None`.
     pub(super) fn mending(self, max_held: Option<usize>) -> Self {
         Self { repair: max_held, ..self }
     }
 
-    /// Takes a piece. Returns the text to pass on instead of it, which is nearly always the piece itself.
-    /// Only then is the text borrowed.
+    /// Handles a piece, and returns the text to pass on in its place. This is nearly always the piece itself,
+    /// and only then is it borrowed.
     pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         match self.take(piece) {
             Cow::Borrowed(part) if part.len() != piece.len() => Cow::Owned(part.to_owned()),
@@ -99,7 +97,8 @@ impl Extent {
         }
     }
 
-    /// Ends the arguments. Returns the rest of the text to pass on. `cut`: the response was interrupted.
+    /// Ends the arguments, and returns the remaining text to pass on. `cut` says that the response was cut
+    /// off.
     pub(super) fn finish(&mut self, cut: bool) -> Cow<'static, str> {
         let held = std::mem::take(&mut self.held);
         match self.stage {
@@ -118,8 +117,8 @@ impl Extent {
             // An incomplete closer is not part of the arguments.
             Stage::Whole => Cow::Borrowed(""),
             Stage::Mended => {
-                // The arguments were not JSON before this point, so it is not known whether they were cut
-                // off.
+                // The arguments were already invalid before this point, so it is not known whether they were
+                // cut off.
                 self.stage = if cut { Stage::Mended } else { Stage::Broken };
                 Cow::Owned(self.body.as_mut().map(|body| body.take_held()).unwrap_or_default())
             }
@@ -127,7 +126,7 @@ impl Extent {
         }
     }
 
-    /// Reads the first bytes that are not white space.
+    /// Handles the first bytes that are not white space.
     fn begin<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let inner = piece.trim_start_matches(BLANKS);
         let blank = piece.len() - inner.len();
@@ -149,7 +148,7 @@ impl Extent {
         joined(Cow::Borrowed(piece.get(..blank).unwrap_or_default()), Cow::Owned(inner))
     }
 
-    /// Reads the object from `at` on.
+    /// Scans the object from `at` on.
     fn scan<'p>(&mut self, piece: &'p str, at: usize) -> Cow<'p, str> {
         let rest = piece.get(at..).unwrap_or_default();
         let (taken, progress) = self.scanner.push(rest.as_bytes());
@@ -180,7 +179,7 @@ impl Extent {
         }
     }
 
-    /// Holds the end of `text` that may still have to change. Returns the rest.
+    /// Holds the end of `text` that may still have to change. Returns the part before it.
     fn hold<'p>(&mut self, text: Cow<'p, str>, unsettled: Unsettled) -> Cow<'p, str> {
         let length = match unsettled {
             Unsettled::Nothing => 0,
@@ -201,7 +200,7 @@ impl Extent {
         }
     }
 
-    /// Starts the repair, because the next byte is not JSON.
+    /// Starts the repair at the next byte.
     fn enter(&mut self) {
         let body = self.repair.and_then(|_| JsonBody::resume(&self.scanner, &self.held, self.max_depth));
         self.stage = if body.is_some() { Stage::Mended } else { Stage::Broken };
@@ -230,11 +229,11 @@ impl Extent {
         sent
     }
 
-    /// Reads a piece of a string that stands for the object.
+    /// Handles a piece of a string that stands for the object.
     fn quoted(&mut self, piece: &str) -> String {
         let before = self.held.len();
         self.held.push_str(piece);
-        // Only the new bytes are searched.
+        // Search only the new bytes.
         let mut end = None;
         for (at, byte) in self.held.bytes().enumerate().skip(before.max(1)) {
             match byte {
@@ -276,7 +275,7 @@ impl Extent {
         sent
     }
 
-    /// Reads a piece of a possible word `null`, or of the beginning of a fence.
+    /// Handles a piece of what may be the word `null` or the start of a fence.
     fn word(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         if self.held.starts_with('`') {
@@ -287,7 +286,7 @@ impl Extent {
             return String::new();
         }
         let held = std::mem::take(&mut self.held);
-        // Some servers first send this word, and then the arguments.
+        // Some servers send this word first, followed by the arguments.
         let rest = NULLS.iter().find_map(|null| held.strip_prefix(null));
         let rest = rest.filter(|rest| rest.trim_start_matches(BLANKS).starts_with('{'));
         self.stage = if rest.is_some() { Stage::Blank } else { Stage::Broken };
@@ -297,7 +296,7 @@ impl Extent {
         }
     }
 
-    /// Reads held text that may be the first line of a fence around the object. The line is dropped.
+    /// Handles held text that may be the first line of a fence around the object. The line is dropped.
     fn fence(&mut self) -> String {
         let is_info = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'\r');
         let may_be = |line: &str| "```".starts_with(line) || line.strip_prefix("```").is_some_and(is_info);
@@ -314,7 +313,7 @@ impl Extent {
         }
     }
 
-    /// Reads the text after the object.
+    /// Handles text after the object.
     fn behind<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let blank = match self.held.is_empty() {
             true => piece.len() - piece.trim_start_matches(BLANKS).len(),
@@ -333,8 +332,8 @@ impl Extent {
         joined(Cow::Borrowed(blank), Cow::Owned(std::mem::take(&mut self.held)))
     }
 
-    /// Takes back another object after a complete one. Returns how many of the last passed-on bytes belong to
-    /// the other object, or 0 if there is none.
+    /// Takes back a second object that follows a complete one. Returns how many of the bytes passed on last
+    /// belong to the second object, or 0 if there is none.
     pub(super) fn take_second(&mut self) -> usize {
         if self.second > 0 {
             self.stage = Stage::Whole;
@@ -342,7 +341,7 @@ impl Extent {
         std::mem::take(&mut self.second)
     }
 
-    /// Treats the text after the complete object as part of the arguments, which are therefore broken.
+    /// Treats text after the complete object as part of the arguments, which makes them invalid.
     pub(super) fn keep_second(&mut self) {
         self.second = 0;
     }
@@ -360,7 +359,7 @@ impl Extent {
         self.stage == Stage::Blank
     }
 
-    /// Text that has arrived but has not been passed on; `None` if its original form is not known.
+    /// The text that has arrived but has not been passed on. `None` if its original form is no longer known.
     pub(super) fn pending(&self) -> Option<&str> {
         (self.stage != Stage::Mended).then_some(&self.held)
     }
@@ -374,22 +373,22 @@ impl Extent {
     }
 }
 
-/// JSON's white space.
+/// White space in JSON.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// The words that models write for "no arguments".
+/// The words that models write to say "no arguments".
 const NULLS: [&str; 2] = ["null", "None"];
 
-/// Maximum length of a comma with white space that is held, in bytes.
+/// Maximum length, in bytes, of a comma and white space that are held.
 const MAX_BLANK: usize = 256;
 
-/// Maximum bytes of closers after an object.
+/// Maximum total length of the closers after an object, in bytes.
 const MAX_BEHIND: usize = 256;
 
-/// Maximum length of a closer, in bytes.
+/// Maximum length of a single closer, in bytes.
 const MAX_CLOSER: usize = 64;
 
-/// Whether `text` is the beginning of closers: `</…>`, `<|…|>`, the end of a fence, or unmatched closing
+/// Whether `text` may be the start of closers: `</…>`, `<|…|>`, the end of a fence, or unmatched closing
 /// brackets.
 fn may_be_closers(text: &str) -> bool {
     let mut text = text.trim_start_matches(BLANKS);
@@ -430,7 +429,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the text that is passed on for these pieces, and whether the arguments are an object.
+    /// Returns the text passed on for these pieces, and whether the arguments are an object.
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, bool) {
         let mut extent = Extent::new(128).mending(Some(1 << 20));
         let mut sent = String::new();
@@ -537,7 +536,7 @@ mod tests {
     }
 
     proptest! {
-        /// Valid arguments pass byte for byte, and splitting any arguments into pieces does not change their
+        /// Valid arguments pass unchanged, and the way in which arguments are split does not change their
         /// meaning.
         #[test]
         fn splits_make_no_difference(

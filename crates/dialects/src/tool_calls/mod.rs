@@ -1,24 +1,26 @@
-//! [`CallDeltas`]: assembles native function calls from OpenAI's `tool_calls` deltas and from similar forms.
+//! [`CallDeltas`]: assembles native calls from OpenAI's `tool_calls` deltas and similar formats.
 //!
-//! A delta is a list of pieces. Each piece says, more or less precisely, to which call it belongs (`index`,
-//! `id`, or neither) and adds a part to that call: an id, a name or a part of a name, a part of the
-//! arguments. Every piece takes the same path: find the call that the piece addresses
-//! ([`CallDeltas::address`]), decide whether the piece belongs to that call or begins the next one
-//! ([`StreamedCall::is_over_by`]), then add the piece to the call. A call is announced when its name is
-//! certain: at once, if it has an id and its name is that of a declared tool and not a prefix of another
-//! tool's name. Otherwise, since names may arrive in pieces, it is announced at the first byte of its
-//! arguments, at the beginning of another call, or at the end. From then on its arguments are streamed.
+//! A delta is a list of pieces. Each piece says, more or less precisely, which call it belongs to (by
+//! `index`, by `id`, or not at all), and contributes something to it: an id, a name or part of one, or part
+//! of the arguments. Every piece takes the same path: [`CallDeltas::address`] finds the call that it is
+//! addressed to, [`StreamedCall::is_over_by`] decides whether it belongs to that call or starts the next one,
+//! and then its contents are added.
 //!
-//! The kept data is limited for each call: the name by `max_name`, and the id and the arguments that arrive
-//! before the name by `max_arguments`; and there are at most `max_calls` calls. A response that exceeds a
-//! limit fails, and the call that is too large is not announced. [`arguments`] recognises arguments that are
-//! sent more than once.
+//! A call is announced when its name is certain. This is the case at once if the call has an id and its name
+//! is declared and not a prefix of another declared name. Otherwise, since names may arrive in pieces, it is
+//! the case at the first byte of the arguments, at the start of another call, or at the end. From then on,
+//! the arguments are streamed.
 //!
-//! The form from before November 2023, `function_call`, is one call. If a server sends both forms,
-//! `tool_calls` takes precedence, and a call that began in the older form is the first call of `tool_calls`
-//! ([`CallDeltas::adopt`]).
+//! The size of each call is limited: the name by `max_name`, and the id and the arguments that arrive before
+//! the name by `max_arguments`. There are at most `max_calls` calls. A response that exceeds a limit fails,
+//! and the call that is too large is not announced. [`arguments`] recognises arguments that are sent more
+//! than once.
 //!
-//! The accepted deviations are those of docs/protocols/lumo.md#deviations and
+//! `function_call`, used before November 2023, carries a single call. If a server sends both formats,
+//! `tool_calls` takes precedence, and a call that started as a `function_call` becomes the first call in
+//! `tool_calls` ([`CallDeltas::adopt`]).
+//!
+//! For the deviations that are accepted, see docs/protocols/lumo.md#deviations and
 //! docs/protocols/chat.md#upstream-deviations.
 
 mod arguments;
@@ -47,21 +49,20 @@ use crate::{
     wire::json::{Json, MAX_DEPTH},
 };
 
-/// Repairs complete arguments that are not an object, in the same way as for text calls; `None` if that is
-/// impossible.
+/// Repairs complete arguments that are not an object, in the same way as in calls written as text. `None` if
+/// that is impossible.
 pub(crate) fn mended(arguments: &str, limits: &Limits) -> Option<String> {
     arguments::mended(arguments, MAX_DEPTH, limits.max_arguments)
 }
 
-/// The native calls of one response.
 #[derive(Debug)]
 pub(crate) struct CallDeltas {
     calls: Vec<StreamedCall>,
     /// The declared tools, if there are any.
     tools: DeclaredTools,
-    /// The number of the next call, see [`CallStart::index`].
+    /// The index of the next call, see [`CallStart::index`].
     next: u32,
-    /// The number of the current delta. It distinguishes the delta's pieces from those of the next delta.
+    /// The number of the current delta, by which pieces of different deltas are told apart.
     delta: u64,
     max_depth: usize,
     /// Whether arguments that are not JSON are repaired.
@@ -74,11 +75,11 @@ pub(crate) struct CallDeltas {
     scratch: String,
     /// Whether a call may hold arguments, see [`arguments`].
     is_holding: bool,
-    /// The choice to which the deltas belong, since each choice numbers its calls from 0.
+    /// The index of the choice that the deltas belong to. Each choice numbers its calls from 0.
     choice: u64,
 }
 
-/// The two ways in which OpenAI's API carries calls.
+/// The two formats in which OpenAI's API sends calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `function_call`
@@ -88,7 +89,7 @@ enum Form {
 }
 
 impl CallDeltas {
-    /// Creates the calls of one response; arguments nested deeper than `max_depth` end as
+    /// Creates an empty list of calls. Arguments nested deeper than `max_depth` end as
     /// [`CallEnd::Broken`](crate::event::CallEnd::Broken).
     pub(crate) fn new(max_depth: usize) -> Self {
         Self {
@@ -108,13 +109,12 @@ impl CallDeltas {
         }
     }
 
-    /// Sets the declared tools and the limits of the response.
     pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
     }
 
-    /// Sets the choice to which the next deltas belong.
+    /// Sets the choice that the next deltas belong to.
     pub(crate) fn of_choice(&mut self, number: u64) {
         self.choice = number;
     }
@@ -124,14 +124,14 @@ impl CallDeltas {
         self.repairs = repairs;
     }
 
-    /// Takes the `tool_calls` of one delta; a value that is not a list is ignored.
+    /// Handles the `tool_calls` of a delta. A value that is not a list is ignored.
     ///
     /// # Errors
-    /// [`Kind::Limit`](crate::failure::Kind::Limit): a call is larger than allowed, or there are too many.
+    /// [`Kind::Limit`](crate::failure::Kind::Limit): a call is too large, or there are too many calls.
     pub(crate) fn delta(&mut self, tool_calls: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         self.delta += 1;
         let several = tool_calls.elements().nth(1).is_some();
-        // Calls to custom tools have a different form and are read elsewhere.
+        // Calls to custom tools have a different format and are read elsewhere.
         let functions = |(_, element): &(usize, Json<'_>)| element.get("custom").is_none();
         for (position, element) in tool_calls.elements().enumerate().filter(functions) {
             let index = element.get("index").and_then(|index| index.as_u64());
@@ -143,7 +143,7 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Takes a delta that [`arguments_only`] has read. `body` is for call number `index`.
+    /// Handles a delta that [`arguments_only`] has parsed. `body` belongs to the call `index`.
     ///
     /// # Errors
     /// The same as for [`CallDeltas::delta`].
@@ -158,8 +158,8 @@ impl CallDeltas {
         self.take(Form::Listed, address, &Piece::arguments(body), out)
     }
 
-    /// Takes the `function_call` of one delta, OpenAI's form from before November 2023, in which a response
-    /// has only one call. After `tool_calls`, it is a repetition and is left out.
+    /// Handles the `function_call` of a delta, used before November 2023, when a response could have only one
+    /// call. After `tool_calls`, it is a repetition and is ignored.
     ///
     /// # Errors
     /// The same as for [`CallDeltas::delta`].
@@ -172,9 +172,9 @@ impl CallDeltas {
         self.take(Form::Legacy, address, &Piece::read(function_call, None), out)
     }
 
-    /// Ends the response. A call whose arguments are the beginning of an object is cut off, and so is every
-    /// incomplete call if the response itself was `cut` short. Otherwise a call that received no arguments
-    /// gets `{}`, and a call whose arguments cannot become an object is broken.
+    /// Ends the response. A call whose arguments are a prefix of an object is cut off, and so is every
+    /// incomplete call if the response itself was `cut` short. Otherwise, a call without arguments gets `{}`,
+    /// and a call whose arguments cannot become an object is broken.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         self.announce(out);
         for mut call in self.calls.drain(..) {
@@ -186,15 +186,14 @@ impl CallDeltas {
         }
     }
 
-    /// The number for a call that the dialect carries in another form, since all calls of a reader share one
-    /// sequence of numbers.
+    /// Reserves an index for a call that is read elsewhere, since all calls in a response share one sequence
+    /// of indexes.
     pub(crate) fn next_index(&mut self) -> u32 {
         let index = self.next;
         self.next += 1;
         index
     }
 
-    /// The parts that were left out.
     pub(crate) fn skipped(&self) -> &Skipped {
         &self.skipped
     }
@@ -229,9 +228,9 @@ impl CallDeltas {
         if call.is_repeat { Ok(()) } else { self.grow(at, address.key(), piece, out) }
     }
 
-    /// Adopts a `function_call` that is followed by `tool_calls`: the first piece, of the call `key`, belongs
-    /// to the same call. If the call's arguments were already complete, all its further pieces are
-    /// repetitions.
+    /// Merges a `function_call` with the `tool_calls` that follow it. Their first piece, which belongs to the
+    /// call `key`, belongs to that same call. If its arguments were already complete, further pieces only
+    /// repeat it.
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
@@ -239,8 +238,8 @@ impl CallDeltas {
         }
     }
 
-    /// The call to which a piece most likely belongs: found by index, otherwise by a known id, otherwise by
-    /// the piece's position in a list of several, otherwise the last call.
+    /// The call that a piece most likely belongs to: the one with its index, or else with its id, or else at
+    /// its position if the delta contains several pieces, or else the latest call.
     fn address(&self, address: Address, piece: &Piece<'_>) -> Option<usize> {
         let last = |wanted: &dyn Fn(&StreamedCall) -> bool| self.calls.iter().rposition(wanted);
         if address.index.is_some() {
@@ -252,7 +251,7 @@ impl CallDeltas {
         by_id.or_else(by_place).or_else(latest)
     }
 
-    /// Begins a call. This makes the names of earlier calls certain, and ends those calls whose arguments are
+    /// Starts a call. This makes the names of earlier calls certain, and ends those whose arguments are
     /// complete.
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);
@@ -265,12 +264,12 @@ impl CallDeltas {
         Ok(self.calls.len() - 1)
     }
 
-    /// Whether a call has begun that may not have ended yet.
+    /// Whether a call has started that may not have ended yet.
     pub(crate) fn has_open(&self) -> bool {
         self.has_open
     }
 
-    /// Ends the calls whose arguments are complete, because the next event is not a piece of a call.
+    /// Ends the calls whose arguments are complete, because the next event does not belong to a call.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         self.has_open = false;
         for call in &mut self.calls {
@@ -284,22 +283,22 @@ impl CallDeltas {
         self.note_holding();
     }
 
-    /// Announces every call that has a name and is not announced yet.
+    /// Announces every call that has a name and has not been announced yet.
     fn announce(&mut self, out: &mut impl Sink) {
         for at in 0..self.calls.len() {
             self.start(at, out);
         }
     }
 
-    /// Announces one call, if it has a name.
+    /// Announces a call if it has a name.
     fn start(&mut self, at: usize, out: &mut impl Sink) {
         let Some((before, rest)) = self.calls.split_at_mut_checked(at) else { return };
         let Some((call, after)) = rest.split_first_mut() else { return };
         if !matches!(call.state, State::Unnamed) || call.name.is_empty() {
             return;
         }
-        // Some servers give all calls the same id: only the first call keeps it, and the other calls get
-        // generated ids later. A call to the same tool may be a repetition of the first call.
+        // Some servers give all calls the same id. Only the first of them keeps it, and the others get
+        // generated ids later. A call to the same tool, however, may repeat the first call.
         let taken = |other: &StreamedCall| {
             !matches!(other.state, State::Unnamed) && other.id == call.id && other.name != call.name
         };
@@ -322,8 +321,8 @@ impl CallDeltas {
         self.is_holding |= call.arguments.is_holding();
     }
 
-    /// Adds the rest of a piece to the call at `at`, whose id and name have been recorded: checks the size of
-    /// the kept parts of the call, and passes its arguments on.
+    /// Adds the remaining contents of a piece to the call at `at`, whose id and name have been recorded:
+    /// checks the size of the call, and passes the arguments on.
     fn grow(&mut self, at: usize, key: Key, piece: &Piece<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -368,7 +367,7 @@ impl CallDeltas {
             checked = call.check(tools, limits);
         }
         if checked.is_err() {
-            // The call is not emitted at all, not even as one that was cut off.
+            // The call is not emitted at all, not even as truncated.
             calls.remove(at);
         }
         if checked.is_err() || !starts {
@@ -384,8 +383,8 @@ impl CallDeltas {
         Ok(())
     }
 
-    /// Begins the next call, because pieces that looked like a repetition turned out to belong to another
-    /// call to the same tool with the same id.
+    /// Starts the next call, because what looked like a repetition turned out to be another call to the same
+    /// tool with the same id.
     fn begin_next(
         &mut self,
         key: Key,

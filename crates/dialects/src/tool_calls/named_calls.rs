@@ -1,7 +1,7 @@
-//! [`NamedCalls`]: native calls of dialects in which a call begins with its id and its complete name.
+//! [`NamedCalls`]: native calls in dialects in which a call starts with its id and its complete name.
 //!
 //! Each call has a key by which the upstream addresses it. Its arguments are passed on as they arrive, and
-//! kept until the call ends, so that a repetition can be compared with them ([`Arguments`]).
+//! retained until the call ends, so that repetitions can be recognised ([`Arguments`]).
 
 use std::{
     borrow::Cow,
@@ -19,10 +19,9 @@ use crate::{
     wire::json::{MAX_DEPTH, Unescaper},
 };
 
-/// The native calls of one response.
 #[derive(Debug, Default)]
 pub(crate) struct NamedCalls {
-    /// All calls of the response, in order; at most `max_calls`.
+    /// All calls in order, of which there are at most `max_calls`.
     calls: Vec<NamedCall>,
     tools: DeclaredTools,
     limits: Limits,
@@ -42,27 +41,26 @@ struct NamedCall {
     name: String,
     runner: Runner,
     state: State,
-    /// The arguments are plain text.
+    /// Whether the arguments are plain text.
     is_text: bool,
     unescaper: Unescaper,
     arguments: Arguments,
-    /// The frame of a piece that is held.
+    /// The frame of a held piece.
     frame: Option<String>,
-    /// Arguments that the call's beginning contained. They are used only if no piece of arguments follows.
+    /// Arguments from the start of the call, which are used only if no pieces of arguments follow.
     given: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The upstream has ended the call before any argument arrived. The next event shows whether the call has
-    /// no arguments or was cut off.
+    /// The upstream has ended the call without arguments. The next event shows whether the call has none or
+    /// was cut off.
     Blank,
     Ended,
 }
 
 impl NamedCalls {
-    /// Sets the declared tools and the limits of the response.
     pub(crate) fn expect(&mut self, tools: DeclaredTools, limits: Limits) {
         self.tools = tools;
         self.limits = limits;
@@ -73,10 +71,10 @@ impl NamedCalls {
         self.repairs = repairs;
     }
 
-    /// Begins a call under `key`. This ends an open call under the same key. `start.index` is set here.
+    /// Starts a call with `key`, which ends an open call with the same key. `start.index` is set here.
     ///
     /// # Errors
-    /// [`Kind::Limit`]: there are too many calls, or the call's name or id is too long.
+    /// [`Kind::Limit`]: there are too many calls, or the name or the id is too long.
     pub(crate) fn begin(
         &mut self,
         key: u64,
@@ -114,13 +112,14 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Whether a call that begins under `key`, with this id and name, is the one that is already open there.
+    /// Whether a call with this id and name is already open under `key`.
     pub(crate) fn repeats(&self, key: u64, id: &str, name: &str) -> bool {
         let open = self.calls.iter().rfind(|call| call.key == key && call.state != State::Ended);
         !id.is_empty() && open.is_some_and(|call| call.id == id && call.name == name)
     }
 
-    /// Sets the arguments of a call that has just begun, to be used if no piece of arguments follows.
+    /// Sets the arguments of a call that has just started, which are used only if no pieces of arguments
+    /// follow.
     ///
     /// # Errors
     /// [`Kind::Limit`]: the arguments are too long.
@@ -134,8 +133,8 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Takes a piece of a call's arguments, which is the body of a JSON string. `frame`: the piece's frame, if the
-    /// frame contains nothing else.
+    /// Handles a piece of a call's arguments, which is the raw body of a JSON string. `frame` is the piece's
+    /// frame, if it contains nothing else.
     pub(crate) fn piece(&mut self, key: u64, body: &str, frame: Option<&str>, out: &mut impl Sink) {
         if body.is_empty() {
             return;
@@ -151,11 +150,11 @@ impl NamedCalls {
         }
     }
 
-    /// Takes the complete text of a call's arguments: passes on what was missing in the earlier pieces. An
-    /// empty text has no effect.
+    /// Handles the complete text of a call's arguments: passes on what the pieces lacked. An empty text has
+    /// no effect.
     ///
     /// # Errors
-    /// [`Kind::Protocol`]: the text does not begin with the pieces, and has another value.
+    /// [`Kind::Protocol`]: the text does not start with the pieces, and has another value.
     pub(crate) fn complete(&mut self, key: u64, whole: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let call = find(&mut self.calls, key).filter(|call| call.state != State::Ended);
         let Some(call) = call.filter(|_| !whole.is_empty()) else { return Ok(()) };
@@ -168,7 +167,7 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Ends the call under `key`, if there is one. Returns whether there is one.
+    /// Ends the call with `key`. Returns whether there was such a call.
     pub(crate) fn end(&mut self, key: u64, out: &mut impl Sink) -> bool {
         let Some(call) = find(&mut self.calls, key).filter(|call| call.state != State::Ended) else {
             return false;
@@ -183,14 +182,15 @@ impl NamedCalls {
         true
     }
 
-    /// Called when the response continues: calls that were ended without arguments then have none.
+    /// Called when the response continues, which shows that calls that ended without arguments really have
+    /// none.
     pub(crate) fn settle(&mut self, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state == State::Blank) {
             self.has_cut_call |= call.end(false, out);
         }
     }
 
-    /// Ends the response. `cut`: the model was interrupted.
+    /// Ends the response. `cut` says that the model was interrupted.
     pub(crate) fn finish(&mut self, cut: bool, out: &mut impl Sink) {
         for call in self.calls.iter_mut().filter(|call| call.state != State::Ended) {
             if !cut {
@@ -201,27 +201,25 @@ impl NamedCalls {
         }
     }
 
-    /// The key of the last call that has not ended.
+    /// The key of the latest open call.
     pub(crate) fn open_key(&self) -> Option<u64> {
         self.calls.iter().rfind(|call| call.state == State::Open).map(|call| call.key)
     }
 
-    /// The number of the last call under `key`, see [`CallStart::index`].
+    /// The index of the latest call with `key`, see [`CallStart::index`].
     pub(crate) fn index(&self, key: u64) -> Option<u32> {
         self.calls.iter().rfind(|call| call.key == key).map(|call| call.index)
     }
 
-    /// Whether a call for the client has begun.
+    /// Whether a call for the client has started.
     pub(crate) fn has_client_call(&self) -> bool {
         self.has_client_call
     }
 
-    /// Whether a call for the client was cut off.
     pub(crate) fn has_cut_call(&self) -> bool {
         self.has_cut_call
     }
 
-    /// The parts that were left out.
     pub(crate) fn skipped(&self) -> &Skipped {
         &self.skipped
     }
@@ -236,7 +234,7 @@ impl NamedCall {
         let index = self.index;
         let mut frame = frame.filter(|_| !self.arguments.is_holding());
         let give = |piece: Cow<'_, str>| {
-            // The frame does not contain repaired text.
+            // If the text was repaired, the frame does not match it.
             let frame = frame.take().filter(|_| piece == text);
             emit(out, frame, Event::CallArguments { index, piece });
         };
@@ -247,7 +245,7 @@ impl NamedCall {
         self.frame = frame.filter(|_| self.arguments.holds(text)).map(str::to_owned);
     }
 
-    /// Takes the complete arguments. Returns whether they agree with the pieces.
+    /// Handles the complete arguments. Returns whether they agree with the pieces.
     fn complete(&mut self, whole: &str, out: &mut impl Sink) -> bool {
         if self.is_text {
             let rest = self.arguments.rest_of(whole).map(str::to_owned);
@@ -258,7 +256,7 @@ impl NamedCall {
         }
     }
 
-    /// Handles half a character whose other half did not arrive.
+    /// Handles half of a surrogate pair whose other half did not arrive.
     fn flush(&mut self, out: &mut impl Sink) {
         if let Some(half) = self.unescaper.finish() {
             self.pass(half.encode_utf8(&mut [0; 4]), None, out);
@@ -272,7 +270,7 @@ impl NamedCall {
         }
     }
 
-    /// Ends the call. Returns whether a call for the client was cut off.
+    /// Ends the call. Returns whether it was a call for the client and was cut off.
     fn end(&mut self, cut: bool, out: &mut impl Sink) -> bool {
         let (index, frame) = (self.index, self.frame.take());
         let mut frame = frame.as_deref();
@@ -297,7 +295,7 @@ impl NamedCall {
     }
 }
 
-/// A text that has been passed on in pieces. Only its length and digest are kept.
+/// The length and the digest of a text that has been passed on in pieces.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Streamed {
     length: usize,
@@ -305,13 +303,12 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// Adds the next piece.
     pub(crate) fn push(&mut self, piece: &str) {
         self.length += piece.len();
         self.hasher.write(piece.as_bytes());
     }
 
-    /// The rest of `whole` after the pieces; `None` if `whole` does not begin with them.
+    /// The part of `whole` that follows the pieces. `None` if it does not start with them.
     pub(crate) fn rest_of<'w>(&self, whole: &'w str) -> Option<&'w str> {
         let (begun, rest) = whole.split_at_checked(self.length)?;
         let mut hasher = DefaultHasher::new();

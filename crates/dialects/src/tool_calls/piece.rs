@@ -1,11 +1,11 @@
-//! One element of a `tool_calls` delta: the call to which it belongs ([`Address`]), and its content
+//! One element of a `tool_calls` delta: the call that it belongs to ([`Address`]), and its contents
 //! ([`Piece`]).
 
 use std::borrow::Cow;
 
 use crate::wire::json::Json;
 
-/// How a piece names the call to which it belongs.
+/// How a piece refers to its call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address {
     pub(super) index: Option<u64>,
@@ -19,29 +19,29 @@ impl Address {
     }
 }
 
-/// How the upstream identifies calls.
+/// How the upstream identifies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Index(u64),
     Position(usize),
 }
 
-/// One element of a `tool_calls` delta. Fields are empty if they were not sent.
+/// An element of a `tool_calls` delta. Fields that were not sent are empty.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) name: Cow<'a, str>,
     pub(super) arguments: ArgumentsPiece<'a>,
-    /// `extra_content`: the upstream's state of the call.
+    /// `extra_content`: the upstream's state for the call.
     pub(super) extra: Option<Json<'a>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ArgumentsPiece<'a> {
     None,
-    /// The body of a JSON string: a piece of the arguments' text, escaped.
+    /// The raw body of a JSON string that contains a piece of the arguments.
     Text(&'a str),
-    /// JSON that is not a string: the arguments themselves.
+    /// JSON that is not a string, and is the arguments themselves.
     Raw(&'a str),
 }
 
@@ -51,8 +51,8 @@ impl<'a> ArgumentsPiece<'a> {
     }
 }
 
-/// The call's number and the string body of its arguments, if a `tool_calls` delta contains only a piece of
-/// one call's arguments, without any other key.
+/// The index of a call and the raw string body of its arguments, if a `tool_calls` delta contains only a
+/// piece of that call's arguments and no other keys.
 pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
     let mut elements = tool_calls.elements();
     let element = elements.next().filter(|_| elements.next().is_none())?;
@@ -66,7 +66,6 @@ pub(crate) fn arguments_only(tool_calls: Json<'_>) -> Option<(u64, &str)> {
 }
 
 impl<'a> Piece<'a> {
-    /// A piece that contains only arguments.
     pub(super) fn arguments(body: &'a str) -> Self {
         let (id, name) = (Cow::Borrowed(""), Cow::Borrowed(""));
         Self { id, name, arguments: ArgumentsPiece::text(body), extra: None }
@@ -85,7 +84,7 @@ impl<'a> Piece<'a> {
         Self { id: text(id), name: text(function.get("name")), arguments, extra: None }
     }
 
-    /// The same piece with the element's `extra_content`.
+    /// Adds the element's `extra_content`.
     pub(super) fn with_extra(self, extra: Option<Json<'a>>) -> Self {
         Self { extra: extra.filter(|extra| !extra.is_null()), ..self }
     }

@@ -4,7 +4,7 @@ use crate::{
     event::CallEnd,
 };
 
-/// The id, name, arguments and end of every call, in the order in which they began; checks the order of
+/// The id, name, arguments and end of every call, in the order in which they started. Checks the order of
 /// events.
 fn calls_of(events: &[Event<'_>]) -> Vec<(String, String, String, CallEnd)> {
     let mut calls: Vec<(String, String, String, Option<CallEnd>)> = Vec::new();
@@ -40,7 +40,7 @@ fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
     calls_of(&events)
 }
 
-/// Reads deltas whose calls are all expected to be complete; returns `id name arguments` of each.
+/// Reads deltas with complete calls, and returns `id name arguments` for each call.
 fn whole(deltas: &[&str]) -> Vec<String> {
     let calls = read(deltas, false);
     assert!(calls.iter().all(|call| call.3 == CallEnd::Complete), "{calls:?}");
@@ -324,7 +324,7 @@ fn arguments_after_a_complete_call_are_counted() {
     assert_eq!(calls.skipped().count(Skip::LateArguments), 1);
 }
 
-/// Reads these deltas under small limits. Returns the calls' arguments, or the failure.
+/// Reads deltas with small limits. Returns the arguments of the calls, or the failure.
 fn limited(deltas: &[&str]) -> Result<Vec<String>, String> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -360,7 +360,7 @@ fn arguments_before_the_name_are_limited_per_call() {
             assert!(read.is_err_and(|message| message.contains("max_arguments")) != fits);
         }
     }
-    // The arguments of one call do not count towards another's limit.
+    // The arguments of one call do not count toward another call's limit.
     let named = |n: usize| {
         format!(
             r#"[{{"index":{n},"function":{{"arguments":"{}"}}}},{{"index":{n},"id":"c{n}","function":{{"name":"a"}}}}]"#,
@@ -428,7 +428,7 @@ fn legacy_function_call_is_one_call() {
     assert_eq!(calls_of(&events), [(String::new(), "a".into(), r#"{"x":1}"#.into(), CallEnd::Complete)]);
 }
 
-/// The calls in deltas of both forms: `f` before a `function_call`, `t` before `tool_calls`.
+/// The calls in deltas of both formats: `f` precedes a `function_call`, and `t` precedes `tool_calls`.
 fn both_forms(deltas: &[&str]) -> Vec<(String, String)> {
     let mut events = Vec::new();
     let mut calls = CallDeltas::new(128);
@@ -454,13 +454,14 @@ fn call_in_legacy_and_current_form_is_one_call() {
     let (left, right, all) = (r#"{\"x\":"#, "1}", r#"{\"x\":1}"#);
     let next = r#"t[{"index":1,"id":"q","function":{"name":"b","arguments":"{\"y\":2}"}}]"#;
     for (deltas, expected) in [
-        // Both forms in each delta, `tool_calls` first: the reader takes them in this order.
+        // Both formats in each delta, `tool_calls` first, which is the order in which the reader handles
+        // them.
         (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
-        // The older form first, and each piece only once.
+        // The older format first, and each piece only once.
         (vec![head("f", left), head("t", right)], vec![&x]),
-        // The head in the older form, and the call in the newer form.
+        // The head in the older format, and the call in the newer one.
         (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
-        // The complete call in the older form, then again in the newer.
+        // The complete call in the older format, then again in the newer one.
         (vec![head("f", all), head("t", all)], vec![&x]),
         (vec![head("f", all), head("t", left), head("t", right), next.to_owned()], vec![&x, &y]),
     ] {
@@ -469,7 +470,7 @@ fn call_in_legacy_and_current_form_is_one_call() {
     }
 }
 
-/// A delta of the call number 0 with these members of its element and its function.
+/// A delta for the call 0, with these members in its element and in its function.
 fn piece(element: &str, function: &str) -> String {
     format!(r#"[{{"index":0,{element}"function":{{{function}}}}}]"#)
 }
@@ -534,7 +535,6 @@ fn arguments_that_are_sent_again_in_one_piece_are_those_of_one_call() {
         let mended = super::mended(&text, &Limits::default());
         assert_eq!(mended.as_deref(), Some(arguments).filter(|text| !text.contains("}{")), "{text}");
     }
-    // An empty object after the arguments is ignored.
     let left = piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":""#);
     let (right, empty) = (piece("", r#""arguments":"1}""#), piece("", r#""arguments":"{}""#));
     assert_eq!(whole(&[&left, &right, &empty]), [r#"p a {"x":1}"#]);
@@ -567,7 +567,7 @@ fn an_object_that_grows_is_that_of_one_call() {
     let grown = [named("/h"), named("/home"), nameless("/home/x")];
     let grown: Vec<&str> = grown.iter().map(String::as_str).collect();
     assert_eq!(whole(&grown), [r#"p a {"path":"/home/x"}"#]);
-    // Different objects, so different calls: some servers give all calls one id.
+    // These are different calls, because the objects differ: some servers give all calls the same id.
     let others = [named("/h"), named("/etc")];
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     assert_eq!(whole(&others), [r#"p a {"path":"/h"}"#, r#"p a {"path":"/etc"}"#]);
@@ -583,7 +583,7 @@ fn other_text_behind_whole_arguments_is_not_left_out() {
     let deltas: Vec<&str> = std::iter::once(&head).chain(&pieces).map(String::as_str).collect();
     let calls = read(&deltas, false);
     assert_eq!((calls[0].2.as_str(), calls[0].3), (r#"{"x":1}{"x":2}"#, CallEnd::Broken));
-    // A second object that was cut off is not a repetition of the first.
+    // A second object that was cut off does not repeat the first one.
     let held = [
         piece(r#""id":"p","#, r#""name":"a","arguments":"{\"x\":1}""#),
         piece("", r#""arguments":"{\"x\":12""#),

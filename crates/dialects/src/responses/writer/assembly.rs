@@ -19,12 +19,11 @@ use crate::{
     responses::own_item_id,
 };
 
-/// The response so far.
 #[derive(Debug)]
 pub(super) struct Assembly {
     head: Head,
     begun: bool,
-    /// The items in order, as JSON texts; `None` while one is open.
+    /// The items in order, as JSON. `None` while an item is open.
     items: Vec<Option<Rope>>,
     /// The open message or reasoning.
     open: Option<Open>,
@@ -34,21 +33,20 @@ pub(super) struct Assembly {
     cut_call: Option<u32>,
     customs: Customs,
     namespaced: Vec<Namespaced>,
-    /// The calls of other tools that have no result yet.
+    /// The calls to other tools that have no result yet.
     hosted: Vec<HostedItem>,
-    /// The ids of toolwire's calls that make images.
+    /// The ids of toolwire's own calls that generate images.
     image_calls: Vec<String>,
-    /// Citations that wait for the text to which they belong.
+    /// Citations that are held until the text that they belong to arrives.
     citations: Vec<Annotation<'static>>,
-    /// The phase of the message that begins next.
+    /// The phase of the next message.
     phase: String,
     /// Number of characters of text so far.
     characters: u64,
     finish: Option<Finish>,
     usage: Option<Box<Usage>>,
-    /// Warnings; nearly always empty.
     warnings: Vec<Value>,
-    /// Approximate bytes of the items.
+    /// Approximate size of the items in bytes.
     kept: usize,
 }
 
@@ -81,12 +79,11 @@ impl Assembly {
         }
     }
 
-    /// Whether the response should be stored.
     pub(super) fn is_stored(&self) -> bool {
         self.head.is_stored()
     }
 
-    /// Approximate bytes that are kept: the contents of events, without the overhead of storing them.
+    /// Approximate size of the collected contents in bytes, without the overhead of storing them.
     pub(super) fn kept(&self) -> usize {
         self.kept
     }
@@ -100,8 +97,8 @@ impl Assembly {
             Event::Reasoning(reasoning) => self.reasoning(reasoning, events),
             Event::CallStart(start) => self.call_start(start, events),
             Event::CallArguments { index, piece } => self.arguments(*index, piece, events),
-            // The item stays open until another item begins, or the response ends. If the response fails,
-            // clients must not consider the call complete.
+            // The item stays open until another one starts or the response ends. If the response fails,
+            // clients must not take the call for complete.
             Event::CallEnd { index, end: CallEnd::Cut } => self.cut_call = Some(*index),
             Event::CallEnd { index, end } => self.call_end(*index, *end, events),
             Event::CallResult(result) => {
@@ -129,7 +126,7 @@ impl Assembly {
         }
     }
 
-    /// Ends the response and writes its last event. Returns the complete response as JSON text.
+    /// Ends the response, and writes its last event. Returns the complete response as JSON.
     pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
         let status = Status::Ended(self.finish);
@@ -138,8 +135,8 @@ impl Assembly {
         response
     }
 
-    /// Ends a stream with both of the API's forms of an error, because each client raises only one of them.
-    /// Open calls stay open: clients must not consider them complete.
+    /// Ends a stream with both error events of the API, because each client library raises only one of them.
+    /// Calls stay open, so that clients do not take them for complete.
     pub(super) fn fail(&mut self, failure: &Failure, events: &mut Events<'_>) {
         self.begin(events);
         self.close_said(false, events);
@@ -157,7 +154,7 @@ impl Assembly {
         self.head.object(status, items, self.usage.as_deref(), &self.warnings)
     }
 
-    /// Writes the first events, once.
+    /// Writes the first events if that has not been done yet.
     fn begin(&mut self, events: &mut Events<'_>) {
         if std::mem::replace(&mut self.begun, true) || matches!(events, Events::Unwritten) {
             return;
@@ -168,7 +165,7 @@ impl Assembly {
         }
     }
 
-    /// The position of the next item. Its id begins with `prefix`.
+    /// The position of the next item. Its id starts with `prefix`.
     fn next_place(&mut self, prefix: &str, events: &mut Events<'_>) -> Place {
         self.begin(events);
         self.close_cut_call(events);
@@ -177,7 +174,7 @@ impl Assembly {
         Place { index, id: format!("{prefix}_{}_{index}", self.head.suffix()) }
     }
 
-    /// The position of the next item, which is for a call that `runner` runs.
+    /// The position of the next item, which represents a call that `runner` runs.
     fn hosted_place(&mut self, kind: Kind, runner: Runner, events: &mut Events<'_>) -> Place {
         let place = self.next_place(kind.id(), events);
         match runner {
@@ -191,14 +188,13 @@ impl Assembly {
     /// Adds a complete item.
     fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
-        // The texts of the item were counted when they arrived.
+        // The item's texts were counted when they arrived.
         self.kept += ITEM;
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
         }
     }
 
-    /// Closes the open message or reasoning.
     fn close(&mut self, is_whole: bool, events: &mut Events<'_>) {
         let done = match self.open.take() {
             Some(Open::Message(message)) => message.end(is_whole, events),
@@ -208,7 +204,7 @@ impl Assembly {
         self.done(done, events);
     }
 
-    /// Closes the open message or reasoning, after adding the citations that still wait.
+    /// Closes the open message or reasoning, after adding the citations that are still held.
     fn close_said(&mut self, is_whole: bool, events: &mut Events<'_>) {
         if !self.citations.is_empty() {
             self.text_part(PartKind::Text, "", events);
@@ -244,7 +240,7 @@ impl Assembly {
         }
     }
 
-    /// Adds `text` to the open message, after adding the citations that waited for text.
+    /// Adds `text` to the open message, after the citations that were held for it.
     fn text_part(&mut self, kind: PartKind, text: &str, events: &mut Events<'_>) {
         if !matches!(self.open, Some(Open::Message(_))) {
             self.close(true, events);
@@ -265,7 +261,7 @@ impl Assembly {
         }
     }
 
-    /// Sets the phase of the message that begins, or of the open message.
+    /// Sets the phase of the message that starts (if `begins` is set), or else of the open message.
     fn phase(&mut self, phase: &str, begins: bool, events: &mut Events<'_>) {
         match &mut self.open {
             Some(Open::Message(message)) if !begins => message.set_phase(phase),
@@ -380,12 +376,12 @@ impl Assembly {
         }
     }
 
-    /// Adds a call that is not one of the response's calls, or its result.
+    /// Adds a call that is not one of the response's own calls, or the result of one.
     fn server_call(&mut self, call: &ServerCall<'_>, events: &mut Events<'_>) {
         let key = Key::Id(call.id.to_string(), call.name.to_string());
         let kind = Kind::of(&call.name, call.runner);
         let is_known = self.hosted.iter().any(|hosted| hosted.key == key);
-        // The images of this call were its result.
+        // The images were the result of this call.
         if !is_known && kind == Kind::Image && call.arguments.is_none() {
             return;
         }
@@ -406,10 +402,10 @@ impl Assembly {
         }
     }
 
-    /// Adds an image. It ends the open item of the call that made the image; each further image gets a
-    /// separate item.
+    /// Adds an image. The first one ends the open item of the call that generated it; each further image gets
+    /// an item of its own.
     fn media(&mut self, media: &Media<'_>, events: &mut Events<'_>) {
-        // Only the image's id is known, which is of no use to the client.
+        // Only the image's id is known, which is useless to the client.
         if media.data.is_empty() {
             return;
         }
@@ -430,5 +426,5 @@ impl Assembly {
     }
 }
 
-/// Bytes counted for each item in addition to its texts.
+/// Bytes that each item counts in addition to its texts.
 const ITEM: usize = 128;

@@ -4,24 +4,23 @@ use bytes::{BufMut, BytesMut};
 
 use super::rope::{Pending, Rope};
 
-/// Where the events of a response go.
+/// Where to write the events of a response.
 #[derive(Debug)]
 pub(super) enum Events<'o> {
     /// To the client.
     Written {
-        /// The stream.
         out: &'o mut BytesMut,
         /// The number of the next event.
         sequence: &'o mut u64,
-        /// Output that is written later; `None` if everything is written at once.
+        /// Pending output. `None` if everything is written at once.
         pending: Option<&'o mut Pending>,
     },
-    /// Nowhere: the response is not streamed.
+    /// Nowhere, because the response is not streamed.
     Unwritten,
 }
 
 impl<'o> Events<'o> {
-    /// Events that go to the client, numbered from `sequence` on.
+    /// Creates events for the client, numbered from `sequence` on.
     pub(super) fn written(
         out: &'o mut BytesMut,
         sequence: &'o mut u64,
@@ -30,7 +29,7 @@ impl<'o> Events<'o> {
         Self::Written { out, sequence, pending }
     }
 
-    /// Writes an event of this type. `members` are the event's other members, as JSON text.
+    /// Writes an event of the type `kind`. `members` are its other members, as JSON.
     pub(super) fn put(&mut self, kind: &str, members: &[&str]) {
         self.begin(kind);
         self.text(members);
@@ -51,7 +50,7 @@ impl<'o> Events<'o> {
         self.end(behind);
     }
 
-    /// Writes a delta: `prefix`, as made by [`delta_prefix`], and the escaped text.
+    /// Writes a delta that consists of `prefix`, created by [`delta_prefix`], and the escaped `text`.
     pub(super) fn delta(&mut self, prefix: &str, text: &str) {
         self.text(&[prefix, text]);
         self.end("\"");
@@ -61,7 +60,7 @@ impl<'o> Events<'o> {
         self.text(&["event: ", kind, "\ndata: {\"type\":\"", kind, "\","]);
     }
 
-    /// Writes these texts, after any output that waits to be written.
+    /// Writes these texts, after any pending output.
     fn text(&mut self, parts: &[&str]) {
         match self {
             Self::Written { pending: Some(pending), .. } if !pending.is_empty() => {
@@ -94,7 +93,7 @@ impl<'o> Events<'o> {
     }
 }
 
-/// Writes a number. The general formatting code would cost more than the rest of a delta.
+/// Writes a number. The standard formatting code would cost more than everything else in a delta.
 fn put_digits(mut number: u64, out: &mut BytesMut) {
     let mut room = [b'0'; 20];
     let mut start = room.len();
@@ -109,8 +108,8 @@ fn put_digits(mut number: u64, out: &mut BytesMut) {
     out.put_slice(room.get(start..).unwrap_or_default());
 }
 
-/// The beginning of a delta, up to its text. All deltas of a part begin in the same way, so this is built
-/// only once; after that, a piece of text needs no allocation.
+/// The start of a delta, up to its text. It is the same for all deltas of a part, so it is built only once,
+/// and writing a piece of text needs no allocation.
 pub(super) fn delta_prefix(kind: &str, place: &str, more: &str) -> String {
     format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{place}{more},\"delta\":\"")
 }

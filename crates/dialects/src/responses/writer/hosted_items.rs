@@ -1,5 +1,5 @@
-//! Items for tools that the client does not run: searches, images, and any other tool, which is shown as a
-//! tool of an MCP server (docs/protocols/responses.md#hosted-tools).
+//! Items for tools that the client does not run. There are items for searches and images, and any other tool
+//! is shown as one from an MCP server (docs/protocols/responses.md#hosted-tools).
 
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, escape_str},
 };
 
-/// The call to which an event belongs.
+/// Identifies the call that an event belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Key {
-    /// One of the response's calls, by its index.
+    /// One of the response's own calls, by index.
     Index(u32),
-    /// A call that is reported separately, by its id and name.
+    /// A call that is reported separately, by id and name.
     Id(String, String),
 }
 
@@ -30,10 +30,10 @@ pub(super) struct HostedItem {
     place: Place,
     kind: Kind,
     name: String,
-    /// The server that has the tool.
+    /// The name of the server that provides the tool.
     server: String,
     arguments: String,
-    /// The beginning of deltas with arguments.
+    /// The start of every delta with arguments.
     prefix: String,
     /// Whether the arguments are complete.
     called: bool,
@@ -49,13 +49,13 @@ pub(super) enum Kind {
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<'c> {
-    /// Not begun, or still running.
+    /// It has not started, or is still running.
     Open,
     /// With this image.
     Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
-    /// Without a result, since upstreams do not have to show their results.
+    /// Without a result, since upstreams need not reveal one.
     Unshown,
     /// The response was cut off.
     Cut,
@@ -76,7 +76,6 @@ impl<'c> Outcome<'c> {
         }
     }
 
-    /// The status of the item.
     fn status(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Self::Open, _) => "in_progress",
@@ -88,8 +87,8 @@ impl<'c> Outcome<'c> {
 }
 
 impl Kind {
-    /// The kind of item for the tool `name`. An upstream's images arrive separately, so the call that made
-    /// them is shown like a call to any other tool.
+    /// The kind of item for the tool `name`. Images from an upstream arrive separately, so the call that
+    /// generated them is shown like a call to any other tool.
     pub(super) fn of(name: &str, runner: Runner) -> Self {
         match (name, runner) {
             ("web_search", _) => Self::Search,
@@ -98,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// Prefix of the item's id.
+    /// The prefix of the item's id.
     pub(super) fn id(self) -> &'static str {
         match self {
             Self::Search => "ws",
@@ -123,12 +122,12 @@ impl HostedItem {
         hosted
     }
 
-    /// Whether this is the call with the id `id`, and it makes images.
+    /// Whether this is the call `id` and it generates images.
     pub(super) fn makes_images_as(&self, id: &str) -> bool {
         self.kind == Kind::Image && matches!(&self.key, Key::Id(own, _) if own == id)
     }
 
-    /// Adds a piece of the arguments. Returns the number of its bytes that are kept.
+    /// Adds a piece of the arguments. Returns the number of bytes that are stored.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         self.arguments.push_str(piece);
         if self.kind == Kind::Mcp && !piece.is_empty() {
@@ -139,7 +138,7 @@ impl HostedItem {
         piece.len()
     }
 
-    /// Handles the end of the arguments, complete or not.
+    /// Handles the end of the arguments, even if they are incomplete.
     pub(super) fn called(&mut self, events: &mut Events<'_>) {
         if std::mem::replace(&mut self.called, true) {
             return;
@@ -156,13 +155,13 @@ impl HostedItem {
         }
     }
 
-    /// Ends the item. Returns its position and its JSON text.
+    /// Ends the item. Returns its position and its JSON.
     pub(super) fn end(mut self, outcome: Outcome<'_>, events: &mut Events<'_>) -> (Place, Rope) {
         self.called(events);
         match (self.kind, outcome.status(self.kind)) {
             (_, "completed") => self.put("completed", events),
             (Kind::Mcp, _) => self.put("failed", events),
-            // For searches and images there is no such event.
+            // Searches and images have no such event.
             (Kind::Search | Kind::Image, _) => {}
         }
         let item = self.item(outcome);
@@ -225,12 +224,12 @@ impl HostedItem {
     }
 }
 
-/// The error of a tool, in the form that the API's clients read.
+/// The error of a tool, as clients of the API expect it.
 fn execution_error(text: &str) -> Value {
     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]})
 }
 
-/// The item for an image, as JSON text. The data is not copied in between, because it may be megabytes long.
+/// The item for an image, as JSON. The data may be megabytes long, so it is copied only once.
 fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     let media = if let Outcome::Image(media) = outcome { Some(media) } else { None };
     let mut item = String::with_capacity(ROOM + media.map_or(0, |media| media.data.len()));
@@ -255,5 +254,5 @@ fn image(id: &str, status: &str, outcome: Outcome<'_>) -> String {
     item
 }
 
-/// Bytes that an image's item takes in addition to its data.
+/// Bytes that the item for an image takes in addition to its data.
 const ROOM: usize = 192;

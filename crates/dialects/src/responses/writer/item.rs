@@ -1,6 +1,6 @@
-//! The items of a response that have deltas: messages, reasoning, calls to client tools.
+//! The items of a response that have deltas: messages, reasoning, and calls to client tools.
 //!
-//! Texts are kept as bodies of JSON strings, since the text of an item is written up to four times.
+//! Texts are stored as bodies of JSON strings, since the text of an item is written up to four times.
 
 use super::{
     events::{Events, delta_prefix},
@@ -12,7 +12,6 @@ use crate::{
     wire::json::escape_str,
 };
 
-/// The position of an item in the output.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) index: usize,
@@ -34,7 +33,7 @@ impl Place {
 pub(super) const ADDED: &str = "response.output_item.added";
 pub(super) const DONE: &str = "response.output_item.done";
 
-/// The status for an item that is complete, or was cut off by the end of the response.
+/// The status of an item that is complete, or that was cut off by the end of the response.
 pub(super) fn status(is_whole: bool) -> &'static str {
     if is_whole { "completed" } else { "incomplete" }
 }
@@ -48,7 +47,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text that is sent in deltas, with the beginning of these deltas.
+/// A text that is sent in deltas, and the start of these deltas.
 #[derive(Debug)]
 struct Streamed {
     prefix: String,
@@ -60,7 +59,7 @@ impl Streamed {
         Self { prefix, body: Rope::default() }
     }
 
-    /// Adds a piece. Returns the number of its bytes that are kept.
+    /// Adds a piece. Returns the number of bytes that are stored.
     fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         let piece = self.body.push_escaped(text);
         events.delta(&self.prefix, piece);
@@ -71,25 +70,23 @@ impl Streamed {
 #[derive(Debug)]
 pub(super) struct Message {
     place: Place,
-    /// The phase; empty if the message has none.
+    /// The phase. Empty if the message has none.
     phase: String,
-    /// The parts that are done.
+    /// The parts that have ended.
     parts: Vec<Rope>,
     part: Option<Part>,
 }
 
-/// The open part of a message.
 #[derive(Debug)]
 struct Part {
     kind: PartKind,
     text: Streamed,
     citations: Vec<String>,
-    /// Number of characters of the response's text before this part. The positions of citations are counted
-    /// from there.
+    /// Number of characters of text in the response before this part. Positions of citations are relative to
+    /// it.
     begins_at: u64,
 }
 
-/// The kinds of a message's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartKind {
     Text,
@@ -111,12 +108,12 @@ impl Message {
         phase.clone_into(&mut self.phase);
     }
 
-    /// Adds a piece of text. Returns the number of its bytes that are kept.
+    /// Adds a piece of text. Returns the number of bytes that are stored.
     pub(super) fn push(&mut self, kind: PartKind, text: &str, at: u64, events: &mut Events<'_>) -> usize {
         self.open(kind, at, events).text.push(text, events)
     }
 
-    /// Adds a citation for the text. Returns the number of its bytes that are kept.
+    /// Adds a citation. Returns the number of bytes that are stored.
     pub(super) fn cite(&mut self, annotation: &Annotation<'_>, at: u64, events: &mut Events<'_>) -> usize {
         self.open(PartKind::Text, at, events);
         let place = self.members();
@@ -135,7 +132,7 @@ impl Message {
         part.citations.last().map_or(0, String::len)
     }
 
-    /// The members by which events identify the open part, or the next part.
+    /// The members by which events identify the open part, or the next one.
     fn members(&self) -> String {
         part_members(&self.place, &self.parts)
     }
@@ -155,7 +152,7 @@ impl Message {
         }
     }
 
-    /// Ends the item. Returns its position and its JSON text.
+    /// Ends the item. Returns its position and its JSON.
     pub(super) fn end(mut self, is_whole: bool, events: &mut Events<'_>) -> (Place, Rope) {
         self.end_part(events);
         let (id, status) = (&self.place.id, status(is_whole));
@@ -173,12 +170,12 @@ impl Message {
     }
 }
 
-/// The member of a message that names its phase, if it has one.
+/// The member of a message that gives its phase, if it has one.
 fn phase_member(phase: &str) -> String {
     if phase.is_empty() { String::new() } else { format!(",\"phase\":{}", quoted(phase)) }
 }
 
-/// The members by which events identify the part of a message that follows `parts`.
+/// The members by which events identify the part that follows `parts` in a message.
 fn part_members(place: &Place, parts: &[Rope]) -> String {
     format!("{},\"content_index\":{}", place.members(), parts.len())
 }
@@ -198,7 +195,7 @@ impl Part {
         Self { kind, text: Streamed::new(prefix), citations: Vec::new(), begins_at: at }
     }
 
-    /// Ends the part. Returns its JSON text.
+    /// Ends the part. Returns its JSON.
     fn end(self, place: &str, events: &mut Events<'_>) -> Rope {
         let text = self.text.body;
         let (done, key, behind) = match self.kind {
@@ -226,7 +223,7 @@ impl Part {
     }
 }
 
-/// Reasoning. The API receives its text as a summary, since this is what clients of the API show.
+/// Reasoning. Its text is written as a summary, since that is what clients of the API display.
 #[derive(Debug)]
 pub(super) struct Reasoning {
     place: Place,
@@ -240,7 +237,7 @@ impl Reasoning {
         Self { place, summary: None }
     }
 
-    /// Adds a piece of text. Returns the number of its bytes that are kept.
+    /// Adds a piece of text. Returns the number of bytes that are stored.
     pub(super) fn push(&mut self, text: &str, events: &mut Events<'_>) -> usize {
         if self.summary.is_none() {
             let place = self.members();
@@ -259,7 +256,7 @@ impl Reasoning {
         format!("{},\"summary_index\":0", self.place.members())
     }
 
-    /// Ends the item, with the upstream's state if there is any. Returns its position and its JSON text.
+    /// Ends the item, with the upstream's state if there is any. Returns its position and its JSON.
     pub(super) fn end(self, state: Option<&str>, events: &mut Events<'_>) -> (Place, Rope) {
         let place = self.members();
         let mut item =
@@ -285,24 +282,23 @@ impl Reasoning {
     }
 }
 
-/// A call to a tool that the client runs.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The call, by [`CallStart::index`].
+    /// The index of the call, see [`CallStart::index`].
     pub(super) index: u32,
     place: Place,
     form: Form,
-    /// `call_id`, `name` and `namespace`, as JSON members.
+    /// The members `call_id`, `name` and `namespace`, as JSON.
     names: String,
     text: Streamed,
 }
 
-/// How calls of functions and calls of custom tools differ.
+/// How calls to functions differ from calls to custom tools.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     item: &'static str,
     pub(super) id: &'static str,
-    /// The member with the arguments.
+    /// The member that contains the arguments.
     key: &'static str,
     delta: &'static str,
     done: &'static str,
@@ -344,12 +340,12 @@ impl Call {
         call
     }
 
-    /// Adds a piece of the arguments. Returns the number of its bytes that are kept.
+    /// Adds a piece of the arguments. Returns the number of bytes that are stored.
     pub(super) fn push(&mut self, piece: &str, events: &mut Events<'_>) -> usize {
         if piece.is_empty() { 0 } else { self.text.push(piece, events) }
     }
 
-    /// Ends the item. Returns its position and its JSON text.
+    /// Ends the item. Returns its position and its JSON.
     pub(super) fn end(mut self, end: CallEnd, events: &mut Events<'_>) -> (Place, Rope) {
         if end == CallEnd::Complete && self.text.body.is_empty() && self.form.key == FUNCTION.key {
             self.push("{}", events);

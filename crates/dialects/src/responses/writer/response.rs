@@ -1,4 +1,4 @@
-//! The response object: its members at the beginning, and those that are added at the end.
+//! The response object: its members at the start of a response, and those added at the end.
 
 use serde_json::{Map, Value, json};
 
@@ -15,16 +15,16 @@ use crate::{
 pub(super) struct Head {
     /// `resp_`, followed by [`Head::suffix`].
     id: String,
-    /// The time when the response was created, in seconds of Unix time.
+    /// When the response was created, in seconds of Unix time.
     created: u64,
     model: String,
     stored: bool,
     repeated: Map<String, Value>,
-    /// Tools of the request that are not run.
+    /// Tools in the request that are not run.
     left_out: Vec<String>,
 }
 
-/// The progress of a response.
+/// How far a response has progressed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Status<'a> {
     InProgress,
@@ -32,20 +32,21 @@ pub(super) enum Status<'a> {
     Failed(&'a Failure),
 }
 
-/// Placeholder for the items while the object is written: in JSON, this character is always escaped.
+/// Placeholder for the items while the rest of the object is written. In JSON, this character is always
+/// escaped.
 const OUTPUT: &str = "\0";
 
-/// Prefix of each response's id.
+/// The prefix of response ids.
 const ID_PREFIX: &str = "resp_";
 
-/// Distinguishes a response's id from other ids of the same seed.
+/// Makes response ids differ from other ids with the same seed.
 const ID_SALT: u64 = 0x7265_7370;
 
-/// The key in `metadata` that names the tools of the request that are not run. Clients may show `metadata`,
-/// but drop fields that their types do not have.
+/// The key in `metadata` that lists the tools in the request that are not run. Clients may display
+/// `metadata`, but drop fields that their types do not have.
 const LEFT_OUT: &str = "toolwire_ignored_tools";
 
-/// The members of every response that the request may set, with their defaults, in the API's order.
+/// The members that a request may set, and their defaults, in the order in which the API sends them.
 fn defaults() -> [(&'static str, Value); 18] {
     [
         ("instructions", Value::Null),
@@ -70,7 +71,7 @@ fn defaults() -> [(&'static str, Value); 18] {
 }
 
 impl Head {
-    /// Creates the head. Its id is always generated, because the response is stored under it.
+    /// Creates the head. The id is always generated, because the response is stored under it.
     pub(super) fn new(answering: &Answering) -> Self {
         let repeated = answering.repeated.from_dialect(Dialect::Responses.name());
         Self {
@@ -83,7 +84,7 @@ impl Head {
         }
     }
 
-    /// Takes the upstream's data about the response.
+    /// Records what the upstream says about the response.
     pub(super) fn take(&mut self, start: &Start<'_>) {
         if !start.model.is_empty() {
             self.model = start.model.to_string();
@@ -91,17 +92,16 @@ impl Head {
         self.created = start.created.unwrap_or(self.created);
     }
 
-    /// Whether the response should be stored.
     pub(super) fn is_stored(&self) -> bool {
         self.stored
     }
 
-    /// The id without its prefix. The ids of items are derived from it.
+    /// The id without its prefix, from which the ids of items are derived.
     pub(super) fn suffix(&self) -> &str {
         self.id.strip_prefix(ID_PREFIX).unwrap_or(&self.id)
     }
 
-    /// The complete object as JSON text. `output` contains the items, as JSON texts.
+    /// The complete object as JSON. `output` contains the JSON of its items.
     pub(super) fn object<'i>(
         &self,
         status: Status<'_>,
@@ -147,7 +147,7 @@ impl Head {
         response
     }
 
-    /// The `metadata` of the request, with a note about tools that are not run.
+    /// The `metadata` of the request, plus a note about tools that are not run.
     fn metadata(&self, given: Option<&Value>) -> Value {
         let mut metadata = given.and_then(Value::as_object).cloned().unwrap_or_default();
         if !self.left_out.is_empty() {
@@ -183,12 +183,12 @@ impl Status<'_> {
     }
 }
 
-/// The code of a failure. In streams, the API always sends a code.
+/// The code of a failure. In streams, the API always sends one.
 pub(super) fn code(failure: &Failure) -> &str {
     failure.code().unwrap_or("server_error")
 }
 
-/// Token counts. The API requires them, so a count that the upstream did not send is 0.
+/// Token counts. The API requires them, so missing ones are sent as 0.
 fn counts(usage: Option<&Usage>) -> Value {
     let unknown = Usage::default();
     let usage = usage.unwrap_or(&unknown);

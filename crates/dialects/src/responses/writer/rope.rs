@@ -1,8 +1,8 @@
-//! [`Rope`]: a text of any size that is kept only once, however often it is written. [`Pending`]: output that
-//! is written later.
+//! [`Rope`]: a text of any size that is stored only once, no matter how often it is written. [`Pending`]:
+//! output that is written later.
 //!
-//! The last events of a stream repeat its texts up to four times. If these events were built in one piece,
-//! they would take many times the memory of the response, and much time to write at once.
+//! The last events of a stream repeat its texts up to four times. Built in one piece, they would take many
+//! times the memory of the response, and block the thread while they are written.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,15 +10,15 @@ use bytes::{BufMut, BytesMut};
 
 use crate::wire::json::escape_str;
 
-/// Size of a piece in bytes. Shorter texts are copied, longer ones are shared.
+/// Size of a piece in bytes. Shorter texts are copied, and longer ones are shared.
 const PIECE: usize = 64 << 10;
 
-/// A text in pieces. A small text is one string.
+/// A text in pieces. A small text is a single string.
 #[derive(Debug, Default)]
 pub(super) struct Rope {
-    /// Pieces that will not change any more.
+    /// Pieces that no longer change.
     pieces: Vec<Arc<String>>,
-    /// The text after `pieces`.
+    /// The text that follows `pieces`.
     tail: String,
 }
 
@@ -32,17 +32,14 @@ impl Rope {
         !self.pieces.is_empty()
     }
 
-    /// The length in bytes.
     pub(super) fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum::<usize>() + self.tail.len()
     }
 
-    /// The pieces, in order.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().map(|piece| piece.as_str()).chain([self.tail.as_str()])
     }
 
-    /// Appends `text`.
     pub(super) fn push(&mut self, text: &str) {
         self.make_room(text.len());
         self.tail.push_str(text);
@@ -56,7 +53,7 @@ impl Rope {
         self.tail.get(before..).unwrap_or_default()
     }
 
-    /// Appends a text that is shared if it is large.
+    /// Appends `text`: a copy if it is small, and otherwise the string itself as a shared piece.
     pub(super) fn push_string(&mut self, text: String) {
         if text.len() < PIECE {
             return self.push(&text);
@@ -65,7 +62,7 @@ impl Rope {
         self.pieces.push(Arc::new(text));
     }
 
-    /// Appends another rope, whose pieces are shared.
+    /// Appends another rope and shares its pieces.
     pub(super) fn append(&mut self, other: &Self) {
         if other.is_large() {
             self.close_piece();
@@ -87,7 +84,6 @@ impl Rope {
         }
     }
 
-    /// The complete text.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::with_capacity(self.len());
         text.extend(self.pieces());
@@ -106,12 +102,12 @@ impl From<String> for Rope {
     }
 }
 
-/// Output of a stream that is sent to the client as fast as the client reads it.
+/// Output of a stream that is written as fast as the client reads it.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pieces: VecDeque<Arc<String>>,
     tail: String,
-    /// Bytes of the first piece that have been taken.
+    /// Number of bytes of the first piece that have been written.
     taken: usize,
 }
 
@@ -141,7 +137,7 @@ impl Pending {
         }
     }
 
-    /// Moves waiting output to `out` until `out` is `upto` bytes long.
+    /// Moves pending output to `out` until `out` is `upto` bytes long.
     pub(super) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         if self.pieces.is_empty() {
             self.close_piece();
