@@ -1,8 +1,8 @@
-//! [`Conversation`]: the common form of a request, independent of its dialect.
+//! [`Conversation`]: a request in a form that does not depend on its dialect.
 //!
 //! A client dialect's `request` module decodes a request into it, a format's instructions are added to it,
-//! and an upstream dialect's `request` module encodes a request from it. Anything that is not modelled here
-//! is kept as [`Rest`] and [`Received`], for an upstream that speaks the client's dialect.
+//! and an upstream dialect's `request` module encodes it. What it does not model is stored as [`Rest`] and
+//! [`Received`], for upstreams that speak the client's dialect.
 
 mod arguments;
 mod arrange;
@@ -35,7 +35,7 @@ pub use self::{
 pub(crate) use self::{arrange::take_media, forms::names_at_upstreams};
 use crate::{event::Opaque, wire::json::Raw};
 
-/// The argument of a custom tool that is declared to the upstream as a function.
+/// The name of the single argument when a custom tool is declared to the upstream as a function.
 pub const CUSTOM_INPUT: &str = "input";
 
 /// A client's request.
@@ -43,43 +43,45 @@ pub const CUSTOM_INPUT: &str = "input";
 pub struct Conversation {
     /// The model's name as the client wrote it.
     pub model: String,
-    /// System texts and turns, in order.
+    /// The messages, including instructions, in order.
     pub turns: Vec<Turn>,
     /// The tools that the client declared.
     pub tools: Vec<Tool>,
-    /// Names of the tools that are declared by a part of the conversation. An upstream that receives this
-    /// part does not receive their declarations again.
+    /// The names of the tools that part of the conversation declares. An upstream that receives this part
+    /// does not receive the declarations separately.
     pub late_tools: HashSet<String>,
-    /// Names of the tools declared as custom tools, whose input is plain text. Outside the dialects' encoders
-    /// and decoders, such a tool is a function with one argument, [`CUSTOM_INPUT`].
+    /// The names of the custom tools, whose input is plain text. Except in the dialects' encoders and
+    /// decoders, a custom tool is a function with the single argument [`CUSTOM_INPUT`].
     pub custom_tools: HashSet<String>,
-    /// The tools that the client declared inside namespaces.
+    /// The tools that the client declared in namespaces.
     pub namespaced: Vec<Namespaced>,
-    /// Names of the tools that toolwire runs. The client did not declare them, and never sees their calls as its own.
+    /// The names of the tools that toolwire runs. The client did not declare them, and does not get calls to
+    /// them to run.
     pub hosted_tools: Vec<String>,
-    /// Declared tools that are not client functions: a server runs them, or only their API knows their
+    /// Declared tools that are not client functions, because a server runs them or only their API knows their
     /// schemas. Upstreams of other dialects do not receive them.
     pub server_tools: Vec<ServerTool>,
-    /// The server tools that the client chose. Each is in the client dialect's form, which is in `rest`.
-    /// Example: `{"type": "web_search"}`.
+    /// The server tools in the client's tool choice, as the client wrote them in `rest`, such as `{"type":
+    /// "web_search"}`.
     pub server_choice: Vec<Value>,
-    /// Whether tools may be called, and which.
+    /// Whether the model may call tools, and which.
     pub tool_choice: ToolChoice,
-    /// Whether the response may contain several calls. All dialects default to yes.
+    /// Whether the response may contain several calls, which is the default in all dialects.
     pub parallel_calls: bool,
-    /// Number of requested choices; `None` means one.
+    /// The number of choices requested. `None` means one.
     pub choices: Option<u64>,
-    /// The response is requested as a stream.
+    /// Whether the client asked for a stream.
     pub stream: bool,
-    /// Token counts are requested at the end of a stream.
+    /// Whether the client asked for token counts at the end of a stream.
     pub include_usage: bool,
-    /// The client used the `functions` fields from before 2023-11, and gets a response in the same form.
+    /// Whether the client used the `functions` fields from before November 2023, and thus expects
+    /// `function_call`.
     pub legacy_functions: bool,
-    /// Sampling and limits.
+    /// Sampling settings and limits.
     pub sampling: Sampling,
     /// The constraint that the upstream should enforce.
     pub constraint: Option<Constraint>,
-    /// Whether the response should be stored, so that later requests can continue it.
+    /// Whether to store the response, so that later requests can continue it.
     pub stored: bool,
     /// Fields that the response must repeat.
     pub repeated: Rest,
@@ -87,29 +89,29 @@ pub struct Conversation {
     pub rest: Rest,
 }
 
-/// A tool that the client declared inside a namespace. Upstreams do not know namespaces.
+/// A tool that the client declared in a namespace. Upstreams do not know namespaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaced {
     /// The name under which the upstream receives the tool.
     pub name: String,
     /// The namespace.
     pub namespace: String,
-    /// The tool's name inside the namespace.
+    /// The tool's name within the namespace.
     pub inner: String,
 }
 
-/// A declared tool whose type is defined by its API.
+/// A declared tool whose type is defined by an API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTool {
-    /// The type, often with a version: `web_search_20250305`.
+    /// The type, often with a version, as in `web_search_20250305`.
     pub kind: String,
-    /// The name by which the tool is called and chosen: the type, in dialects in which such tools have no
-    /// names.
+    /// The name by which the tool is called and chosen. In dialects in which such tools have no name, the
+    /// type.
     pub name: String,
 }
 
 impl ServerTool {
-    /// A tool of the type `kind`, with the name `name` if it has one.
+    /// Creates a tool. If there is no `name`, the tool is called like its type.
     pub fn new(kind: impl Into<String>, name: Option<String>) -> Self {
         let kind = kind.into();
         Self { name: name.unwrap_or_else(|| kind.clone()), kind }
@@ -125,19 +127,19 @@ impl ServerTool {
     }
 }
 
-/// A conversation as one text that the model continues.
+/// A conversation written as one text, which the model continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// The text.
     pub text: String,
-    /// Length in bytes of the begin-of-text token at the start of `text`; 0 if there is none.
+    /// Length of the begin-of-text token at the start of `text` in bytes, or 0 if there is none.
     pub bos: usize,
 }
 
-/// One message.
+/// A message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
-    /// Who wrote it.
+    /// The author.
     pub role: Role,
     /// The content, in order.
     pub parts: Vec<Part>,
@@ -150,7 +152,7 @@ pub struct Turn {
 pub enum Role {
     /// Instructions.
     System,
-    /// Instructions, under OpenAI's newer name.
+    /// Instructions, with OpenAI's newer name for the role.
     Developer,
     /// The user.
     User,
@@ -165,7 +167,7 @@ pub enum Role {
 pub enum Part {
     /// Text.
     Text(Text),
-    /// An image, by `data:` or other URL.
+    /// An image, given by a `data:` URL or another URL.
     Image {
         /// The URL.
         url: String,
@@ -176,16 +178,16 @@ pub enum Part {
     Call(Call),
     /// The result of a call.
     Result(CallOutput),
-    /// Reasoning that the model showed earlier.
+    /// The model's earlier reasoning.
     Reasoning {
-        /// Readable text.
+        /// The readable text.
         text: String,
-        /// State that must go back to the upstream from which it came.
+        /// State to send back to the upstream that it came from.
         signature: Option<Opaque<'static>>,
-        /// The upstream does not show the text.
+        /// Whether the upstream withheld the text.
         redacted: bool,
     },
-    /// Any other part (audio, files, refusals, …).
+    /// Any other part, such as audio, a file or a refusal.
     Other(Received<Value>),
 }
 
@@ -196,29 +198,29 @@ pub struct Call {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments as text: normally a JSON object, but not validated.
+    /// The arguments, which should be a JSON object but have not been validated.
     pub arguments: String,
-    /// State that must go back to the upstream from which it came.
+    /// State to send back to the upstream that it came from.
     pub signature: Option<Opaque<'static>>,
 }
 
 impl Call {
-    /// A call that carries no state.
+    /// Creates a call without state.
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: arguments.into(), signature: None }
     }
 }
 
-/// A call's result in the history.
+/// The result of a call in the history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOutput {
     /// The call's id.
     pub id: String,
-    /// The tool's name; empty if the dialect does not give the name with a result.
+    /// The tool's name. Empty if the dialect's results do not contain it.
     pub name: String,
     /// The tool's output.
     pub content: String,
-    /// The tool reported a failure.
+    /// Whether the tool reported a failure.
     pub is_error: bool,
 }
 
@@ -227,25 +229,25 @@ pub struct CallOutput {
 pub struct Tool {
     /// The tool's name.
     pub name: String,
-    /// Description; may be empty.
+    /// The description. May be empty.
     pub description: String,
-    /// JSON Schema of the arguments object, as it was written; `None` if the client gave none (a tool without
-    /// arguments).
+    /// The JSON Schema of the arguments, as it was written. `None` for a tool without arguments, if the
+    /// client gave no schema.
     pub parameters: Option<Raw>,
     /// OpenAI's `strict`, if given.
     pub strict: Option<bool>,
-    /// The complete declaration; `None` if toolwire created it.
+    /// The complete declaration. `None` if toolwire created the tool.
     pub declared: Option<Received<Raw>>,
 }
 
 impl Tool {
-    /// A tool of this name, without a description or arguments.
+    /// Creates a tool without a description or arguments.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), description: String::new(), parameters: None, strict: None, declared: None }
     }
 }
 
-/// Which tools may be called.
+/// Which tools the model may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides.
@@ -257,17 +259,17 @@ pub enum ToolChoice {
     Required,
     /// This tool.
     Named(String),
-    /// Only these tools; at least one of them if `required`.
+    /// Only these tools.
     Allowed {
         /// Their names.
         names: Vec<String>,
-        /// At least one call is required.
+        /// Whether at least one of them must be called.
         required: bool,
     },
 }
 
 impl ToolChoice {
-    /// Whether the response must have a call.
+    /// Whether the response must contain a call.
     pub fn requires_call(&self) -> bool {
         match self {
             Self::Required | Self::Named(_) => true,
@@ -277,30 +279,29 @@ impl ToolChoice {
     }
 }
 
-/// Sampling settings and limits that more than one dialect has. `None`: not set.
+/// Sampling settings and limits that several dialects have. `None` means not set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
     /// Maximum number of tokens in the response.
     pub max_tokens: Option<u64>,
-    /// Temperature, as it was written.
+    /// The temperature, with its digits unchanged.
     pub temperature: Option<serde_json::Number>,
-    /// Nucleus sampling, as it was written.
+    /// The limit for nucleus sampling, with its digits unchanged.
     pub top_p: Option<serde_json::Number>,
-    /// Texts that end the response.
+    /// Stop sequences.
     pub stop: Vec<String>,
-    /// `none`, `minimal`, `low`, `medium`, `high`, …, as the client wrote it.
+    /// The reasoning effort (`none`, `minimal`, `low`, `medium`, `high`, …), as the client wrote it.
     pub reasoning_effort: Option<String>,
-    /// OpenAI's `response_format`, as it was received.
+    /// OpenAI's `response_format`, unchanged.
     pub response_format: Option<Value>,
-    /// Seed, as it was written.
+    /// The seed, with its digits unchanged.
     pub seed: Option<serde_json::Number>,
 }
 
 impl Conversation {
-    /// The tools that the model may call in this request: none with [`ToolChoice::None`], one with
-    /// [`ToolChoice::Named`].
+    /// The tools that the model may call: none with [`ToolChoice::None`], and one with [`ToolChoice::Named`].
     pub fn callable_tools(&self) -> impl Iterator<Item = &Tool> {
-        // The lists of tools and of allowed names may each have tens of thousands of names.
+        // Both the tools and the allowed names may be tens of thousands.
         let allowed: HashSet<&str> = match &self.tool_choice {
             ToolChoice::Allowed { names, .. } => names.iter().map(String::as_str).collect(),
             _ => HashSet::new(),
@@ -313,7 +314,7 @@ impl Conversation {
         })
     }
 
-    /// Approximate number of bytes that the conversation's texts and tools take in a request.
+    /// Approximate number of bytes that the texts and tools of the conversation take in a request.
     pub fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -332,24 +333,24 @@ impl Conversation {
         parts.chain(self.tools.iter().map(|tool| AROUND + of_tool(tool))).sum()
     }
 
-    /// Whether `name` is declared as a custom tool.
+    /// Whether the tool `name` is a custom tool.
     pub fn is_custom(&self, name: &str) -> bool {
         self.custom_tools.contains(name)
     }
 }
 
 impl Turn {
-    /// A message that consists of `parts`.
+    /// Creates a message from its parts.
     pub fn of(role: Role, parts: Vec<Part>) -> Self {
         Self { role, parts, rest: Rest::default() }
     }
 
-    /// A message of one text.
+    /// Creates a message that consists of one text.
     pub fn text(role: Role, text: impl Into<Text>) -> Self {
         Self::of(role, vec![Part::Text(text.into())])
     }
 
-    /// All text parts, joined by newlines.
+    /// The texts of the message, joined by newlines.
     pub fn joined_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -358,8 +359,8 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if the
-    /// content is not only plain text, but has media or texts with their own fields.
+    /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if there
+    /// are media, or texts with fields of their own.
     pub fn collapse_text(&mut self) -> bool {
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
         if self.rest.contains("content") || self.parts.iter().any(is_media) {
@@ -374,8 +375,8 @@ impl Turn {
         true
     }
 
-    /// Appends `text` to the content, after `separator`. The text is added to the last text, so that a string
-    /// remains a string; if the content is not only plain text, it becomes a separate part.
+    /// Appends `separator` and `text`. They are added to the last text, so that a string stays a string. If
+    /// the content is not only plain text, `text` becomes a part of its own.
     pub fn add_text(&mut self, separator: &str, text: &str) {
         let is_plain = self.collapse_text();
         let last = self.parts.iter_mut().rev().find_map(|part| match part {
@@ -391,7 +392,7 @@ impl Turn {
         }
     }
 
-    /// Inserts `text` before the content, in the same way as [`Turn::add_text`].
+    /// Inserts `text` at the start, in the same way as [`Turn::add_text`].
     pub fn put_text_before(&mut self, separator: &str, text: &str) {
         let is_plain = self.collapse_text();
         let first = self.parts.iter_mut().find_map(|part| match part {

@@ -1,18 +1,18 @@
-//! [`Event`]: the type passed between the stages of a response.
+//! [`Event`]: the type that the stages of a response exchange.
 //!
-//! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into call
-//! events, `pipeline` applies the request's rules to calls, and a dialect's writer encodes the `Event`s for the
-//! client. Every stage pushes events into the next through [`Sink`], so an event borrows from the bytes from
-//! which it was read, and a plain token is neither collected nor copied on its way.
+//! A dialect's reader turns the upstream's bytes into `Event`s, `detect` turns calls written as text into
+//! call events, `pipeline` applies the request's rules to calls, and a dialect's writer encodes the `Event`s
+//! for the client. Every stage passes events to the next one through [`Sink`]. An event borrows from the
+//! bytes that it was read from, so an ordinary token is neither collected nor copied on its way.
 //!
 //! A successful response is a sequence of events with exactly one [`Event::Finish`]. A failed response ends
-//! with a [`Failure`](crate::failure::Failure) from the stage that detected it, and has no finish.
+//! with a [`Failure`](crate::failure::Failure) from the stage that detected the problem, and has no finish.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// Receives events one after another. Every stage except the first is a sink.
+/// Receives events. Every stage except the first one is a sink.
 pub trait Sink {
     /// Handles the next event of the response.
     fn event(&mut self, event: Event<'_>);
@@ -31,125 +31,123 @@ impl Sink for Vec<Event<'static>> {
     }
 }
 
-/// One piece of a response.
+/// A piece of a response.
 ///
-/// Pieces of text are UTF-8 and never split inside a character. A piece may be empty, but readers omit empty
-/// pieces, so that an upstream's padding does not become a delta for the client.
+/// Pieces of text are UTF-8, and never split inside a character. Readers omit empty pieces, so that padding
+/// from an upstream does not become a delta for the client, but other stages must accept them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'a> {
-    /// What the upstream reports about the response as a whole. At most one, before all other events.
+    /// What the upstream says about the response as a whole. It occurs at most once, before all other events.
     Start(Start<'a>),
     /// A piece of the response's text.
     Text(Cow<'a, str>),
     /// A piece of the model's reasoning.
     Reasoning(Reasoning<'a>),
-    /// A piece of a refusal, if the dialect separates it from text.
+    /// A piece of a refusal, if the dialect distinguishes refusals from text.
     Refusal(Cow<'a, str>),
-    /// A call begins: its name is known.
+    /// The start of a call, whose name is known.
     CallStart(CallStart<'a>),
-    /// The next piece of a call's arguments, JSON text as the model wrote it.
+    /// The next piece of a call's arguments, which are JSON text as the model wrote it.
     CallArguments {
-        /// The call, by [`CallStart::index`].
+        /// The index of the call, see [`CallStart::index`].
         index: u32,
         /// A piece of JSON text.
         piece: Cow<'a, str>,
     },
-    /// The call has ended; no more of its events follow.
+    /// The end of a call. No more of its events follow.
     CallEnd {
-        /// The call, by [`CallStart::index`].
+        /// The index of the call, see [`CallStart::index`].
         index: u32,
         /// Whether its arguments are complete.
         end: CallEnd,
     },
-    /// The result of a call, only if the upstream or toolwire ran the call.
+    /// The result of a call that the upstream or toolwire ran.
     CallResult(CallResult<'a>),
     /// A call that the upstream ran, reported separately from the response's own calls. It has no other call
     /// events.
     ServerCall(ServerCall<'a>),
-    /// A citation for the text so far.
+    /// A citation that applies to the text so far.
     Annotation(Annotation<'a>),
-    /// An image or file made by the upstream or by a hosted call.
+    /// An image or file from the upstream or from a hosted call.
     Media(Media<'a>),
-    /// The phase of the turn to which a message of the response belongs, for clients of Responses. The
-    /// message either begins with this event, or is the one whose text came last.
+    /// The phase of the turn that a message belongs to, for clients of Responses. The message starts with
+    /// this event, or is the one whose text came last.
     Phase {
-        /// The upstream's word for the phase; empty if it has none.
+        /// The upstream's word for the phase. Empty if there is none.
         phase: Cow<'a, str>,
-        /// The message begins.
+        /// Whether the message starts with this event.
         begins: bool,
     },
     /// Token counts. Later counts replace earlier ones.
     Usage(Usage),
-    /// A notice about the response for the client, before the finish.
+    /// A notice about the response, which precedes the finish.
     Warning(Warning<'a>),
-    /// How the response ended. Exactly one in a successful response; only usage may follow.
+    /// How the response ended. It occurs exactly once in a successful response. Only usage may follow.
     Finish(Finish),
-    /// The upstream is alive but sent no content: `:queued`, a keep-alive comment.
+    /// A sign that the upstream is alive, without content: `:queued`, or a keep-alive comment.
     Ping(Cow<'a, str>),
-    /// A frame in the client's own dialect that may be forwarded unchanged, provided that no stage changes
-    /// its meaning.
+    /// A frame in the client's own dialect, which may be forwarded unchanged if no stage changes its meaning.
     Verbatim {
-        /// The frame's data: one JSON object on one line, as the upstream wrote it.
+        /// The frame's data: a JSON object on one line, as the upstream wrote it.
         frame: &'a str,
-        /// The frame's meaning, which is never a `Verbatim`. `None` if no stage handles it.
+        /// The event that the frame stands for, which is never a `Verbatim`. `None` if no stage handles it.
         means: Option<&'a Event<'a>>,
     },
 }
 
-/// The head of a response, as far as the upstream sent it. Empty strings and `None` stand for values that
-/// were not sent.
+/// The head of a response. Empty strings and `None` stand for values that the upstream did not send.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Start<'a> {
     /// The upstream's id for the response.
     pub id: Cow<'a, str>,
-    /// The model's name as sent by the upstream.
+    /// The model's name, as the upstream sent it.
     pub model: Cow<'a, str>,
-    /// The time when the response was created, in seconds of Unix time.
+    /// When the response was created, in seconds of Unix time.
     pub created: Option<u64>,
 }
 
 /// A piece of reasoning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reasoning<'a> {
-    /// Readable text; may be empty if there is only a signature.
+    /// The readable text. May be empty if there is a signature.
     pub text: Cow<'a, str>,
-    /// State that the upstream wants back with the next request. It belongs to all reasoning since the last
-    /// signature, and ends this reasoning: text that follows is separate reasoning.
+    /// State that the upstream needs back in the next request. It belongs to all reasoning since the last
+    /// signature, and ends it: any further text is separate reasoning.
     pub signature: Option<Opaque<'a>>,
-    /// There is no text because the upstream does not show it.
+    /// Whether there is no text because the upstream withholds it.
     pub redacted: bool,
 }
 
 impl<'a> Reasoning<'a> {
-    /// A piece of text without a signature.
+    /// Creates a piece without a signature.
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Self { text: text.into(), signature: None, redacted: false }
     }
 
-    /// The end of a run of reasoning: the reasoning after it has a different author, so no signature covers
-    /// both. `between` separates the two where the client receives all reasoning as one text.
+    /// Creates the end of one author's reasoning, so that no signature covers the reasoning of two authors.
+    /// `between` separates the two where the client receives all reasoning as one text.
     pub fn end(between: &'a str) -> Self {
         Self { signature: Some(Opaque::new("", "")), ..Self::text(between) }
     }
 
-    /// Whether this is the end of a run of reasoning.
+    /// Whether this is the end of one author's reasoning.
     pub fn is_end(&self) -> bool {
         self.signature.as_ref().is_some_and(|state| state.dialect.is_empty()) && !self.redacted
     }
 }
 
-/// State that only its author understands: a signature, or encrypted reasoning. It is only sent back to an
-/// upstream of the dialect from which it came.
+/// State that only the upstream understands: a signature, or encrypted reasoning. It is sent back only to an
+/// upstream of the dialect that it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opaque<'a> {
-    /// The name of the dialect in which the upstream sent it.
+    /// The name of the dialect that the state came from.
     pub dialect: &'static str,
     /// The state as the upstream wrote it.
     pub text: Cow<'a, str>,
 }
 
 impl<'a> Opaque<'a> {
-    /// State from an upstream of `dialect`.
+    /// Creates state from an upstream of `dialect`.
     pub fn new(dialect: &'static str, text: impl Into<Cow<'a, str>>) -> Self {
         Self { dialect, text: text.into() }
     }
@@ -159,7 +157,7 @@ impl<'a> Opaque<'a> {
         (self.dialect == dialect).then_some(&*self.text)
     }
 
-    /// The same with owned contents.
+    /// Converts the contents to owned ones.
     pub fn into_owned(self) -> Opaque<'static> {
         Opaque { dialect: self.dialect, text: Cow::Owned(self.text.into_owned()) }
     }
@@ -168,32 +166,32 @@ impl<'a> Opaque<'a> {
 /// Who runs a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Runner {
-    /// The client: a tool that it declared, or another call that it must run.
+    /// The client, which declared the tool.
     Client,
-    /// The upstream, which has run the call or is about to run it: a server tool.
+    /// The upstream, which has run or will run the call: a server tool.
     Upstream,
-    /// toolwire's execution stage: a hosted tool.
+    /// toolwire: a hosted tool.
     Toolwire,
 }
 
-/// How a call was received: as structure of the upstream's dialect, or as text in one of the formats.
+/// How a call was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// As structure of the upstream's own dialect.
+    /// As a native call of the upstream's dialect.
     Native,
-    /// As a custom tool's call in the upstream's own dialect: its arguments are plain text, the tool's input.
+    /// As a native call to a custom tool, whose arguments are plain text.
     NativeCustom,
-    /// As text; the format's name (`hermes`, `fenced`, …).
+    /// As text in this format (`hermes`, `fenced`, …).
     Format(&'static str),
 }
 
-/// The beginning of a call.
+/// The start of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallStart<'a> {
-    /// The call's number among the calls of its stage, ascending from 0. A stage that adds calls renumbers
-    /// all calls.
+    /// The index of the call among the calls of its stage, counted from 0. A stage that adds calls renumbers
+    /// all of them.
     pub index: u32,
-    /// The call's id; empty if the upstream gave none.
+    /// The call's id. Empty if the upstream did not send one.
     pub id: Cow<'a, str>,
     /// The complete name of the tool.
     pub name: Cow<'a, str>,
@@ -201,7 +199,7 @@ pub struct CallStart<'a> {
     pub runner: Runner,
     /// How the call was received.
     pub source: Source,
-    /// State that the upstream wants back with the call.
+    /// State that the upstream needs back with the call.
     pub signature: Option<Opaque<'a>>,
 }
 
@@ -210,47 +208,46 @@ pub struct CallStart<'a> {
 pub enum CallEnd {
     /// The arguments are complete.
     Complete,
-    /// The response was cut off inside the arguments. What was already sent stays unchanged.
+    /// The response was cut off inside the arguments. What has been sent stays as it is.
     Cut,
-    /// The arguments became invalid, and the model continued after them. What was already sent stays
-    /// unchanged.
+    /// The arguments became invalid, and the model continued after them. What has been sent stays as it is.
     Broken,
 }
 
-/// A call's result.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult<'a> {
-    /// The call, by [`CallStart::index`].
+    /// The index of the call, see [`CallStart::index`].
     pub index: u32,
-    /// The call's id; empty if the upstream gave none.
+    /// The call's id. Empty if the upstream did not send one.
     pub id: Cow<'a, str>,
-    /// The result as the tool returned it: JSON or plain text.
+    /// The result as the tool returned it, which is JSON or plain text.
     pub content: Cow<'a, str>,
-    /// The tool reported a failure.
+    /// Whether the tool reported a failure.
     pub is_error: bool,
 }
 
 /// A call that the upstream or toolwire ran, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCall<'a> {
-    /// The call's id; empty if the upstream gave none.
+    /// The call's id. Empty if the upstream did not send one.
     pub id: Cow<'a, str>,
     /// The tool's name.
     pub name: Cow<'a, str>,
     /// Who ran the call.
     pub runner: Runner,
-    /// The name of the server that has the tool; empty if there is none.
+    /// The name of the server that provides the tool. Empty if there is none.
     pub server: Cow<'a, str>,
-    /// The arguments as the model wrote them; `None` if they were reported earlier.
+    /// The arguments as the model wrote them. `None` if they were reported earlier.
     pub arguments: Option<Cow<'a, str>>,
-    /// The result; `None` if it is not known yet.
+    /// The result. `None` if it is not known yet.
     pub content: Option<Cow<'a, str>>,
-    /// The tool reported a failure.
+    /// Whether the tool reported a failure.
     pub is_error: bool,
 }
 
 impl ServerCall<'_> {
-    /// The same with owned contents.
+    /// Converts the contents to owned ones.
     pub fn into_owned(self) -> ServerCall<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         ServerCall {
@@ -264,7 +261,7 @@ impl ServerCall<'_> {
         }
     }
 
-    /// The name of the server that has the tool, for clients that require one.
+    /// The name of the server that provides the tool, for clients that require one.
     pub fn server_name(&self) -> &str {
         match (&*self.server, self.runner) {
             ("", Runner::Toolwire) => "toolwire",
@@ -274,52 +271,51 @@ impl ServerCall<'_> {
     }
 }
 
-/// A web page that the text cites.
+/// A web page cited by the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation<'a> {
-    /// Address of the page.
+    /// The page's URL.
     pub url: Cow<'a, str>,
-    /// Title of the page; may be empty.
+    /// The page's title. May be empty.
     pub title: Cow<'a, str>,
-    /// The cited range of the response's text, in Unicode scalar values: the index of the first character,
-    /// and the index after the last one.
+    /// The cited range of the response's text, in Unicode scalar values. The end is exclusive.
     pub span: (u64, u64),
 }
 
 /// An image or another file in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// The upstream's id for the file, or the id of the hosted call that made it.
+    /// The upstream's id for the file, or the id of the hosted call that produced it.
     pub id: Cow<'a, str>,
-    /// MIME type; empty if not given.
+    /// The MIME type. Empty if it is not known.
     pub mime: Cow<'a, str>,
-    /// The bytes in standard base64; empty if only the id is known.
+    /// The contents in standard base64. Empty if only the id is known.
     pub data: Cow<'a, str>,
 }
 
-/// A difference from what the client requested, although the response is complete.
+/// A notice that a complete response differs from what the client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning<'a> {
-    /// The kind of warning, for programs.
+    /// The kind of warning, to be read by programs.
     pub code: &'static str,
-    /// A sentence for people.
+    /// A sentence to be read by people.
     pub message: Cow<'a, str>,
 }
 
-/// Token counts. `None`: not reported.
+/// Token counts. `None` means not reported.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
-    /// Tokens of the request.
+    /// Tokens in the request.
     pub input: Option<u64>,
-    /// Tokens of the response, including reasoning.
+    /// Tokens in the response, including reasoning.
     pub output: Option<u64>,
-    /// Tokens of the reasoning.
+    /// Tokens in the reasoning.
     pub reasoning: Option<u64>,
     /// The sum of input and output.
     pub total: Option<u64>,
-    /// Tokens of the request that were read from the upstream's cache; they are part of `input`.
+    /// Tokens in the request that were read from the upstream's cache. Included in `input`.
     pub cached: Option<u64>,
-    /// Tokens of the request that were written to the upstream's cache; they are part of `input`.
+    /// Tokens in the request that were written to the upstream's cache. Included in `input`.
     pub cache_written: Option<u64>,
     /// The upstream's complete usage object, including unknown fields.
     pub raw: Option<RawUsage>,
@@ -352,15 +348,15 @@ pub enum Finish {
     Stop,
     /// The model is waiting for the results of its calls.
     Calls,
-    /// A token limit, or a call that was cut off.
+    /// A token limit was reached, or a call was cut off.
     Length,
-    /// A content filter.
+    /// A content filter intervened.
     Filter,
 }
 
 impl Finish {
-    /// Returns the finish reason for a response with or without calls for the client, whichever of the two
-    /// reasons the upstream gave.
+    /// Resolves a plain stop and [`Finish::Calls`] by whether the response has calls for the client,
+    /// whichever of the two the upstream reported.
     #[must_use]
     pub fn of_calls(self, has_calls: bool) -> Self {
         match self {
@@ -372,8 +368,8 @@ impl Finish {
 }
 
 impl Event<'_> {
-    /// The same event with owned contents. A frame to be forwarded unchanged is replaced by its meaning;
-    /// without a meaning, by an empty ping.
+    /// Converts the contents to owned ones. A frame to be forwarded unchanged is replaced by the event that
+    /// it stands for, or else by an empty ping.
     pub fn into_owned(self) -> Event<'static> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())

@@ -1,18 +1,18 @@
-//! [`Arguments`]: the arguments of a past call, written as the object that upstreams accept.
+//! [`Arguments`]: writes the arguments of a past call as the object that upstreams require.
 
 use std::borrow::Cow;
 
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// The arguments of a past call. They are always written as an object, since servers reject a request in
-/// which they are anything else, and with it every later request of the dialogue.
+/// The arguments of a past call. They are always written as an object: servers reject a request with anything
+/// else, and the client would repeat it in every later request of the conversation.
 #[derive(Debug, Clone, Copy)]
 pub enum Arguments<'c> {
-    /// An object, with the text from which it was read.
+    /// An object.
     Object {
-        /// The object's text.
+        /// The JSON text of the object.
         text: &'c str,
-        /// The parsed text.
+        /// The parsed object.
         object: Json<'c>,
     },
     /// Nothing, or `null`.
@@ -32,13 +32,13 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// Whether the arguments are already an object.
+    /// Whether the arguments already are an object.
     pub fn is_object(self) -> bool {
         matches!(self, Self::Object { .. })
     }
 
-    /// Writes the arguments as an object. If the text is not an object, it becomes the member `key` of a new
-    /// object, so the model still sees what it wrote.
+    /// Writes the arguments as an object. Text that is not an object becomes the member `key` of one, so that
+    /// the model still sees what it wrote.
     pub fn put(self, body: &mut Encoder, key: &str) {
         match self {
             Self::Object { object, .. } => body.raw(object),
@@ -47,7 +47,7 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// Returns the same object as text; the text of an object stays unchanged, byte for byte.
+    /// Returns the same object as text. If the arguments already are an object, its text is unchanged.
     pub fn into_text(self, key: &str) -> Cow<'c, str> {
         if let Self::Object { text, .. } = self {
             return Cow::Borrowed(text);

@@ -1,11 +1,12 @@
-//! Rearranges turns for upstreams that accept fewer kinds of turns.
+//! Rearranges turns for upstreams with restrictions on the order and contents of turns.
 
 use std::{borrow::Cow, collections::HashMap, mem};
 
 use super::{CallOutput, Part, Role, Turn};
 
-/// Moves images and other media of tool results into a user turn after the results, since most servers accept
-/// only text in a result. All results of a run come first, since calls and results must be adjacent.
+/// Moves the media in tool results to a user turn after the results, since most servers accept only text in a
+/// result. If several results follow one another, the media come after all of them, because calls and results
+/// must be adjacent.
 pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     if !turns.iter().any(has_media) {
         return Cow::Borrowed(turns);
@@ -33,15 +34,15 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(arranged)
 }
 
-/// Removes images and other media from a turn with a tool's result. Returns them after a text that names the
-/// result to which they belong. `name` is the tool's name, if it is known.
+/// Removes the media from a turn that contains a tool's result. Returns them, preceded by a text that says
+/// which result they belong to. `name` is the tool's name, if it is known.
 pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {
         return Vec::new();
     }
     let (media, kept): (Vec<_>, Vec<_>) = mem::take(&mut turn.parts).into_iter().partition(is_media);
     turn.parts = kept;
-    // The original form of the content contains the media too.
+    // The original content would bring the media back.
     turn.rest.remove("content");
     let id = turn.parts.iter().find_map(|part| match part {
         Part::Result(output) => Some(output.id.as_str()),
@@ -56,13 +57,13 @@ pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     std::iter::once(Part::Text(format!("Attached to the result of {whose}:").into())).chain(media).collect()
 }
 
-/// The calls of a conversation, by id. Calls are added in the order of the conversation, so a result is matched to the
-/// last call with its id.
+/// The calls in a conversation, by id. Calls must be added in order. A result is matched to the latest call
+/// with its id.
 #[derive(Debug, Default)]
 pub struct CallsById<'t>(HashMap<&'t str, (usize, &'t str)>);
 
 impl<'t> CallsById<'t> {
-    /// Adds the calls of `turn`.
+    /// Adds the calls in `turn`.
     pub fn add(&mut self, turn: &'t Turn) {
         for part in &turn.parts {
             if let Part::Call(call) = part {
@@ -71,15 +72,14 @@ impl<'t> CallsById<'t> {
         }
     }
 
-    /// The name of the tool that gave `output`: the name in the output itself, or otherwise the name in its
-    /// call.
+    /// The name of the tool that produced `output`, taken from the output or else from its call.
     pub fn tool_of(&self, output: &'t CallOutput) -> &'t str {
         let called = || self.0.get(output.id.as_str()).map(|(_, name)| *name).unwrap_or_default();
         if output.name.is_empty() { called() } else { &output.name }
     }
 
-    /// The place of the call to which the first result in `turn` belongs. If there is no such call, a place
-    /// after all others.
+    /// The position of the call that the first result in `turn` belongs to. If there is no such call, the
+    /// position after all calls.
     fn place_of(&self, turn: &Turn) -> usize {
         let id = turn.parts.iter().find_map(|part| match part {
             Part::Result(output) => Some(output.id.as_str()),
@@ -89,7 +89,7 @@ impl<'t> CallsById<'t> {
     }
 }
 
-/// Puts adjacent results into the order of their calls, for upstreams that match them by order.
+/// Sorts adjacent results by the order of their calls, for upstreams that match them by position.
 pub fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
     let mut calls = CallsById::default();
     let mut arranged = Cow::Borrowed(turns);
@@ -108,8 +108,8 @@ pub fn results_in_call_order(turns: &[Turn]) -> Cow<'_, [Turn]> {
     arranged
 }
 
-/// Whether a turn contains nothing for an upstream of `dialect`. Reasoning counts as content only if
-/// `reasoning_counts` is set and its state came from an upstream of this dialect.
+/// Whether a turn is empty for an upstream of `dialect`. Reasoning counts as content only if
+/// `reasoning_counts` is set and its state came from this dialect.
 pub fn is_empty_turn(turn: &Turn, dialect: &str, reasoning_counts: bool) -> bool {
     turn.parts.iter().all(|part| match part {
         Part::Text(text) => text.is_empty(),
@@ -138,9 +138,9 @@ pub fn joined_user_turns(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(joined)
 }
 
-/// Joins system turns into one at the beginning, for chat templates that accept no system turn elsewhere: all
-/// of them if `all` returns true, otherwise the leading ones if `leading` is set. `all` is called only if
-/// there are turns to join.
+/// Joins system turns at the start, for chat templates that accept a system turn only there. Joins all of
+/// them if `all` returns true, or else only the leading ones if `leading` is set. `all` is called only if
+/// there is anything to join.
 pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: bool) -> Cow<'_, [Turn]> {
     let leads = turns.iter().take_while(|turn| is_systems(turn)).count();
     let has_later = turns.iter().skip(leads.max(1)).any(is_systems);
@@ -160,14 +160,14 @@ pub fn joined_system_turns(turns: &[Turn], all: impl FnOnce() -> bool, leading: 
     Cow::Owned(first.into_iter().chain(others.map(|(_, turn)| turn.clone())).collect())
 }
 
-/// Whether some system turns, or adjacent user turns, could be joined. Media in tool results become user
+/// Whether there are system turns or adjacent user turns to join. Media in tool results will become user
 /// turns.
 pub fn has_joinable_turns(turns: &[Turn]) -> bool {
     turns.iter().skip(1).any(|turn| is_systems(turn) || has_media(turn))
         || turns.windows(2).any(|pair| pair.iter().all(is_users))
 }
 
-/// Appends the content of `next` to `turn`. Two texts become one.
+/// Appends the content of `next` to `turn`. If both are text, they become one text.
 fn append(turn: &mut Turn, next: &Turn) {
     let mut next = next.clone();
     match (turn.collapse_text(), next.collapse_text(), next.parts.as_slice()) {

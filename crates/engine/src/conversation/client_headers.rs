@@ -1,22 +1,21 @@
-//! Headers that Anthropic's clients write into the text of `system`, and that only Anthropic's servers
-//! understand.
+//! Headers that Anthropic's clients write into `system`, and that only Anthropic's servers understand.
 //!
-//! Claude Code begins its instructions with `x-anthropic-billing-header: …`, whose value changes with every
-//! request. Other servers would read it as instructions, and would never find the beginning of the prompt in
-//! their caches.
+//! Claude Code starts its instructions with `x-anthropic-billing-header: …`, whose value changes with every
+//! request. Other servers would take it for instructions, and could never reuse a cached prompt.
 
 use super::{Conversation, Part, Role, Text, Turn};
 
-/// Prefix of these headers' names.
+/// The prefix of the names of these headers.
 const PREFIX: &str = "x-anthropic-";
 
 impl Conversation {
-    /// Whether the instructions begin with such a header.
+    /// Whether the instructions start with such a header.
     pub fn has_client_headers(&self) -> bool {
         self.turns.iter().filter(|turn| is_system(turn)).flat_map(|turn| &turn.parts).any(begins_with_header)
     }
 
-    /// The conversation without these headers. A text or message that contains only headers is left out.
+    /// A copy of the conversation without these headers. Texts and messages that contain nothing else are
+    /// dropped.
     pub fn without_client_headers(&self) -> Self {
         let mut sent = self.clone();
         sent.turns.retain_mut(|turn| {
@@ -41,7 +40,7 @@ fn begins_with_header(part: &Part) -> bool {
     matches!(part, Part::Text(text) if text.begins_with(PREFIX) && behind_header(text).is_some())
 }
 
-/// Removes the headers at the beginning. Returns whether any text is left.
+/// Removes the headers from the start of `text`. Returns whether any text is left.
 fn is_left(text: &mut Text) -> bool {
     let mut rest = text.as_str();
     while let Some(behind) = behind_header(rest) {
@@ -53,7 +52,7 @@ fn is_left(text: &mut Text) -> bool {
     !text.is_empty()
 }
 
-/// The text after the header in the first line, without empty lines at its beginning.
+/// The text after the header in the first line, without leading empty lines.
 fn behind_header(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let (line, behind) = text.split_once('\n').unwrap_or((text, ""));

@@ -1,22 +1,22 @@
-//! [`Constraint`]: the constraint that an upstream is asked to enforce while the model writes.
+//! [`Constraint`]: what an upstream should enforce while the model generates text.
 
 use serde_json::Value;
 
-/// A constraint on the response. The upstream's dialect decides how to request it.
+/// A constraint on the response. The upstream's dialect determines how to request it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Constraint {
-    /// The whole response is JSON that matches this schema.
+    /// The complete response is JSON that matches this schema.
     Schema(Value),
-    /// The text is free up to a trigger; from the trigger on, it must be one of the tags.
+    /// Text is free up to a trigger, which must be followed by the rest of one of the tags.
     Tags(StructuralTags),
-    /// The whole response matches this grammar in GBNF, llama.cpp's notation, which xgrammar reads as well.
+    /// The complete response matches this grammar, in llama.cpp's GBNF notation, which xgrammar also reads.
     Grammar(String),
-    /// The response continues this text, which begins the assistant's turn.
+    /// The response continues this text, which is the start of the assistant's turn.
     Prefill(String),
 }
 
 impl Constraint {
-    /// Whether the constraint applies from the first token on, so that no text or reasoning can precede the
+    /// Whether the constraint applies from the first token on, so that no text or reasoning can precede a
     /// call.
     #[must_use]
     pub fn applies_at_once(&self) -> bool {
@@ -24,29 +24,29 @@ impl Constraint {
     }
 }
 
-/// The text with which a request has begun the response.
+/// A text with which a request starts the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefill {
     /// The text.
     pub text: String,
-    /// Whether the server's responses repeat the text at their beginning.
+    /// Whether the server repeats the text at the start of its response.
     pub is_repeated: bool,
 }
 
-/// Constrained calls between fixed texts, as servers with xgrammar enforce them.
+/// Constrained calls between fixed texts, as enforced by servers with xgrammar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {
-    /// The texts with which a tag begins. Each [`Tag::begin`] begins with exactly one of them.
+    /// The texts that trigger a tag. Each [`Tag::begin`] starts with exactly one of them.
     pub triggers: Vec<String>,
-    /// What may follow a trigger.
+    /// The tags that a trigger may start.
     pub tags: Vec<Tag>,
-    /// The response begins with a tag.
+    /// Whether the response must start with a tag.
     pub at_least_one: bool,
-    /// The response ends after the first tag.
+    /// Whether the response ends after the first tag.
     pub only_one: bool,
 }
 
-/// A piece of JSON between two fixed texts.
+/// JSON between two fixed texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tag {
     /// The text before the JSON, including the trigger.

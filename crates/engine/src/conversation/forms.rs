@@ -1,10 +1,9 @@
-//! Names of tools and ids of calls, in the forms that an upstream accepts.
+//! Converts tool names and call ids to what an upstream accepts.
 //!
-//! Clients name their tools as they like, and call ids may come from other upstreams. For an upstream that
-//! limits names and ids, those that it would reject are replaced, in the same way everywhere. A replacement
-//! depends only on the conversation, so it is the same in every request of a dialogue. Ids in responses need
-//! not be mapped back, since they are the upstream's own. Names must be mapped back, see
-//! [`DeclaredTools`](crate::tools::DeclaredTools).
+//! Clients name tools as they like, and call ids may come from other upstreams. What an upstream would reject
+//! is replaced consistently throughout the conversation. A replacement depends only on the conversation, so
+//! it is the same in every request of a dialogue. Ids in responses are the upstream's own and need not be
+//! mapped back, but names must be, see [`DeclaredTools`](crate::tools::DeclaredTools).
 
 use std::{
     borrow::Cow,
@@ -17,19 +16,20 @@ use super::{
     unique_ids::{has_repeated_ids, with_unique_ids},
 };
 
-/// The forms of tool names that upstreams accept.
+/// Which tool names an upstream accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NameForm {
     /// Any text.
     Any,
-    /// 1 to 64 ASCII letters, digits, `_` and `-`: the limit of OpenAI's APIs, which other APIs follow.
+    /// 1 to 64 ASCII letters, digits, `_` and `-`. This is the limit of OpenAI's APIs, which other APIs
+    /// share.
     #[default]
     Word,
-    /// Like `Word`, beginning with a letter or `_`.
+    /// Like `Word`, but starting with a letter or `_`.
     Identifier,
 }
 
-/// The forms of call ids that upstreams accept.
+/// Which call ids an upstream accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IdForm {
     /// Any text.
@@ -37,13 +37,13 @@ pub enum IdForm {
     Any,
     /// At most this many characters.
     AtMost(usize),
-    /// ASCII letters, digits, `_` and `-`, at most 64 characters.
+    /// Up to 64 ASCII letters, digits, `_` and `-`.
     Word,
     /// Exactly this many ASCII letters and digits.
     Alphanumeric(usize),
 }
 
-/// Maximum number of characters of a name, and of an id of the form `Word`.
+/// Maximum length of names, and of ids of the form `Word`.
 const LONGEST: usize = 64;
 
 impl NameForm {
@@ -55,7 +55,7 @@ impl NameForm {
         }
     }
 
-    /// The name in this form, as close to the original as possible.
+    /// A name that upstreams accept, as similar to `name` as possible.
     fn readable(self, name: &str) -> String {
         let plain = |letter: char| if is_word_letter(letter) { letter } else { '_' };
         let mut readable: String = name.chars().map(plain).collect();
@@ -78,7 +78,7 @@ impl IdForm {
         }
     }
 
-    /// An id in this form, derived from a hash of `id`. Each `attempt` gives a different id.
+    /// An id that upstreams accept, derived from a hash of `id`. Each `attempt` gives a different one.
     pub(super) fn hashed(self, id: &str, attempt: u64) -> String {
         match self {
             Self::Any => id.to_owned(),
@@ -91,7 +91,7 @@ impl IdForm {
     }
 }
 
-/// Length of an id that replaces another id.
+/// Length of a replaced id, if the form does not determine it.
 const HASHED_ID: usize = 25;
 
 fn is_word_letter(letter: char) -> bool {
@@ -106,10 +106,10 @@ fn is_word(text: &str) -> bool {
     (1..=LONGEST).contains(&text.len()) && text.chars().all(is_word_letter)
 }
 
-/// `length` letters and digits that depend on `text` and `attempt`; the same in every process.
+/// `length` letters and digits that depend only on `text` and `attempt`, and not on the process.
 fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    /// Number of letters taken from one hash; more would depend only on its last bits.
+    /// Number of letters taken from one hash. Any further ones would depend only on its last bits.
     const OF_ONE_HASH: usize = 10;
     let mut letters = String::with_capacity(length);
     for block in 0..length.div_ceil(OF_ONE_HASH) {
@@ -125,13 +125,13 @@ fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
     letters
 }
 
-/// Replacements for the texts that a form rejects.
+/// Replacements for strings that an upstream would reject.
 #[derive(Debug, Default)]
 struct Replacements(HashMap<String, String>);
 
 impl Replacements {
     /// Creates replacements for those of `texts` that are not accepted. They differ from each other, from all
-    /// accepted texts and from the texts that are `reserved`.
+    /// accepted texts, and from `reserved`.
     fn new<'a>(
         texts: impl Iterator<Item = &'a str> + Clone,
         reserved: impl Iterator<Item = &'a str>,
@@ -164,12 +164,12 @@ impl Replacements {
         self.0.is_empty()
     }
 
-    /// The replacement of `text`, or `text` itself if it has none.
+    /// The replacement for `text`, or else `text` itself.
     fn of<'t>(&'t self, text: &'t str) -> &'t str {
         self.0.get(text).map_or(text, String::as_str)
     }
 
-    /// Replaces `text` if it has a replacement, and returns whether it has.
+    /// Replaces `text` if it has a replacement. Returns whether it did.
     fn apply(&self, text: &mut String) -> bool {
         let new = self.0.get(text.as_str());
         if let Some(new) = new {
@@ -179,7 +179,7 @@ impl Replacements {
     }
 }
 
-/// A name in the form `form` that replaces `name`; each `attempt` gives a different name.
+/// A replacement for `name`. Each `attempt` gives a different one.
 fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     let mut readable = form.readable(name);
     if attempt == 0 && readable.len() <= LONGEST && !readable.is_empty() {
@@ -190,9 +190,9 @@ fn replaced_name(form: NameForm, name: &str, attempt: u64) -> String {
     format!("{readable}_{suffix}")
 }
 
-/// Replacements for the names of declared tools. They depend on nothing else, so the names in a response can
-/// be mapped back. An identifier is derived from the word that replaces the name, so it never equals another
-/// tool's word, and a response is read correctly whichever of the two forms its upstream received.
+/// Replacements for the names of declared tools. They depend only on the tools, so that names in a response
+/// can be mapped back. An identifier is derived from the tool's `Word` replacement, so it never equals that
+/// of another tool, and a response can be mapped back without knowing which form its upstream received.
 fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     if tools.iter().all(|tool| form.accepts(&tool.name)) {
         return Replacements::default();
@@ -213,7 +213,7 @@ fn declared_replacements(tools: &[Tool], form: NameForm) -> Replacements {
     Replacements(changed.map(|(name, new)| (name.to_owned(), new.to_owned())).collect())
 }
 
-/// The names of `tools` at upstreams that accept only some names, each with the tool that it names.
+/// The names under which upstreams that restrict names may know `tools`, each with its tool.
 pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
     let mut names = Vec::new();
     for form in [NameForm::Word, NameForm::Identifier] {
@@ -225,8 +225,7 @@ pub(crate) fn names_at_upstreams(tools: &[Tool]) -> Vec<(String, &Tool)> {
 }
 
 impl Conversation {
-    /// The conversation with names and ids in the forms that an upstream accepts, and in which no two calls
-    /// have the same id.
+    /// Replaces names and ids that an upstream would reject, and ids that several calls share.
     pub fn in_forms(&self, names: NameForm, ids: IdForm) -> Cow<'_, Self> {
         let names = all_replacements(self, names);
         let accepts = |id: &str| id.is_empty() || ids.accepts(id);
@@ -244,8 +243,8 @@ impl Conversation {
     }
 }
 
-/// Replacements for the names of declared tools and of past calls. The replacement of a past name that is not
-/// declared avoids the names of the declared tools.
+/// Replacements for the names of declared tools and of past calls. The replacement for a past name that is
+/// not declared differs from the names of all declared tools.
 fn all_replacements(conversation: &Conversation, form: NameForm) -> Replacements {
     let mut all = declared_replacements(&conversation.tools, form);
     let new: HashSet<String> = all.0.values().cloned().collect();
@@ -265,7 +264,7 @@ fn past_parts(conversation: &Conversation) -> impl Iterator<Item = &Part> + Clon
     conversation.turns.iter().flat_map(|turn| &turn.parts)
 }
 
-/// The names of tools in the history.
+/// The names of the tools in the history.
 fn past_names(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone {
     past_parts(conversation).filter_map(|part| match part {
         Part::Call(call) => Some(call.name.as_str()),
@@ -274,7 +273,6 @@ fn past_names(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone
     })
 }
 
-/// The ids of calls in the history.
 fn past_ids(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone {
     past_parts(conversation).filter_map(|part| match part {
         Part::Call(call) => Some(call.id.as_str()),
@@ -297,8 +295,8 @@ fn replaced(mut conversation: Conversation, names: &Replacements, ids: &Replacem
             _ => {}
         }
     }
-    // A renamed custom tool's own declaration still has the old name, so the tool is declared as a function,
-    // as everywhere else.
+    // A renamed custom tool would still have the old name in its own declaration, so it is declared as a
+    // function.
     conversation.custom_tools.retain(|name| !names.0.contains_key(name));
     for tool in &mut conversation.tools {
         if names.apply(&mut tool.name) {
@@ -373,7 +371,7 @@ mod tests {
         let different: HashSet<_> = sent[..5].iter().collect();
         assert_eq!((different.len(), sent[5]), (5, sent[0]));
         assert!(sent.iter().all(|name| is_word(name)), "{sent:?}");
-        // Responses are read with the names that the upstream received.
+        // Responses are mapped back from the names that the upstream received.
         let known = names_at_upstreams(&odd.tools);
         for (place, name) in [(0, "a.b"), (1, "a b"), (3, "a:b")] {
             assert!(known.iter().any(|(new, tool)| new == sent[place] && tool.name == name), "{name}");

@@ -1,13 +1,13 @@
-//! Calls that toolwire ran and showed to the client, found in a history that the client sends back.
+//! Finds calls that toolwire ran and showed to the client, in a history that the client sends back.
 //!
-//! Upstreams do not know these calls under the ids and types that the client saw. Their ids therefore contain
-//! a mark by which decoding recognises them; no upstream gives such ids to its own calls. In a
-//! [`Conversation`] they are like any other calls with results, under the marked ids, until
-//! [`Conversation::settle_own_calls`] has decided which of them the model receives:
+//! Upstreams do not know these calls by the ids and types that the client saw. Their ids therefore contain a
+//! marker by which decoders recognise them, and which no upstream uses in its own ids. In a [`Conversation`],
+//! they are like any other calls with results, except for their marked ids, until
+//! [`Conversation::settle_own_calls`] decides which of them the model receives:
 //!
 //! ```text
-//! Assistant [text, call, text]  ─▶  Assistant [text, call], Tool [result], Assistant [text]     its tool is offered
-//!                               ─▶  Assistant [text, text]                                      it is not
+//! Assistant [text, call, text]  ─▶  Assistant [text, call], Tool [result], Assistant [text]     if its tool is offered
+//!                               ─▶  Assistant [text, text]                                      if it is not
 //! ```
 
 use std::{collections::HashSet, mem::take};
@@ -15,13 +15,13 @@ use std::{collections::HashSet, mem::take};
 use super::{Conversation, Part, Role, Turn};
 use crate::wire::hex;
 
-/// Prefixes that dialects put before the mark.
+/// Prefixes that dialects put before the marker.
 const PREFIXES: [&str; 3] = ["srvtoolu", "mcptoolu", "call"];
 
-/// Mark that precedes an id of letters, digits and `_`.
+/// The marker before an id that consists of letters, digits and `_`.
 const PLAIN: &str = "toolwire_";
 
-/// Mark that precedes any other id, written in hexadecimal digits.
+/// The marker before any other id, which is encoded in hexadecimal.
 const HEX: &str = "toolwirehex_";
 
 /// The marked form of `id`, the id of a call that toolwire ran. It consists of letters, digits and `_`.
@@ -33,7 +33,7 @@ pub fn own_id(prefix: &str, id: &str) -> String {
     }
 }
 
-/// The id whose marked form is `id`. `None` if `id` has no mark.
+/// The id whose marked form is `id`. `None` if `id` has no marker.
 fn unmarked(id: &str) -> Option<String> {
     let (prefix, rest) = id.split_once('_')?;
     if !PREFIXES.contains(&prefix) {
@@ -55,7 +55,7 @@ pub fn is_own_id(id: &str) -> bool {
     unmarked(id).is_some()
 }
 
-/// Whether the part is a call that toolwire ran, or its result.
+/// Whether a part is a call that toolwire ran, or the result of one.
 pub fn is_own(part: &Part) -> bool {
     match part {
         Part::Call(call) => is_own_id(&call.id),
@@ -65,16 +65,16 @@ pub fn is_own(part: &Part) -> bool {
 }
 
 impl Turn {
-    /// Whether the turn contains only results of calls that toolwire ran.
+    /// Whether a turn contains only results of calls that toolwire ran.
     pub fn is_own_result(&self) -> bool {
         self.role == Role::Tool && !self.parts.is_empty() && self.parts.iter().all(is_own)
     }
 }
 
 impl Conversation {
-    /// Decides which of the calls that toolwire ran the model receives: those that have a result and whose
-    /// tool is offered to the model. `offered` maps a tool's own name to the name under which it is offered.
-    /// Other calls are left out; the text around them stays.
+    /// Keeps only those calls run by toolwire that have a result and whose tool is offered to the model.
+    /// `offered` maps the name of a tool to the name under which it is offered. All other calls run by
+    /// toolwire are removed, but the text around them stays.
     pub fn settle_own_calls(&mut self, offered: impl Fn(&str) -> Option<String>) {
         let parts = || self.turns.iter().flat_map(|turn| &turn.parts);
         if !parts().any(is_own) {
@@ -103,7 +103,7 @@ impl Conversation {
                 continue;
             }
             match self.turns.last_mut() {
-                // The two turns are parts of one message.
+                // Both turns belong to the same message.
                 Some(last) if is_cut && last.role == Role::Assistant && turn.role == Role::Assistant => {
                     last.parts.append(&mut turn.parts);
                     last.rest.merge(turn.rest);
@@ -115,8 +115,8 @@ impl Conversation {
     }
 }
 
-/// Gives a call that stays, or its result, the id and name under which the model receives it. Returns whether
-/// the part stays.
+/// Replaces the id and the name of a call or result with those that the model receives. Returns `false` if
+/// the part must be removed.
 fn settle(part: &mut Part, kept: &HashSet<String>, offered: &impl Fn(&str) -> Option<String>) -> bool {
     let (id, name) = match part {
         Part::Call(call) => (&mut call.id, Some(&mut call.name)),

@@ -1,13 +1,13 @@
-//! Parts of a client's request that only its own dialect can express, kept as they were received.
+//! Parts of a client's request that only its own dialect can express, stored unchanged.
 //!
-//! Each such value carries the name of its dialect, and can only be read under that name, so an encoder can
-//! read only values of its own dialect. Fields, declarations and content parts therefore never reach an
-//! upstream that would misinterpret them. Only the dialects' `fit` module reads values of all dialects, in
-//! order to translate them.
+//! Each value has the name of its dialect, and can be read only with that name, so that encoders see only
+//! values of their own dialect. Fields, declarations and content parts therefore never reach an upstream that
+//! would misinterpret them. Only the dialects' `fit` module reads values of all dialects, because it
+//! translates them.
 
 use serde_json::{Map, Value};
 
-/// A value in the form of one dialect.
+/// A value as it is written in one dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received<T> {
     dialect: &'static str,
@@ -15,7 +15,7 @@ pub struct Received<T> {
 }
 
 impl<T> Received<T> {
-    /// A value that came from a client of `dialect`.
+    /// Creates a value from a client of `dialect`.
     pub fn new(dialect: &'static str, value: T) -> Self {
         Self { dialect, value }
     }
@@ -36,7 +36,7 @@ impl<T> Received<T> {
 pub struct Rest(Option<Received<Map<String, Value>>>);
 
 impl Rest {
-    /// Fields that came from a client of `dialect`.
+    /// Creates the fields from a client of `dialect`.
     pub fn new(dialect: &'static str, fields: Map<String, Value>) -> Self {
         Self((!fields.is_empty()).then(|| Received::new(dialect, fields)))
     }
@@ -46,23 +46,23 @@ impl Rest {
         self.0.as_ref()?.from_dialect(dialect)
     }
 
-    /// The fields, regardless of their dialect.
+    /// The fields, whatever their dialect.
     pub fn fields(&self) -> Option<&Map<String, Value>> {
         self.0.as_ref().map(|received| &received.value)
     }
 
-    /// The names of all fields, for reporting what was left out.
+    /// The names of all fields, to report what was left out.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.0.iter().flat_map(|received| received.value.keys())
     }
 
-    /// The names of the fields that came from a dialect other than `dialect`.
+    /// The names of the fields, if they came from a dialect other than `dialect`.
     pub fn foreign_keys(&self, dialect: &str) -> impl Iterator<Item = &String> {
         let foreign = self.0.iter().filter(move |received| received.dialect != dialect);
         foreign.flat_map(|received| received.value.keys())
     }
 
-    /// The value of the field `key`, regardless of its dialect.
+    /// The value of the field `key`, whatever its dialect.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.as_ref()?.value.get(key)
     }
@@ -72,7 +72,8 @@ impl Rest {
         self.0.as_ref().is_some_and(|received| received.value.contains_key(key))
     }
 
-    /// Adds a server tool's declaration for upstreams of `dialect`. Fields of another dialect are lost.
+    /// Adds the declaration of a server tool for upstreams of `dialect`. Fields of another dialect are
+    /// dropped.
     pub fn add_tool(&mut self, dialect: &'static str, tool: Value) {
         let mut fields = match self.0.take() {
             Some(received) if received.dialect == dialect => received.value,
@@ -95,7 +96,7 @@ impl Rest {
         }
     }
 
-    /// Removes the field `key`; the remaining fields keep their order.
+    /// Removes the field `key`, without changing the order of the others.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let received = self.0.as_mut()?;
         let removed = received.value.shift_remove(key);
@@ -105,8 +106,8 @@ impl Rest {
         removed
     }
 
-    /// Adds the fields of `other`. Lists with the same name are joined; otherwise the existing value is kept.
-    /// Fields of another dialect are not added.
+    /// Adds the fields of `other`. Lists with the same name are joined; for any other name, the existing
+    /// value stays. Fields of another dialect are not added.
     pub(super) fn merge(&mut self, other: Self) {
         let (Some(received), Some(more)) = (&mut self.0, &other.0) else {
             if self.0.is_none() {

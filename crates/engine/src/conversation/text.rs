@@ -1,4 +1,4 @@
-//! [`Text`]: a text of a request, decoded only when it is read.
+//! [`Text`]: a text in a request, which is decoded only when it is read.
 
 use std::{
     borrow::Cow,
@@ -13,26 +13,26 @@ use bytes::Bytes;
 
 use crate::wire::json::{Encoder, Json};
 
-/// A text. If it was received as a JSON string, it keeps that form: it is decoded when it is first read, and
-/// is written as it was received, escapes included.
+/// A text. If it was received as a JSON string, it is decoded when it is first read, and written as it was
+/// received, including its escapes.
 ///
-/// Most of a long request is text that is never read on its way to the upstream. Decoding and escaping this
-/// text would take several times as long as everything else that is done with it.
+/// Most of a long request is text that nothing reads on its way to the upstream. Decoding and escaping it
+/// would take several times as long as all other processing.
 ///
-/// The received form is a slice of the request's body, so any such text keeps the whole body in memory.
+/// The received string is a slice of the request's body, so it keeps the complete body in memory.
 #[derive(Clone)]
 pub struct Text(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// Text that was not received as JSON.
+    /// Text that was not received as a JSON string.
     Own(String),
-    /// The body of a JSON string, which is UTF-8, and the decoded text once it has been read.
+    /// The UTF-8 body of a JSON string, and its decoded text once that has been read.
     Received(Bytes, OnceLock<String>),
 }
 
 impl Text {
-    /// The text of a JSON string; `None` for another kind of value.
+    /// The text in a JSON string. `None` for any other value.
     pub fn received(json: Json<'_>) -> Option<Self> {
         Some(Self(Form::Received(json.kept_body()?, OnceLock::new())))
     }
@@ -45,7 +45,7 @@ impl Text {
         }
     }
 
-    /// Changes the text with `change`.
+    /// Applies `change` to the text.
     pub fn change(&mut self, change: impl FnOnce(&mut String)) {
         let mut text = String::from(mem::take(self));
         change(&mut text);
@@ -57,9 +57,9 @@ impl Text {
         self.size() == 0
     }
 
-    /// Whether the text begins with `plain`, ignoring leading white space and case. `plain` must not need
-    /// escapes in JSON strings. If the received text escapes it nevertheless, the result is false, since
-    /// nothing is decoded.
+    /// Whether the text starts with `plain`, ignoring leading white space and case. `plain` must not need
+    /// escapes in JSON. Nothing is decoded, so the result is false if the received text contains escapes
+    /// there.
     pub(crate) fn begins_with(&self, plain: &str) -> bool {
         let mut body: &[u8] = match &self.0 {
             Form::Own(text) => text.as_bytes(),
@@ -71,7 +71,7 @@ impl Text {
         body.get(..plain.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(plain.as_bytes()))
     }
 
-    /// Size in bytes of the form that is available without decoding: about the size of the text.
+    /// Size in bytes before decoding, which is about the size of the text.
     pub fn size(&self) -> usize {
         match &self.0 {
             Form::Own(text) => text.len(),

@@ -1,8 +1,8 @@
-//! [`TurnState`]: the state of a turn that its upstream wants back when a client replays that turn's calls.
+//! [`TurnState`]: the state of a turn that its upstream needs when a client replays that turn's calls.
 //!
-//! Most clients replay calls without the state that came with them, because their API has no place for it.
-//! Some upstreams then reject the request or lose the thread. The state is therefore kept under the ids of
-//! the calls, and put back when these ids are replayed.
+//! Most clients replay calls without the state that came with them, because their API has no field for it.
+//! Some upstreams then reject the request or lose their train of thought. The state is therefore stored under
+//! the ids of the calls, and restored when these ids are replayed.
 
 use std::{
     collections::HashSet,
@@ -13,35 +13,35 @@ use std::{
 use super::{Conversation, Part, Role, Turn};
 use crate::event::Opaque;
 
-/// The state of a model's turn that an upstream wants back.
+/// Which state of the model's turns an upstream needs back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WantsBack {
     /// No state.
     #[default]
     Nothing,
-    /// Signatures of calls, and reasoning that is signed or not shown.
+    /// Signatures of calls, and reasoning that is signed or withheld.
     Signatures,
     /// The same, and all other reasoning.
     Reasoning,
 }
 
-/// The state of one turn of the model.
+/// The state of a turn of the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnState {
-    /// The turn's reasoning, as parts of that kind.
+    /// The reasoning, as [`Part::Reasoning`].
     pub reasoning: Vec<Part>,
-    /// The ids that the client received for the turn's calls, and the state of each call.
+    /// The ids that the client received for the calls, each with the call's state.
     pub calls: Vec<(String, Option<Opaque<'static>>)>,
 }
 
 impl TurnState {
-    /// Whether there is anything to put back.
+    /// Whether there is nothing to restore.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
             || (self.reasoning.is_empty() && self.calls.iter().all(|(_, signature)| signature.is_none()))
     }
 
-    /// Approximate memory in bytes: short texts take more than their own length.
+    /// Approximate memory in bytes. Short strings take more than their own length.
     pub fn size(&self) -> usize {
         const ALLOCATIONS: usize = 32;
         let size = |opaque: &Option<Opaque<'_>>| opaque.as_ref().map_or(0, |opaque| opaque.text.len());
@@ -72,17 +72,18 @@ fn is_reasoning(part: &Part) -> bool {
 }
 
 impl Conversation {
-    /// A hash of the last turn that the model did not write, which is the turn that the response answers.
+    /// A hash of the latest turn that the model did not write, which is the turn that a response answers.
     ///
-    /// The hash tells apart turns of different conversations whose calls have the same ids, since some upstreams
-    /// number their calls from 0 in every conversation.
+    /// Some upstreams number their calls from 0 in every conversation. The hash distinguishes turns of
+    /// different conversations whose calls have the same ids.
     pub fn answered_turn(&self) -> u64 {
         answered_turn(&self.turns)
     }
 
-    /// Puts back state for replayed calls. `find` returns the state for the id of a call in a response to the
-    /// turn with this hash (see [`Conversation::answered_turn`]). State that the client sends itself is kept,
-    /// unless the upstream signed its reasoning and the client's copy has no signature.
+    /// Restores the state of replayed calls. Given the id of a call and a hash, `find` returns the state from
+    /// a response to the turn with that hash (see [`Conversation::answered_turn`]). State that the client
+    /// sends is left as it is, unless the upstream signed its reasoning and the client's copy lacks the
+    /// signature.
     pub fn restore(&mut self, mut find: impl FnMut(&str, u64) -> Option<Arc<TurnState>>) {
         let (mut begin, mut restored) = (0, Restored::default());
         while let Some(run) = next_run(&self.turns, begin) {
@@ -113,7 +114,7 @@ fn answered_turn(turns: &[Turn]) -> u64 {
     hasher.finish()
 }
 
-/// The next run of consecutive turns of the model.
+/// The next group of consecutive turns by the model.
 fn next_run(turns: &[Turn], begin: usize) -> Option<std::ops::Range<usize>> {
     let is_model = |turn: &Turn| turn.role == Role::Assistant;
     let start = begin + turns.get(begin..)?.iter().position(is_model)?;
@@ -121,8 +122,8 @@ fn next_run(turns: &[Turn], begin: usize) -> Option<std::ops::Range<usize>> {
     Some(start..start + length)
 }
 
-/// The state that has been put back in one request. Nothing is put back twice: a client that replays an id
-/// again and again must not make a request grow without limit.
+/// The state that has been restored in one request. Nothing is restored twice, so that a client cannot
+/// inflate a request by replaying an id repeatedly.
 #[derive(Debug, Default)]
 struct Restored {
     reasoning: HashSet<*const TurnState>,
@@ -130,7 +131,7 @@ struct Restored {
 }
 
 impl Restored {
-    /// Puts back the state of consecutive turns of the model. They are one response, which some clients
+    /// Restores the state of consecutive turns by the model. They form one response, which some clients
     /// replay in pieces.
     fn run(&mut self, turns: &mut [Turn], mut find: impl FnMut(&str) -> Option<Arc<TurnState>>) {
         let mut found: Vec<(usize, Arc<TurnState>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Makes the ids of calls unique within a conversation.
+//! Makes call ids unique within a conversation.
 //!
 //! Some models number their calls from 0 in every response, and some clients renumber them in every turn.
 //! Several upstreams reject a request in which two calls, or two results, have the same id.
@@ -10,7 +10,7 @@ use std::{
 
 use super::{Conversation, IdForm, Part, Role, Turn};
 
-/// Maximum length of an id with an appended number: the limit of OpenAI's APIs.
+/// Maximum length of an id with an appended number, which is the limit of OpenAI's APIs.
 const LONGEST: usize = 40;
 
 /// Whether two calls or two results have the same id.
@@ -24,9 +24,9 @@ pub(super) fn has_repeated_ids(conversation: &Conversation) -> bool {
     })
 }
 
-/// Gives a call and its result a new id of this form if an earlier call has the same id. A new id depends
-/// only on what precedes it, so it is the same in the next request of the dialogue. A second result of the
-/// same call is merged into the first.
+/// Gives a call and its result a new id if an earlier call has the same id. A new id depends only on what
+/// precedes it, so it is the same in the next request of the dialogue. A second result of the same call is
+/// merged into the first one.
 pub(super) fn with_unique_ids(conversation: &mut Conversation, form: IdForm) {
     let mut ids = UniqueIds { form, ..UniqueIds::default() };
     let mut turns: Vec<Turn> = Vec::with_capacity(conversation.turns.len());
@@ -49,33 +49,33 @@ pub(super) fn with_unique_ids(conversation: &mut Conversation, form: IdForm) {
 #[derive(Debug, Default)]
 struct UniqueIds {
     form: IdForm,
-    /// Ids of all calls so far.
+    /// The ids of all calls so far.
     used: HashSet<String>,
     calls: HashMap<String, SameId>,
-    /// Number of responses so far. A response is a run of consecutive turns of the model.
+    /// Number of responses so far. Consecutive turns by the model form one response.
     run: usize,
-    /// The index at which the adjacent turns of results begin.
+    /// The index of the first in the current group of result turns.
     results_begin: usize,
 }
 
-/// Calls that share an id.
+/// The calls that share an id.
 #[derive(Debug, Default)]
 struct SameId {
-    /// The number in the id that was last made.
+    /// The number in the latest generated id.
     last: u64,
-    /// The response that contains the last of these calls.
+    /// The response that contains the latest of these calls.
     run: usize,
     /// The new ids of the calls in that response.
     ids: Vec<String>,
     /// Number of these ids that have a result.
     answered: usize,
-    /// The turn of the last result.
+    /// The index of the turn with the latest result.
     result: Option<usize>,
 }
 
 impl UniqueIds {
-    /// Replaces the ids in `turn`, which will be at index `place`. Returns the index of the turn whose result
-    /// `turn` repeats.
+    /// Replaces the ids in `turn`, whose index will be `place`. If it repeats a result, returns the index of
+    /// that result's turn.
     fn rename(&mut self, turn: &mut Turn, place: usize) -> Option<usize> {
         let is_result = turn.role == Role::Tool && matches!(turn.parts.first(), Some(Part::Result(_)));
         let mut repeated = None;
@@ -102,7 +102,7 @@ impl UniqueIds {
         same.ids.push(id.clone());
     }
 
-    /// Replaces the id of a result. Results of calls with the same id arrive in the order of the calls.
+    /// Replaces the id of a result. Results of calls that share an id are in the order of the calls.
     fn result(&mut self, id: &mut String, place: usize) -> Option<usize> {
         let same = self.calls.get_mut(id)?;
         let is_repeated = same.answered >= same.ids.len();
@@ -119,7 +119,7 @@ impl UniqueIds {
     }
 }
 
-/// An id that no earlier call has, as close to `id` as possible. `last` is the last number tried.
+/// An id that no earlier call has, as similar to `id` as possible. `last` is the latest number tried.
 fn another(form: IdForm, id: &str, last: &mut u64, used: &HashSet<String>) -> String {
     let form = if form == IdForm::Any { IdForm::AtMost(LONGEST) } else { form };
     loop {
@@ -132,9 +132,9 @@ fn another(form: IdForm, id: &str, last: &mut u64, used: &HashSet<String>) -> St
     }
 }
 
-/// Adds the result in `repeated` to the result in `first`. The same text is not added again.
+/// Adds the result in `repeated` to the one in `first`, unless the text is the same.
 fn join(first: &mut Turn, repeated: Turn) {
-    // The original form contains only one of the results.
+    // The original content includes only one of the results.
     first.rest.remove("content");
     let mut parts = repeated.parts.into_iter();
     if let (Some(Part::Result(output)), Some(Part::Result(more))) = (first.parts.first_mut(), parts.next())
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use crate::conversation::{Call, CallOutput, NameForm};
 
-    /// The conversation that `turns` describes: `a b` are calls of one response, `=a` is a result, `.` is a
-    /// user turn.
+    /// The conversation described by `turns`, in which `a b` means calls in one response, `=a` a result, and
+    /// `.` a user turn.
     fn conversation(turns: &str) -> Conversation {
         let turns = turns.split(',').map(|turn| match turn.trim() {
             "." => Turn::text(Role::User, "?"),
@@ -192,12 +192,12 @@ mod tests {
             ("a a, =a, =a", "a a_2, =a, =a_2"),
             ("a a, =a, =a, ., a, =a", "a a_2, =a, =a_2, ., a_3, =a_3"),
             ("a b, =b, =a, a, =a", "a b, =b, =a, a_2, =a_2"),
-            // No result for the first call, one for the second.
+            // The first call has no result, but the second one does.
             ("a, ., a, =a", "a, ., a_2, =a_2"),
-            // An id that looks like the replacement of another id.
+            // An id that equals the replacement of another one.
             ("a, =a, a_2, =a_2, a, =a", "a, =a, a_2, =a_2, a_3, =a_3"),
             ("a, =a, a, =a, a_2, =a_2", "a, =a, a_2, =a_2, a_2_2, =a_2_2"),
-            // Results that repeat an earlier result.
+            // Repeated results.
             ("a b, =a:x, =b, =a:y", "a b, =a:x\ny, =b"),
             ("a, =a:x, =a:x", "a, =a:x"),
             ("a, =a:x, =a:y, =a:z", "a, =a:x\ny\nz"),

@@ -1,11 +1,11 @@
-//! [`of_calls`]: a grammar in GBNF for calls in a format's notation.
+//! [`of_calls`]: writes a GBNF grammar for calls in a format's notation.
 //!
 //! ```text
 //! root ::= before call (between call)* after        call ::= "<tool_call>…" arguments "…</tool_call>" | …
 //! ```
 //!
-//! White space is written out in full. If a grammar allows any amount of white space, small models write
-//! nothing else (docs/protocols/enforcement.md#grammars).
+//! White space is spelled out. If a grammar allows any amount of it, small models write nothing else
+//! (docs/protocols/enforcement.md#grammars).
 
 use std::fmt::Write as _;
 
@@ -16,16 +16,16 @@ use super::{
     schema::{Fitted, MAX_BOUND, required_of},
 };
 
-/// Maximum number of calls in a response: without a limit, a small model may never stop writing calls.
+/// Maximum number of calls in a response. Without it, a small model may never stop making calls.
 const MAX_CALLS: usize = 4;
 /// Maximum number of rules in a grammar.
 const MAX_RULES: usize = 4096;
 
-/// How many more properties may follow in an open object: without a limit, small models never stop inventing
-/// them.
+/// The repetition of additional properties in an open object. Without a limit, small models never stop
+/// inventing them.
 const MORE: &str = "{0,15}";
 
-/// The rules that all grammars share: JSON of any shape, with at most one space after `:` and `,`.
+/// The rules in all grammars: JSON of any type, with at most one space after `:` and `,`.
 const COMMON: &str = r#"any ::= any-object | any-array | string | number | boolean | null
 any-object ::= "{" (any-member (comma any-member){0,15})? "}"
 any-member ::= string colon any
@@ -41,7 +41,7 @@ colon ::= ":" " "?
 "#;
 
 /// The grammar of a response that consists only of these calls. Each call is given by the texts around its
-/// arguments, and their schema. `None` if the grammar would be too large.
+/// arguments and their schema. `None` if the grammar would be too large.
 pub(super) fn of_calls(
     notation: &Notation,
     calls: &[((String, String), Fitted)],
@@ -61,7 +61,6 @@ pub(super) fn of_calls(
     (rules.count <= MAX_RULES).then(|| format!("root ::= {root}\n{}{COMMON}", rules.text))
 }
 
-/// The rules written so far.
 #[derive(Debug, Default)]
 struct Rules {
     text: String,
@@ -69,10 +68,10 @@ struct Rules {
 }
 
 impl Rules {
-    /// Adds a rule; returns its name.
+    /// Adds a rule, and returns its name.
     fn named(&mut self, name: &str, body: String) -> String {
         self.count += 1;
-        // A rule must not be empty, and writing to a string cannot fail.
+        // A rule must not be empty. Writing to a string cannot fail.
         let body = if body.is_empty() { "\"\"".to_owned() } else { body };
         let _ = writeln!(self.text, "{name} ::= {body}");
         name.to_owned()
@@ -83,7 +82,7 @@ impl Rules {
         self.named(&name, body)
     }
 
-    /// The rule for JSON of this schema: a name, a literal or a group.
+    /// The rule for JSON that matches `schema`: a name, a literal or a group.
     fn of(&mut self, schema: &Value) -> String {
         let Some(members) = schema.as_object() else { return "any".to_owned() };
         if self.count > MAX_RULES {
@@ -112,7 +111,7 @@ impl Rules {
         }
     }
 
-    /// The rule for an object's properties in the order of their declaration, required ones first.
+    /// The rule for the properties of an object, in the order of their declaration, with required ones first.
     fn object(&mut self, members: &Map<String, Value>) -> String {
         let none = Map::new();
         let properties = members.get("properties").and_then(Value::as_object).unwrap_or(&none);
@@ -140,7 +139,7 @@ impl Rules {
         self.add(sequence(&["\"{\"".to_owned(), members, "\"}\"".to_owned()]))
     }
 
-    /// For each member, a rule for it and all later members, each of which may be missing.
+    /// For each member, a rule for that member and all later ones, all of which are optional.
     fn tails(&mut self, members: &[String], last_repeats: bool) -> Vec<String> {
         let mut tails: Vec<String> = Vec::new();
         for (at, member) in members.iter().enumerate().rev() {
@@ -153,7 +152,7 @@ impl Rules {
         tails
     }
 
-    /// The rule for any of these members, in order, with commas between them.
+    /// The rule for any subset of these members, in order and separated by commas.
     fn any_of_these(&mut self, members: &[String], last_repeats: bool) -> String {
         if members.is_empty() {
             return String::new();
@@ -185,7 +184,7 @@ impl Rules {
     }
 }
 
-/// The repetition operator for these bounds; `None` if any number is allowed.
+/// The repetition operator for these bounds. `None` if any number is allowed.
 fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<String> {
     let bound = |key: &str| members.get(key).and_then(Value::as_u64).filter(|bound| *bound <= MAX_BOUND);
     match (bound(least), bound(most)) {
@@ -195,7 +194,7 @@ fn repeated(members: &Map<String, Value>, [least, most]: [&str; 2]) -> Option<St
     }
 }
 
-/// A text as a literal; empty for an empty text.
+/// Quotes `text` as a literal. Empty if the text is empty.
 fn literal(text: &str) -> String {
     if text.is_empty() {
         return String::new();

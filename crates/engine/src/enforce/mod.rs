@@ -1,11 +1,11 @@
-//! [`constrain`]: makes an upstream that can constrain its model's output enforce well-formed calls.
+//! [`constrain`]: chooses a constraint with which the upstream's server enforces well-formed calls.
 //!
 //! ```text
-//! tools, tool_choice ─▶ what must hold ─▶ the means that the server has ─▶ Constraint (schema, tags, grammar, prefill)
+//! tools, tool_choice ─▶ what must hold ─▶ what the server can enforce ─▶ Constraint (schema, tags, grammar, prefill)
 //! ```
 //!
-//! A constraint does not tell the model what to write, so it is used together with tools that are taught in
-//! the prompt. Servers may ignore constraints silently. Responses are therefore read as usual, and no code
+//! A constraint does not tell the model what to write, so it is used together with descriptions of the tools
+//! in the prompt. Servers may silently ignore constraints. Responses are therefore read as usual, and no code
 //! relies on a constraint (docs/protocols/enforcement.md#servers-fail-open).
 
 mod grammar;
@@ -28,34 +28,35 @@ use crate::{
 /// The constraints that a server can enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Means {
-    /// The schemas that the server accepts for complete responses; `None` if it accepts no such schemas.
+    /// The schemas that can be enforced for complete responses, if any.
     pub schema: Option<Subset>,
-    /// Structural tags.
+    /// Whether structural tags can be enforced.
     pub tags: bool,
-    /// Grammars for complete responses.
+    /// Whether grammars can be enforced for complete responses.
     pub grammar: bool,
-    /// The server continues an assistant turn that the request begins.
+    /// Whether the server continues an assistant turn that the request starts.
     pub prefill: bool,
 }
 
-/// The constraint of one request.
+/// The constraint for one request.
 #[derive(Debug, Clone)]
 pub struct Enforced {
     /// The constraint.
     pub constraint: Constraint,
-    /// The format in which calls are written under the constraint, and therefore taught and looked for.
+    /// The format in which calls are written under the constraint. It must be used to describe the tools and
+    /// to detect calls.
     pub format: &'static Format,
 }
 
-/// The constraint for `conversation`, whose tools are taught in `format` with `prefix` before their names. `None` if the
-/// request needs no constraint (the model may answer in text, and no tool is strict), or if the server has no suitable
-/// means.
+/// Chooses the constraint for `conversation`, whose tools are described in `format` with `prefix` before
+/// their names. `None` if no constraint is needed (the model may answer in text and no tool is strict), or if
+/// the server cannot enforce a suitable one.
 ///
-/// - A required call: with a structural tag or a grammar in the notation of `format` if this format writes arguments
-///   as JSON; otherwise, with a schema, as one JSON object ([`format::BARE`]).
-/// - A required call, if the server has none of these: with a prefill, the beginning that the allowed calls have in
-///   common.
-/// - A strict tool that may be called: with a structural tag, which leaves text free.
+/// - If a call is required: a structural tag or a grammar in the notation of `format`, provided that it
+///   writes arguments as JSON; or else a schema for a single JSON object ([`format::BARE`]).
+/// - If a call is required and the server supports none of these: a prefill with the text that all allowed
+///   calls start with.
+/// - If a strict tool may be called: a structural tag, which leaves other text free.
 #[must_use]
 pub fn constrain(
     conversation: &Conversation,
@@ -92,16 +93,16 @@ pub fn constrain(
     }
 }
 
-/// The demands of a request, and the means of its server.
+/// What a request requires, and what its server can enforce.
 struct Request<'a> {
-    /// At least one tool.
+    /// The tools that may be called, of which there is at least one.
     tools: Vec<&'a Tool>,
     prefix: &'a str,
     format: &'static Format,
     required: bool,
     only_one: bool,
     means: &'a Means,
-    /// The client has not begun the assistant's turn itself.
+    /// Whether the client has left the start of the assistant's turn to toolwire.
     can_begin_turn: bool,
 }
 
@@ -110,13 +111,13 @@ impl Request<'_> {
         format!("{}{}", self.prefix, tool.name)
     }
 
-    /// The notation of the format, or of plain JSON.
+    /// The notation of the format, or else of plain JSON.
     fn notation(&self) -> Option<(&'static Format, Notation)> {
         let formats = [self.format, &format::BARE];
         formats.into_iter().find_map(|format| Some((format, Notation::of(format)?)))
     }
 
-    /// Constrains the complete response to one call as a JSON object.
+    /// Constrains the complete response to a single call, which is a JSON object.
     fn schema(&self) -> Option<Enforced> {
         let subset = self.means.schema.filter(|_| self.required)?;
         let mut left = MAX_SIZE;
@@ -128,8 +129,8 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Schema(schema), format: &format::BARE })
     }
 
-    /// Constrains calls between the format's markers. If no call is required, only strict tools need
-    /// constraints.
+    /// Constrains calls between the format's markers. If no call is required, only calls to strict tools are
+    /// constrained.
     fn tags(&self) -> Option<Enforced> {
         let is_strict = |tool: &&Tool| tool.strict == Some(true);
         if !self.means.tags || !(self.required || self.tools.iter().any(is_strict)) {
@@ -175,7 +176,7 @@ impl Request<'_> {
         Some(Enforced { constraint: Constraint::Grammar(grammar), format })
     }
 
-    /// Begins the response with the text that all of the allowed calls have in common.
+    /// Starts the response with the text that all allowed calls have in common.
     fn prefill(&self) -> Option<Enforced> {
         if !(self.means.prefill && self.required && self.can_begin_turn) {
             return None;
@@ -186,8 +187,8 @@ impl Request<'_> {
         for begin in begins {
             common.truncate(notation::common_prefix(&common, &begin));
         }
-        // A prefill ends where a token can end: models write a quotation mark and the text after it, or a space and
-        // the next word, as one token (docs/protocols/enforcement.md#prefill).
+        // The prefill must end at a token boundary: models write a quotation mark and the text after it, or a
+        // space and the next word, as a single token (docs/protocols/enforcement.md#prefill).
         common.truncate(common.trim_end_matches([' ', '"']).len());
         (!common.is_empty()).then_some(Enforced { constraint: Constraint::Prefill(common), format })
     }

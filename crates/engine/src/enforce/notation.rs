@@ -1,4 +1,5 @@
-//! [`Notation`]: the fixed texts around the JSON arguments of a call, taken from the format's form.
+//! [`Notation`]: the fixed texts around the JSON arguments of a call, derived from how the format writes
+//! calls.
 
 use crate::{
     conversation::Call,
@@ -11,13 +12,14 @@ pub(super) struct Notation {
     form: Form,
 }
 
-/// Placeholder for the arguments. It is JSON, so a form writes it unchanged; no tool has such a name.
+/// Placeholder for the arguments. It is valid JSON, so it is written unchanged, and it is not the name of any
+/// tool.
 const ARGUMENTS: &str = r#""\u0001arguments\u0001""#;
 
 impl Notation {
     /// `None` if the format is not taught, writes arguments in another way, or writes something that differs
-    /// from call to call (an id, a number). Also `None` if calls are messages with headers, because the
-    /// prompt ends inside the first header.
+    /// from call to call, such as an id. Also `None` if calls are messages with headers, since the prompt
+    /// ends inside the first header.
     pub(super) fn of(format: &Format) -> Option<Self> {
         let form = format.teach?.form;
         let varies = ["{{id}}", "{{index}}", "{{number}}", "{{json_arguments}}"];
@@ -28,23 +30,23 @@ impl Notation {
         fits.then_some(Self { form })
     }
 
-    /// The texts before and after the arguments of a call to the tool `name`, as one of several calls.
+    /// The texts before and after the arguments of a call to the tool `name` among several calls.
     pub(super) fn call(&self, name: &str) -> (String, String) {
         let form = Form { around: ("", "", ""), ..self.form };
         split(&form, name)
     }
 
-    /// The texts before and after the arguments of a call to the tool `name` that is the only call.
+    /// The texts before and after the arguments of a single call to the tool `name`.
     pub(super) fn alone(&self, name: &str) -> (String, String) {
         split(&self.form, name)
     }
 
-    /// The texts before, between and after all calls.
+    /// The texts before, between and after calls.
     pub(super) fn around(&self) -> (&'static str, &'static str, &'static str) {
         self.form.around
     }
 
-    /// The marker with which calls begin. `None` if ordinary text may contain it.
+    /// The marker with which calls start. `None` if ordinary text may contain it.
     pub(super) fn trigger(&self) -> Option<String> {
         let (one, _) = self.alone("a");
         let (other, _) = self.alone("b");
@@ -59,12 +61,12 @@ fn split(form: &Form, name: &str) -> (String, String) {
     let written = form.calls(&[call]);
     match written.rsplit_once(ARGUMENTS) {
         Some((before, after)) => (before.to_owned(), after.to_owned()),
-        // Reached only if the name itself contains the placeholder. The complete call is then constant.
+        // Reached only if the name itself contains the placeholder. The call is then constant.
         None => (written, String::new()),
     }
 }
 
-/// The length of the longest text with which both texts begin.
+/// The length of the longest prefix that both texts share.
 pub(super) fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.char_indices().zip(other.chars()).take_while(|((_, one), other)| one == other);
     same.last().map_or(0, |((at, last), _)| at + last.len_utf8())

@@ -1,9 +1,9 @@
-//! [`Fitted`]: a tool's schema, reduced to what a server's constraints can express.
+//! [`Fitted`]: a tool's schema, reduced to what a server can enforce.
 //!
 //! Each server supports a different part of JSON Schema, and rejects or ignores the rest
 //! (docs/protocols/enforcement.md#schema-features). Keywords that a [`Subset`] lacks are left out, so the
-//! result allows more than the tool does. In one respect it allows less: an object has only the declared
-//! properties, unless the schema explicitly allows others.
+//! result accepts more than the tool does, with one exception: an object may have only the declared
+//! properties, unless its schema explicitly allows others.
 
 use std::collections::HashSet;
 
@@ -14,23 +14,23 @@ use crate::conversation::Tool;
 /// The part of JSON Schema that a server can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subset {
-    /// `const`. Without it, a constant becomes an `enum` of one value.
+    /// Whether `const` is supported. If not, a constant becomes an `enum` with one value.
     pub constants: bool,
-    /// Properties that may be missing. Without them, all properties are required, and optional ones may be
+    /// Whether properties may be missing. If not, all properties are required, and optional ones may be
     /// `null`.
     pub optional: bool,
-    /// Objects with properties of any name.
+    /// Whether objects may have properties of any name.
     pub open_objects: bool,
-    /// Bounds on the lengths of strings and arrays.
+    /// Whether the lengths of strings and arrays can be limited.
     pub lengths: bool,
-    /// `minimum` and `maximum`.
+    /// Whether `minimum` and `maximum` are supported.
     pub ranges: bool,
-    /// Branches of an `anyOf` may begin with the same key, and an `anyOf` may be the whole schema.
+    /// Whether branches of an `anyOf` may start with the same key, and an `anyOf` may be the complete schema.
     pub any_branches: bool,
 }
 
 impl Subset {
-    /// The keywords that all servers understand.
+    /// What all servers support.
     pub const PORTABLE: Self = Self {
         constants: false,
         optional: true,
@@ -39,27 +39,26 @@ impl Subset {
         ranges: false,
         any_branches: true,
     };
-    /// xgrammar: vLLM, SGLang, TensorRT-LLM.
+    /// xgrammar, as used by vLLM, SGLang and TensorRT-LLM.
     pub const XGRAMMAR: Self = Self { constants: true, lengths: true, ranges: true, ..Self::PORTABLE };
-    /// llama.cpp and the servers that are built on it.
+    /// llama.cpp, and servers based on it.
     pub const LLAMA_CPP: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
     /// OpenAI's strict mode.
     pub const OPENAI: Self =
         Self { constants: true, optional: false, open_objects: false, any_branches: false, ..Self::PORTABLE };
     /// Anthropic's structured outputs.
     pub const ANTHROPIC: Self = Self { constants: true, open_objects: false, ..Self::PORTABLE };
-    /// The keywords that toolwire's own grammars can express.
+    /// What toolwire's own grammars can express.
     pub(super) const GRAMMAR: Self = Self { constants: true, lengths: true, ..Self::PORTABLE };
 }
 
-/// The largest bound that is passed on: grammars repeat a rule as often as the bound says, and llama.cpp
+/// The largest bound that is passed on. Grammars repeat a rule as often as the bound says, and llama.cpp
 /// rejects large numbers.
 pub(super) const MAX_BOUND: u64 = 256;
-/// Maximum depth to which references and nested schemas are followed. Below this depth, any value is allowed.
+/// Maximum depth to which references and nested schemas are followed. Beyond it, any value is allowed.
 const MAX_DEPTH: usize = 24;
-/// Approximate maximum size in bytes of the schemas of a request's tools with their references resolved: a
-/// small schema that refers to itself twice would double at each level. Beyond this size, any value is
-/// allowed.
+/// Approximate maximum size, in bytes, of the schemas of a request's tools with references resolved. A small
+/// schema that refers to itself twice would double with each level. Beyond the limit, any value is allowed.
 pub(super) const MAX_SIZE: usize = 1 << 20;
 
 /// A schema that a server can enforce.
@@ -67,9 +66,10 @@ pub(super) const MAX_SIZE: usize = 1 << 20;
 pub(super) struct Fitted(Value);
 
 impl Fitted {
-    /// The schema of the tool's arguments. `None` if the subset cannot express an object with these properties.
+    /// The schema of the tool's arguments. `None` if the subset cannot express an object with these
+    /// properties.
     ///
-    /// `left` is what remains of [`MAX_SIZE`].
+    /// `left` is the remaining part of [`MAX_SIZE`].
     pub(super) fn arguments(tool: &Tool, subset: Subset, left: &mut usize) -> Option<Self> {
         let Some(parameters) = &tool.parameters else {
             return Some(Self(object(Map::new(), Vec::new(), None)));
@@ -77,7 +77,7 @@ impl Fitted {
         let root = parameters.view().to_value();
         let mut fitting = Fitting { root: &root, subset, left, exact: true };
         let fitted = fitting.fit(&root, MAX_DEPTH);
-        // Arguments are always an object, even if the schema leaves the type open.
+        // Arguments are always an object, even if the schema does not say so.
         let fitted = match fitted.get("type").and_then(Value::as_str) {
             Some("object") => fitted,
             _ if fitted.get("anyOf").is_some() => fitted,
@@ -87,19 +87,17 @@ impl Fitted {
         (fitting.exact || subset.open_objects).then_some(Self(fitted))
     }
 
-    /// The schema.
     pub(super) fn as_value(&self) -> &Value {
         &self.0
     }
 
-    /// The schema.
     pub(super) fn into_value(self) -> Value {
         self.0
     }
 }
 
-/// The schema of a call to one of these tools, `{"name": …, "arguments": …}`. `None` if the subset cannot distinguish
-/// the calls.
+/// The schema of a call to one of these tools, `{"name": …, "arguments": …}`. `None` if the subset cannot
+/// tell the calls apart.
 pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Value> {
     let call = |name: Value, arguments: Value| {
         let members = Map::from_iter([("name".to_owned(), name), ("arguments".to_owned(), arguments)]);
@@ -115,8 +113,8 @@ pub(super) fn any_call(calls: &[(String, Fitted)], subset: Subset) -> Option<Val
             Some(json!({"anyOf": calls.iter().map(branch).collect::<Vec<_>>()}))
         }
         _ => {
-            // The name cannot select the branch, so any name may be combined with arguments that match any of
-            // the tools.
+            // The name cannot select the branch, so any name may be combined with arguments for any of the
+            // tools.
             let mut first_keys: Vec<&str> = calls.iter().map(|(_, arguments)| first_key(arguments)).collect();
             first_keys.sort_unstable();
             if first_keys.windows(2).any(|pair| pair.first() == pair.last()) {
@@ -147,13 +145,13 @@ fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Opti
     })
 }
 
-/// Reads a schema and writes the part of it that the subset can express.
+/// Reads a schema, and writes what the subset can express of it.
 struct Fitting<'a> {
     root: &'a Value,
     subset: Subset,
     /// Number of bytes that may still be written.
     left: &'a mut usize,
-    /// No keyword that the subset needs has been left out.
+    /// Whether no keyword has been left out.
     exact: bool,
 }
 
@@ -180,7 +178,7 @@ impl Fitting<'_> {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
-            // Next to the schema's own properties, a branch only restricts them.
+            // Beside properties of the schema itself, a branch only restricts them.
             if let Some(branches) = members.get(key).and_then(Value::as_array)
                 && !members.contains_key("properties")
             {
@@ -205,14 +203,13 @@ impl Fitting<'_> {
         }
     }
 
-    /// Whether `cost` more bytes may be written. If not, nothing more is written from then on.
+    /// Whether `cost` more bytes may be written. If not, nothing more may be written later either.
     fn affords(&mut self, cost: usize) -> bool {
         let left = self.left.checked_sub(cost);
         *self.left = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Any value.
     fn any(&mut self) -> Value {
         self.exact = false;
         json!({})
@@ -227,7 +224,7 @@ impl Fitting<'_> {
         json!({"anyOf": branches})
     }
 
-    /// Merges a schema with further schemas that a value must also match.
+    /// Merges a schema with others that a value must match as well.
     fn merged(&mut self, members: &Map<String, Value>, branches: &[Value], depth: usize) -> Value {
         let own = members.iter().filter(|(key, _)| *key != "allOf");
         if !self.affords(own.clone().map(|(_, value)| size(value)).sum()) {
@@ -299,8 +296,8 @@ impl Fitting<'_> {
         let additional = match members.get("additionalProperties") {
             Some(Value::Bool(allowed)) => allowed.then_some(Value::Bool(true)),
             Some(schema) => Some(self.fit(schema, depth)),
-            // A schema without `properties` means any object. A schema with `properties` lists all properties
-            // that the tool knows.
+            // A schema without `properties` means any object. One with `properties` lists all that the tool
+            // knows.
             None => declared.is_none().then_some(Value::Bool(true)),
         };
         let additional = additional.filter(|_| {
@@ -311,13 +308,13 @@ impl Fitting<'_> {
     }
 }
 
-/// The names under `required`.
+/// The names in `required`.
 pub(super) fn required_of(members: &Map<String, Value>) -> HashSet<&str> {
     let listed = members.get("required").and_then(Value::as_array);
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Approximate number of bytes written for a schema, without the schemas inside it.
+/// Approximate number of bytes written for a schema, not counting nested schemas.
 fn cost(members: &Map<String, Value>) -> usize {
     const EACH: usize = 16;
     let own = members.iter().map(|(key, value)| match (key.as_str(), value) {
@@ -327,19 +324,19 @@ fn cost(members: &Map<String, Value>) -> usize {
         }
         (_, Value::Array(values)) => EACH * values.len(),
         (_, Value::String(text)) => text.len(),
-        // Members that are not written are visited nevertheless.
+        // Members that are not written still take time to visit.
         _ => 1,
     });
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// The bytes of a value as JSON.
+/// The size of a value as JSON, in bytes.
 fn size(value: &Value) -> usize {
     value.to_string().len()
 }
 
-/// Merges a keyword of another schema into `whole`. Properties are merged, in order; for any other keyword
-/// the first value is kept.
+/// Merges a keyword of another schema into `whole`. Properties are merged in order; for any other keyword,
+/// the first value wins.
 fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
     match (whole.get_mut(key), value) {
         (Some(Value::Object(ours)), Value::Object(theirs)) if key == "properties" => {
@@ -357,7 +354,7 @@ fn merge(whole: &mut Map<String, Value>, key: &str, value: &Value) {
     }
 }
 
-/// The types that a schema allows, according to its `type` or to keywords that only one type has.
+/// The types that a schema allows, judging by its `type` or by keywords that apply to only one type.
 fn types(members: &Map<String, Value>) -> Vec<&str> {
     match members.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],

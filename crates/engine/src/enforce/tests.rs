@@ -114,7 +114,6 @@ fn formats_without_json_arguments_are_replaced_by_plain_json() {
     );
 }
 
-/// The arguments' schema, reduced to this subset.
 fn fitted(schema: Value, subset: Subset) -> Option<Value> {
     Fitted::arguments(&tool("f", schema, None), subset, &mut { MAX_SIZE }).map(Fitted::into_value)
 }
@@ -183,7 +182,7 @@ fn bounds_that_grammars_cannot_repeat_are_left_out() {
     assert_eq!(fitted["properties"]["b"], json!({"type": "string"}));
 }
 
-/// The client's declarations determine how much is written, but cannot multiply it.
+/// However hostile the declarations are, the output stays within one limit.
 #[test]
 fn many_hostile_schemas_are_written_within_one_limit() {
     let word = "w".repeat(10_000);
