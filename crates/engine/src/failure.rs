@@ -1,32 +1,32 @@
-//! [`Failure`]: why a response failed, which side caused it, and how it is reported to a client.
+//! [`Failure`]: why a response failed, which side is at fault, and how to report it to the client.
 //!
-//! All stages and the shell use this type. A dialect's writer turns it into the dialect's error object,
-//! before the stream (with [`Failure::status`]) or inside it. No other code decides how errors look.
+//! All stages and the shell use this type. A dialect's writer converts it to the dialect's error object,
+//! either before the stream (with [`Failure::status`]) or in it. No other code decides what errors look like.
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
-/// Redacts secrets in text that may leave toolwire outside of the response.
+/// Redacts secrets in text that leaves toolwire by other ways than the response.
 pub trait Redact: fmt::Debug + Send + Sync {
     /// Returns `text` with its secrets redacted.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 }
 
-/// The kind of failure. It decides the status, `type` and `code` that a client sees.
+/// The kind of failure, which determines the status, `type` and `code` that a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The client's request is invalid: 400.
     Request,
-    /// The client's key is missing or wrong, or the upstream rejected toolwire's key: 401.
+    /// The client's key is missing or invalid, or the upstream rejected toolwire's key: 401.
     Unauthorized,
     /// The upstream forbids the request: 403.
     Forbidden,
-    /// No such path, model or resource: 404.
+    /// There is no such path, model or resource: 404.
     NotFound,
-    /// The path is known but the method is not: 405.
+    /// The path exists but does not support the method: 405.
     Method,
     /// The request is larger than `limits.max_body`: 413.
     TooLarge,
-    /// The prompt is longer than the model's context: 400, code `context_length_exceeded`.
+    /// The prompt is longer than the model's context: 400, with the code `context_length_exceeded`.
     ContextLength,
     /// The upstream's rate limit was reached, or toolwire's own queue is full: 429.
     RateLimit,
@@ -34,27 +34,27 @@ pub enum Kind {
     Budget,
     /// The upstream currently has no capacity: 503.
     Overloaded,
-    /// The store that the instances share is unreachable: 503, code `store_unavailable`.
+    /// The store shared by the instances is unreachable: 503, with the code `store_unavailable`.
     StoreAway,
     /// The upstream was too slow, or reported a timeout: 504.
     Timeout,
     /// The upstream could not be reached: 502.
     Connect,
-    /// The upstream's response violates its dialect (HTML, garbage, an oversized frame): 502.
+    /// The upstream's response violates its dialect, like an HTML page or an oversized frame: 502.
     Protocol,
-    /// The upstream's stream ended without its end mark: 502, code `upstream_truncated`.
+    /// The upstream's stream ended without an end marker: 502, with the code `upstream_truncated`.
     Truncated,
-    /// The upstream reported an error: 502 (or the status it gave).
+    /// The upstream reported an error: its status, or 502.
     Upstream,
-    /// One of toolwire's configured limits was reached inside a response: 502.
+    /// A response exceeded one of toolwire's configured limits: 502.
     Limit,
     /// toolwire is shutting down: 503.
     Draining,
-    /// An internal error in toolwire: 500.
+    /// There is an error in toolwire itself: 500.
     Internal,
 }
 
-/// Why a response failed. Small and cheap to move; created at most once per response.
+/// Why a response failed. It is cheap to move, and created at most once per response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<Inner>);
 
@@ -85,7 +85,7 @@ impl PartialEq for Cause {
 impl Eq for Cause {}
 
 impl Failure {
-    /// A failure of `kind`. `message` is a sentence that helps its reader fix the problem.
+    /// Creates a failure. `message` is a sentence that helps the reader fix the problem.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -101,35 +101,35 @@ impl Failure {
         }))
     }
 
-    /// Replaces the default `code` of the kind, to pass on an upstream's code.
+    /// Sets an upstream's `code` instead of the default for the kind.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.0.code = Some(code.into());
         self
     }
 
-    /// Names the invalid field of the request as a path: `tools[0].function.name`.
+    /// Sets the path of the request's invalid field, such as `tools[0].function.name`.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.0.param = Some(param.into());
         self
     }
 
-    /// Replaces the default HTTP status of the kind, to pass on an upstream's status.
+    /// Sets an upstream's HTTP status instead of the default for the kind.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.0.status = Some(status);
         self
     }
 
-    /// Keeps the upstream's `Retry-After` header value.
+    /// Sets the value of the upstream's `Retry-After` header.
     #[must_use]
     pub fn with_retry_after(mut self, value: impl Into<String>) -> Self {
         self.0.retry_after = Some(value.into());
         self
     }
 
-    /// Names the member of the request that can never be served, for APIs whose errors name it in
+    /// Sets the member of the request that toolwire can never support, for APIs whose errors contain it in
     /// machine-readable form.
     #[must_use]
     pub fn with_unsupported(mut self, member: &'static str) -> Self {
@@ -137,15 +137,14 @@ impl Failure {
         self
     }
 
-    /// Marks a failure that occurred before toolwire asked the upstream, and that therefore says nothing
-    /// about the upstream.
+    /// Marks a failure from before the upstream was called, which thus says nothing about the upstream.
     #[must_use]
     pub fn unasked(mut self) -> Self {
         self.0.is_unasked = true;
         self
     }
 
-    /// Keeps the text of the model in which the upstream found an error.
+    /// Sets the model's text in which the upstream found an error.
     #[must_use]
     pub fn with_generation(mut self, text: impl Into<String>) -> Self {
         self.0.generation = Some(text.into());
@@ -187,32 +186,32 @@ impl Failure {
         self.0.kind
     }
 
-    /// The message for the reader.
+    /// The message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The request's invalid field, if there is one.
+    /// The path of the request's invalid field, if there is one.
     pub fn param(&self) -> Option<&str> {
         self.0.param.as_deref()
     }
 
-    /// The value for a `Retry-After` header, if the upstream gave one.
+    /// The value for a `Retry-After` header, if the upstream sent one.
     pub fn retry_after(&self) -> Option<&str> {
         self.0.retry_after.as_deref()
     }
 
-    /// The member of the request that can never be served, if there is one.
+    /// The member of the request that toolwire can never support, if there is one.
     pub fn unsupported(&self) -> Option<&'static str> {
         self.0.unsupported
     }
 
-    /// The model's text, if the upstream found an error in it; see [`Failure::with_generation`].
+    /// The model's text in which the upstream found an error, if any. See [`Failure::with_generation`].
     pub fn generation(&self) -> Option<&str> {
         self.0.generation.as_deref()
     }
 
-    /// Whether the upstream was not asked; see [`Failure::unasked`].
+    /// Whether the failure is from before the upstream was called. See [`Failure::unasked`].
     pub fn is_unasked(&self) -> bool {
         self.0.is_unasked
     }
@@ -260,7 +259,7 @@ impl Failure {
         })
     }
 
-    /// A short machine-readable name, stable across releases; `None` if the kind is sufficient.
+    /// A short machine-readable name that is stable across releases. `None` if the kind says enough.
     pub fn code(&self) -> Option<&str> {
         if let Some(code) = &self.0.code {
             return Some(code);
@@ -298,7 +297,7 @@ impl Error for Failure {
     }
 }
 
-/// The failure for an expired time limit. All such messages are made here, so that they are worded alike.
+/// The failure for an expired timeout. All such messages are created here, so that their wording is the same.
 pub fn timed_out(what: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Timeout, format!("the upstream's {what} took longer than {limit:?}"))
         .with_code("upstream_timeout")

@@ -1,39 +1,39 @@
-//! Types for formats whose calls have markers: sections, openers, and the form of a call's body.
+//! Types for formats whose calls have markers: sections, openers, and the body of a call.
 
 use super::{elements::Elements, params::Params, place::Place};
 
 /// Calls with markers.
 #[derive(Debug)]
 pub struct Calls {
-    /// Openers and closers of the section around calls. An empty closer means that the section has none.
+    /// The openers and closers of a section that contains calls. An empty closer means that sections have
+    /// none.
     pub sections: &'static [(&'static str, &'static str)],
-    /// The texts with which a call begins. If empty, a call begins with its first character, inside a
-    /// section.
+    /// The openers of a call. If empty, a call starts with its first character, but only inside a section.
     pub open: &'static [&'static str],
-    /// A call may occur outside a section.
+    /// Whether calls may occur outside of sections.
     pub naked: bool,
     /// Meaningless text that may occur between calls.
     pub noise: &'static [&'static str],
-    /// Where openers count.
+    /// Where openers are recognised.
     pub place: Place,
-    /// How a call is written after its opener.
+    /// What follows a call's opener.
     pub body: CallBody,
 }
 
-/// How a call is written after its opener.
+/// What follows a call's opener.
 #[derive(Debug)]
 pub enum CallBody {
-    /// A header with the name, then the arguments as JSON.
+    /// A header with the name, and then the arguments as JSON.
     Header(Header),
     /// Calls in Python syntax.
     Python(Python),
-    /// A name, then arguments in braces with bare keys; strings are enclosed in `quote`.
+    /// A name, and then arguments in braces, with unquoted keys and with strings enclosed in `quote`.
     Dsl {
-        /// The delimiter on both sides of a string.
+        /// The delimiter before and after a string.
         quote: &'static str,
     },
-    /// A name on its own line, then `Action Input:` and the arguments, possibly followed by an invented
-    /// result.
+    /// A name on its own line, then `Action Input:` and the arguments, possibly followed by a result that the
+    /// model invented.
     React,
     /// A tag for each argument.
     Params(Params),
@@ -41,18 +41,18 @@ pub enum CallBody {
     Elements(Elements),
 }
 
-/// Calls in Python syntax, alone or in a list.
+/// Calls in Python syntax, single or in a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Python {
-    /// A call may be the argument of `print`.
+    /// Whether a call may be the argument of `print`.
     pub prints: bool,
-    /// The method name after the tool's name; may be empty.
+    /// The method name that follows the tool's name. May be empty.
     pub method: &'static str,
 }
 
 impl Calls {
-    /// Whether a call outside a section counts only if its name is declared, because its opener also occurs
-    /// in other text.
+    /// Whether a call outside of sections must have a declared name, because its opener also occurs in other
+    /// text.
     pub fn naked_must_be_declared(&self) -> bool {
         match &self.body {
             CallBody::Params(params) => params.common,
@@ -67,27 +67,27 @@ impl Calls {
 pub struct Header {
     /// The end of the header.
     pub end: HeaderEnd,
-    /// Returns the id and the name in a header, with surrounding blanks trimmed; `None` if the text is not a
-    /// header of this format. The id is empty if the header has none.
+    /// Returns the id and the name in a header, without surrounding blanks, or `None` if this is not a header
+    /// of the format. The id is empty if the header has none.
     pub read: fn(&str) -> Option<(&str, &str)>,
-    /// Characters that a header may contain in addition to the characters of names and blanks.
+    /// Characters that a header may contain in addition to blanks and to those allowed in names.
     pub legal: &'static str,
-    /// Literals that may precede the arguments.
+    /// Strings that may precede the arguments.
     pub before: &'static [&'static str],
-    /// Literals that may follow the arguments.
+    /// Strings that may follow the arguments.
     pub after: &'static [&'static str],
-    /// Closers of the call; they may be missing.
+    /// Closers of the call, which may be missing.
     pub close: &'static [&'static str],
 }
 
-/// The end of a header.
+/// What ends a header.
 #[derive(Debug)]
 pub enum HeaderEnd {
     /// One of these markers.
     Markers(&'static [&'static str]),
-    /// One of these markers, or the arguments' brace.
+    /// One of these markers, or the opening brace of the arguments.
     MarkersOrBrace(&'static [&'static str]),
-    /// One of these markers, if a brace follows it. Needed because other formats have the same header before
-    /// a different body.
+    /// One of these markers, if a brace follows. Needed because other formats have the same header with
+    /// another body.
     MarkersThenBrace(&'static [&'static str]),
 }

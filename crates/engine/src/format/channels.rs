@@ -1,36 +1,37 @@
-//! Channel formats: a response is a sequence of messages, and each header says where its message goes.
+//! Channel formats: a response is a sequence of messages, and each message's header determines its
+//! destination.
 
 use super::{
     CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, ReasoningHabits, THOUGHT_K3,
     teach::{Form, Values, taught},
 };
 
-/// Messages with headers.
+/// How messages with headers are recognised.
 #[derive(Debug)]
 pub struct Channels {
-    /// The text with which a header begins, and where it counts.
+    /// The openers of a header, and where each is recognised.
     pub open: &'static [(&'static str, Place)],
-    /// The text may begin inside a header whose opener is in the prompt. This applies only if the format is
-    /// chosen by name.
+    /// Whether the text may start inside a header whose opener is in the prompt. Applies only if the format
+    /// was chosen by name.
     pub begins_in_header: bool,
-    /// Markers inside headers.
+    /// Markers within headers.
     pub inner: &'static [&'static str],
-    /// The markers that end a header and begin a message's body.
+    /// The markers that end a header and start the message's body.
     pub body: &'static [&'static str],
-    /// The markers that end a body, other than the next header.
+    /// The markers that end a body. The next header also ends it.
     pub end: &'static [&'static str],
-    /// Returns where the body goes, given the header (with its opener) and the body marker; `None` if the
-    /// header does not belong to this format.
+    /// Returns the body's destination, given the header (including its opener) and the body marker. `None` if
+    /// the header does not belong to this format.
     pub route: for<'a> fn(&'a str, &str) -> Option<Route<'a>>,
-    /// The openers also occur in ordinary text: only calls to declared names count, and everything else stays
-    /// text.
+    /// Whether the openers also occur in ordinary text. If so, only calls to declared tools count, and
+    /// everything else is text.
     pub common: bool,
 }
 
-/// The channel of a body that is not a call.
+/// What a body that is not a call consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
-    /// Text, shown to the reader.
+    /// Text for the reader.
     Text,
     /// Reasoning.
     Reasoning,
@@ -41,20 +42,20 @@ pub enum Voice {
 pub enum Route<'a> {
     /// Text or reasoning.
     Said(Voice),
-    /// The JSON arguments of a call. A body that does not begin with a brace goes to this voice; if it is
-    /// `None`, such a body is not a message.
+    /// The JSON arguments of a call to this tool. If the body does not start with a brace, it is text or
+    /// reasoning as given by the second field, or not a message at all if that is `None`.
     Call(&'a str, Option<Voice>),
-    /// The single argument of a call, unchanged: code for a tool that runs code.
+    /// The unchanged single argument of a call to this tool, such as code to run.
     Raw(&'a str),
-    /// The arguments of a call, each in a tag.
+    /// The arguments of a call to this tool, each in a tag.
     Params(&'a str, &'static Calls),
     /// A JSON object with a name and arguments.
     Envelope,
-    /// No body: other messages follow.
+    /// There is no body, and other messages follow.
     Nothing,
 }
 
-/// The words of a harmony header.
+/// The parts of a harmony header.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words<'a> {
     channel: Option<&'a str>,
@@ -89,7 +90,6 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The recipient, if it is a tool.
     fn tool(&self) -> Option<&'a str> {
         let tool =
             self.recipient.filter(|name| !matches!(*name, "" | "user" | "all" | "self" | "assistant"))?;
@@ -106,8 +106,7 @@ fn harmony(header: &str) -> Option<Route<'_>> {
     let voice = match words.channel {
         Some("analysis") => Voice::Reasoning,
         Some("commentary" | "final") => Voice::Text,
-        // Without a channel, the body is the response's text; with a recipient, the header belongs to another
-        // format.
+        // Without a channel, the body is text. If there is a recipient, the header belongs to another format.
         None if words.recipient.is_none() && !header.contains(CHANNEL) => Voice::Text,
         _ => return None,
     };
@@ -127,7 +126,7 @@ const HARMONY_CHANNELS: Channels = Channels {
     common: false,
 };
 
-/// gpt-oss.
+/// The channels of gpt-oss.
 pub static HARMONY: Format = Format {
     name: "harmony",
     summary: "channels of gpt-oss: analysis is reasoning, final is text, a message to functions.NAME is a call",
@@ -144,7 +143,7 @@ pub static HARMONY: Format = Format {
     ),
 };
 
-/// The body of a Beam call.
+/// How a call's body is written in Beam.
 static BEAM_BODY: Calls = Calls {
     sections: &[],
     open: &[START],
@@ -164,7 +163,7 @@ static BEAM_BODY: Calls = Calls {
     }),
 };
 
-/// Beam: harmony's headers, and a tag for each argument.
+/// Beam: headers as in harmony, and a tag for each argument.
 pub static BEAM: Format = Format {
     name: "beam",
     summary: "harmony's headers with xml as constrain, and a tag for every argument",
@@ -193,7 +192,7 @@ pub static BEAM: Format = Format {
     ),
 };
 
-/// Muse: a message to a tool contains calls in their own tags.
+/// Muse: a message to a tool contains tagged calls.
 pub static MUSE_ATEM: Format = Format {
     name: "muse_atem",
     summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
@@ -296,7 +295,7 @@ pub static KIMI_K3: Format = Format {
     ),
 };
 
-/// Functionary 3.2. The first `>>>` is in the prompt.
+/// Functionary 3.2. The first `>>>` is part of the prompt.
 pub static FUNCTIONARY_V32: Format = Format {
     name: "functionary_v32",
     summary: ">>> and a recipient on a separate line: all is text, python is code, any other tool name is a call",
@@ -320,7 +319,7 @@ pub static FUNCTIONARY_V32: Format = Format {
     teach: None,
 };
 
-/// GLM-4-9B: the message is a call's name on its own line, followed by its arguments.
+/// GLM-4-9B: a message consists of a call's name on a line of its own, and the arguments.
 pub static GLM4_9B: Format = Format {
     name: "glm4_9b",
     summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
@@ -340,7 +339,7 @@ pub static GLM4_9B: Format = Format {
     teach: None,
 };
 
-/// Inkling; the name in the header is redundant.
+/// Inkling. The name in the header is redundant.
 pub static INKLING: Format = Format {
     name: "inkling",
     summary: "messages by kind: text, thinking, or JSON that invokes a tool",

@@ -1,23 +1,25 @@
-//! Selects the formats to search for: those that a model's name implies, and those that are safe to search
+//! Selects the formats to search for: those that a model is known to write, and those that are safe to search
 //! for in any text.
 
 use std::{cmp::Reverse, sync::LazyLock};
 
 use super::{ALL, CustomFormat, Format, Grammar, all_and};
 
-/// The formats that a configuration knows, its own and the built-in ones, indexed by globs over model names.
+/// All formats known to a configuration, which are its own and the built-in ones, indexed by globs over model
+/// names.
 #[derive(Debug)]
 pub struct KnownFormats {
     own: Vec<CustomFormat>,
-    /// Globs over the names of models that write each format: those of the configuration's formats first,
-    /// then those of the built-in ones; each group longest first.
+    /// Globs over the names of models that write each format. Those of the configuration's own formats come
+    /// first; within each group, longer globs come first.
     writers: Globs<&'static Format>,
-    /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of all formats.
+    /// [`ReasoningHabits::opened_by_prompt`](super::ReasoningHabits::opened_by_prompt) of the built-in
+    /// formats.
     reasoners: Globs<()>,
 }
 
 impl KnownFormats {
-    /// Creates the index of the built-in formats and `own`.
+    /// Indexes the built-in formats and `own`.
     pub fn new(own: Vec<CustomFormat>) -> Self {
         let formats =
             own.iter().map(|own| (false, own.format)).chain(ALL.iter().map(|format| (true, *format)));
@@ -34,30 +36,30 @@ impl KnownFormats {
         }
     }
 
-    /// The index of the built-in formats only.
+    /// The index of only the built-in formats.
     pub fn built_in() -> &'static Self {
         static BUILT_IN: LazyLock<KnownFormats> = LazyLock::new(KnownFormats::default);
         &BUILT_IN
     }
 
-    /// The formats with these names, in the order of the names. Unknown names are skipped.
+    /// The formats with these names, in the same order. Unknown names are skipped.
     pub fn named(&self, names: &[&str]) -> Vec<&'static Format> {
         names.iter().filter_map(|name| self.all().find(|format| format.name == *name)).collect()
     }
 
-    /// The formats of the configuration.
+    /// The configuration's own formats.
     pub fn own(&self) -> &[CustomFormat] {
         &self.own
     }
 
-    /// All formats, the built-in ones first.
+    /// All formats, with the built-in ones first.
     pub fn all(&self) -> impl Iterator<Item = &'static Format> {
         all_and(&self.own)
     }
 
-    /// The formats that the model `name` is known to write: first the configuration's own, then the built-in
-    /// ones. In each group, the longest matching glob comes first. Names may begin with a vendor and a slash;
-    /// case is ignored.
+    /// The formats that the model `name` is known to write. The configuration's own formats come first;
+    /// within each group, those with the longest matching glob come first. The name may include a vendor and
+    /// a slash, and its case is ignored.
     pub fn of_model(&self, name: &str) -> Vec<&'static Format> {
         let mut formats = Vec::new();
         for format in self.writers.fitting(name) {
@@ -68,7 +70,7 @@ impl KnownFormats {
         formats
     }
 
-    /// Whether the prompt of the model `name` is known to open its reasoning.
+    /// Whether the prompt template of the model `name` is known to open the reasoning.
     pub fn prompt_opens_reasoning(&self, name: &str) -> bool {
         self.reasoners.fitting(name).next().is_some()
     }
@@ -84,8 +86,8 @@ impl KnownFormats {
     }
 }
 
-/// Whether `text` ends with `marker`, ignoring case. A `*` in the marker stands for a suffix with its colon,
-/// or for nothing.
+/// Whether `text` ends with `marker`, ignoring case. A `*` in the marker stands for a colon and a suffix, or
+/// for nothing.
 fn ends_with_marker(text: &str, marker: &str) -> bool {
     let cut = |text: &str, end: &str| {
         let (before, last) = text.split_at_checked(text.len().checked_sub(end.len())?)?;
@@ -105,11 +107,10 @@ impl Default for KnownFormats {
     }
 }
 
-/// Globs over model names, each with a value.
 #[derive(Debug)]
 struct Globs<T> {
-    /// The pairs that each of `all` requires. They are stored separately, because every name is checked
-    /// against all of them.
+    /// The byte pairs that each glob in `all` requires. They are stored separately, because every name is
+    /// checked against all of them.
     needs: Vec<Pairs>,
     all: Vec<(&'static str, T)>,
 }
@@ -128,19 +129,19 @@ impl<T: Copy> Globs<T> {
     }
 }
 
-/// The pairs of adjacent bytes in a text, each mapped to one of 64 bits. For a given name, nearly all globs
-/// are ruled out because they require a pair that the name lacks.
+/// A set of pairs of adjacent bytes, each mapped to one of 64 bits. For any name, it rules out nearly all
+/// globs, because they require a pair that the name does not contain.
 #[derive(Debug, Clone, Copy)]
 struct Pairs(u64);
 
 impl Pairs {
-    /// The pairs of `text`, ignoring case. The `*` of a glob is not part of any pair.
+    /// The pairs in `text`, ignoring case. The `*` of a glob is not part of any pair.
     fn of(text: &str) -> Self {
         let pairs = text.as_bytes().iter().zip(text.as_bytes().iter().skip(1));
         let literal = pairs.filter(|&(one, other)| *one != b'*' && *other != b'*');
         let bit = |(one, other): (&u8, &u8)| {
             let pair = u16::from_be_bytes([one.to_ascii_lowercase(), other.to_ascii_lowercase()]);
-            // The upper bits of the product depend on both bytes of the pair.
+            // The upper bits of the product depend on both bytes.
             1 << (pair.wrapping_mul(0x9e37) >> 10)
         };
         Self(literal.map(bit).fold(0, |all, bit| all | bit))
@@ -161,13 +162,11 @@ fn fits(glob: &str, name: &str) -> bool {
     matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
 }
 
-/// Whether `text` matches `glob`, in which `*` stands for any characters. The case of ASCII letters is
-/// ignored.
+/// Whether `text` matches `glob`, in which `*` stands for any characters. ASCII case is ignored.
 pub fn matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut at, mut in_glob) = (0, 0);
-    // For the last `*`: where the text that it matches ends if it takes one more byte, and where the glob
-    // continues.
+    // For the latest `*`: where its match ends when extended by one byte, and where the glob continues.
     let mut again = None;
     while let Some(byte) = text.get(at) {
         match glob.get(in_glob) {
@@ -211,7 +210,7 @@ mod tests {
         own.chain(surest_first(&mut ALL.iter().copied())).collect()
     }
 
-    /// Parts of globs. Names that consist of these parts match some globs.
+    /// Parts of globs. Some names composed of them match globs.
     fn pieces() -> Vec<&'static str> {
         let globs = ALL.iter().flat_map(|format| format.models);
         let pieces = globs.flat_map(|glob| glob.split('*'));

@@ -1,11 +1,10 @@
-//! [`Definition`]: the declarative form of a format, as used by a configuration, a fixture's manifest and an
-//! imported template.
+//! [`Definition`]: a format as declared in a configuration, in a fixture's manifest, or by an imported
+//! template.
 //!
-//! Three families can be defined: JSON calls between markers; calls whose name precedes their arguments
-//! (`name_end`); and calls with a tag for each argument (`parameter`). The engine holds references to formats
-//! during a response and compares formats by reference, which costs nothing for the built-in tables. A format
-//! built from a definition is therefore leaked and lives as long as the program. Configurations and manifests
-//! are read once, so only a few hundred bytes are leaked.
+//! Three families of formats can be defined: JSON calls between markers, calls whose name precedes their
+//! arguments (`name_end`), and calls with a tag for each argument (`parameter`). The engine holds `'static`
+//! references to formats, so a format built from a definition is leaked, and lives as long as the program.
+//! Configurations and manifests are read once, so this leaks only a few hundred bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +13,11 @@ use super::{
     ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
-/// A call and a result as a JSON object.
+/// A call or a result as a JSON object.
 const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 
-/// `[[formats]]`: the settings of a format. An empty value means that it is not set.
+/// `[[formats]]`: the declaration of a format. Empty values count as not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Definition {
@@ -30,39 +29,39 @@ pub struct Definition {
     /// Globs over the names of models that write this format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// The text with which a call begins; with `name_end`, the text before the call's name.
+    /// The text with which a call starts. With `name_end`, the text before the call's name.
     pub open: String,
     /// The text with which a call ends.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub close: String,
-    /// Whether the opener counts only at the beginning of a line.
+    /// Whether the opener is recognised only at the start of a line.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub line_start: bool,
     /// Meaningless markers around the JSON.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inner: Vec<String>,
-    /// A call is an object with one member, whose key is the name.
+    /// Whether a call is an object with a single member whose key is the name.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub name_is_key: bool,
-    /// Markers around a result; required for teaching the format.
+    /// Markers around a result, required to teach the format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<[String; 2]>,
     /// The text after a call's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name_end: String,
-    /// Other words may occur between the name and `name_end`.
+    /// Whether other words may occur between the name and `name_end`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub name_first: bool,
-    /// Markers around all calls.
+    /// Markers around all calls of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub section: Option<[String; 2]>,
-    /// The text before an argument's key, after the key, and after its value.
+    /// The texts before an argument's key, after the key, and after the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<[String; 3]>,
-    /// One line end on each side of a value is framing.
+    /// Whether a line break before and after a value is not part of the value.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
-    /// The text with which reasoning begins, followed by the texts with which it may end.
+    /// The text with which reasoning starts, followed by the texts that may end it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<String>,
     /// Meaningless markers around the response.
@@ -79,7 +78,7 @@ pub struct CustomFormat {
     pub format: &'static Format,
 }
 
-/// The built-in formats, followed by the formats of `own`.
+/// The built-in formats, followed by those in `own`.
 pub fn all_and(own: &[CustomFormat]) -> impl Iterator<Item = &'static Format> {
     ALL.iter().copied().chain(own.iter().map(|own| own.format))
 }
@@ -87,7 +86,7 @@ pub fn all_and(own: &[CustomFormat]) -> impl Iterator<Item = &'static Format> {
 /// An error in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionError {
-    /// The setting with the error.
+    /// The name of the setting with the error.
     pub key: &'static str,
     /// The error message.
     pub message: String,
@@ -100,7 +99,7 @@ impl DefinitionError {
 }
 
 impl Definition {
-    /// Builds the format; `earlier` are the formats defined before it.
+    /// Builds the format. `earlier` are the formats defined before it.
     ///
     /// # Errors
     /// All errors in the definition.
@@ -175,8 +174,8 @@ impl Definition {
         wrong
     }
 
-    /// All markers, with the names of their settings. (Some characters of markers are wildcards in built-in
-    /// tables.)
+    /// All markers, with the names of their settings. They are checked because some characters are wildcards
+    /// in markers.
     fn markers(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let one = [("open", &self.open), ("close", &self.close), ("name_end", &self.name_end)];
         let lists = [

@@ -1,4 +1,4 @@
-//! DeepSeek's DSML, in three generations: a tag for each argument, each tag with DeepSeek's sign.
+//! DeepSeek's DSML in three generations: a tag for each argument, with DeepSeek's marker in each tag.
 
 use super::{
     Format, Grammar, Key, Params, ReasoningHabits,
@@ -6,10 +6,9 @@ use super::{
     teach::{Form, Values, taught},
 };
 
-/// The description that teaches the format.
 const WORDS: &str = "a tag for the tool and one for every argument, each with the mark";
 
-/// A call of V3.2 and V4. Only the name of the section differs.
+/// A call in V3.2 and V4, which differ only in the name of the section.
 const FORM: Form = Form::each(
     "<｜DSML｜invoke name=\"{{name}}\">\n{{arguments}}</｜DSML｜invoke>",
     "<｜DSML｜parameter name=\"{{key}}\" string=\"{{is_string}}\">{{value}}</｜DSML｜parameter>\n",
@@ -17,8 +16,8 @@ const FORM: Form = Form::each(
     Values::Text,
 );
 
-/// DeepSeek's markup with these markers: sections, the opener of a call, the opener and closer of a
-/// parameter, and the closer of a call.
+/// DeepSeek's markup with these markers: sections, opener of a call, opener and closer of a parameter, and
+/// closer of a call.
 const fn dsml(
     sections: &'static [(&'static str, &'static str)],
     open: &'static [&'static str],
@@ -30,8 +29,7 @@ const fn dsml(
     calls(sections, open, Params { key, close, end, common: false, ..INVOKE })
 }
 
-/// V3.2 and V4, which differ only in the name of the section, also with the ASCII or doubled bars that models
-/// have been seen to write.
+/// V3.2 and V4, including the ASCII and doubled bars that models also write.
 const DSML: &[Grammar] = &[
     dsml(
         &[
@@ -96,7 +94,7 @@ pub static DEEPSEEK_V4: Format = Format {
     models: &["deepseek-v4*"],
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
-    // Another format already reads the same text.
+    // Another format already covers this text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),

@@ -8,37 +8,37 @@ use super::{
 /// A call whose arguments are elements.
 #[derive(Debug)]
 pub struct Elements {
-    /// Position of the call's name.
+    /// Where the call's name is.
     pub name: ElementsName,
-    /// The sign at the start of every tag's name.
+    /// The prefix of the name of every tag.
     pub sign: &'static str,
-    /// Opener and closer of the id, which may precede the name; empty if there is none.
+    /// The opener and closer of an id that may precede the name. Empty if there is none.
     pub id: (&'static str, &'static str),
-    /// Openers and closers of elements that may surround the arguments, or occur between the name and the
-    /// arguments.
+    /// The openers and closers of elements that may enclose the arguments, or separate the name from them.
     pub around: &'static [(&'static str, &'static str)],
-    /// Openers and closers of elements that contain all arguments as JSON.
+    /// The openers and closers of elements that contain all arguments as JSON.
     pub json: &'static [(&'static str, &'static str)],
-    /// Closers of the call; `%` stands for its name.
+    /// The closers of the call, in which `%` stands for its name.
     pub end: &'static [&'static str],
-    /// One line end on each side of a value is framing.
+    /// Whether a line break before and after a value is not part of the value.
     pub trim: bool,
-    /// Whether an element that is an array in the schema may be repeated, once for each item.
+    /// Whether an array in the schema may be written as a repeated element.
     pub repeats: bool,
-    /// Values may have CDATA sections.
+    /// Whether values may have CDATA sections.
     pub cdata: bool,
-    /// Values may have XML entities.
+    /// Whether values may have XML entities.
     pub entities: bool,
 }
 
-/// Position of a call's name.
+/// Where a call's name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementsName {
-    /// In the opening tag, as its name.
+    /// In the name of the opening tag.
     Opener,
-    /// In this attribute of the tag that begins with the opener and ends with the second text.
+    /// In the attribute named by the first string. The tag starts with the opener and ends with the second
+    /// string.
     Attribute(&'static str, &'static str),
-    /// In the first element, as its content. The element is one of these.
+    /// In the content of the first element, which is one of these.
     Element(&'static [(&'static str, &'static str)]),
 }
 
@@ -55,7 +55,7 @@ const TAGS: Elements = Elements {
     entities: false,
 };
 
-/// Anthropic's format of 2023, which is part of its format of 2024.
+/// Anthropic's format of 2023, which its format of 2024 includes.
 pub(super) const ANTHROPIC_2023: Elements = Elements {
     name: ElementsName::Element(&[("<tool_name>", "</tool_name>")]),
     around: &[("<parameters>", "</parameters>")],

@@ -1,11 +1,11 @@
-//! Formats in which the name of a call is in a header of markers, followed by JSON: the less common ones.
+//! The less common formats in which a header made of markers contains a call's name and JSON follows.
 
 use super::{
     CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits,
     teach::{Form, taught},
 };
 
-/// `<function=NAME>{…}</function>`. Qwen's XML has the same opener but no JSON.
+/// `<function=NAME>{…}</function>`. Qwen's XML has the same opener, but no JSON.
 pub const FUNCTION: Calls = Calls {
     sections: &[],
     open: &["<function="],
@@ -63,7 +63,7 @@ pub static PLAMO3: Format = Format {
     teach: taught("the marks of a tool request, with name and arguments in marks of their own", Form::json("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{{name}}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{{arguments}}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>").within("<|plamo:begin_tool_requests:plamo|>", "", "<|plamo:end_tool_requests:plamo|>")),
 };
 
-/// Solar Open; the call's id is part of the text.
+/// Solar Open. The call's id is part of the text.
 pub static SOLAR_OPEN: Format = Format {
     name: "solar_open",
     summary: "Solar's markers: id, name and JSON, each after its own marker",

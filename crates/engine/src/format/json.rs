@@ -1,4 +1,4 @@
-//! Formats whose calls are JSON between markers. Many models use the same markers, so their formats are
+//! Formats whose calls are JSON between markers. Many models use the same markers, so several formats are
 //! aliases.
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     teach::{Form, OBJECT, TOOL_RESPONSE, taught},
 };
 
-/// A missing closer is tolerated, as in all formats.
+/// As in all formats, the closer may be missing.
 const TOOL_CALL: Tag = marked("<tool_call>", "</tool_call>");
 const TOOL_CALLS: Tag = marked("<tool_calls>", "</tool_calls>");
 const FUNCTION_CALL: Tag = marked("<function_call>", "</function_call>");
@@ -55,15 +55,15 @@ const IN_TOOL_CALLS: Format = Format {
 /// `<tool_call>` and similar markers.
 pub static HERMES: Format = IN_TOOL_CALL;
 
-/// Qwen2.5, same as Hermes.
+/// Qwen2.5, an alias of Hermes.
 pub static QWEN25: Format =
     Format { name: "qwen25", summary: "as hermes", models: &["*qwen2.5*", "*qwen-2.5*"], ..IN_TOOL_CALL };
 
-/// Granite 4, same as Hermes.
+/// Granite 4, an alias of Hermes.
 pub static GRANITE4: Format =
     Format { name: "granite4", summary: "as hermes", models: &["*granite-4*", "*granite4*"], ..IN_TOOL_CALL };
 
-/// Ernie 4.5, same as Hermes.
+/// Ernie 4.5, an alias of Hermes.
 pub static ERNIE45: Format = Format {
     name: "ernie45",
     summary: "as hermes",
@@ -72,7 +72,7 @@ pub static ERNIE45: Format = Format {
     ..IN_TOOL_CALL
 };
 
-/// LongCat: Hermes with other markers.
+/// LongCat: like Hermes, with other markers.
 pub static LONGCAT: Format = Format {
     name: "longcat",
     summary: "a JSON object in <longcat_tool_call>",
@@ -89,7 +89,7 @@ pub static LONGCAT: Format = Format {
     ),
 };
 
-/// Granite 3. Version 3.0 has a token of its own; versions 3.1 to 3.3 write the marker as text. There is no
+/// Granite 3. Version 3.0 uses a special token, and versions 3.1 to 3.3 write the marker as text. There is no
 /// closer.
 pub static GRANITE3: Format = Format {
     name: "granite3",
@@ -105,7 +105,7 @@ pub static GRANITE3: Format = Format {
     ),
 };
 
-/// Granite 20B function calling: a marker before each call, no closer.
+/// Granite 20B function calling: a marker before each call, and no closer.
 pub static GRANITE20B_FC: Format = Format {
     name: "granite20b_fc",
     summary: "JSON objects, <function_call> before each",
@@ -171,8 +171,8 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     ),
 };
 
-/// Llama 3.1 to 3.3: calls without markers, after a token, or in the custom form, whose tag contains the
-/// name.
+/// Llama 3.1 to 3.3: calls without markers, calls after a special token, or custom tools, whose name is in
+/// the tag.
 pub static LLAMA3_JSON: Format = Format {
     name: "llama3_json",
     summary: "bare JSON objects, optionally after <|python_tag|>, joined by `;`; or <function=NAME>",
@@ -196,8 +196,8 @@ pub static LLAMA3_JSON: Format = Format {
     ),
 };
 
-/// Phi-4-mini and FireFunction v2. The opener also occurs as a word in Python code, so it is searched for
-/// only if the model's name implies it.
+/// Phi-4-mini and FireFunction v2. The opener is also a Python word, so this format is searched for only if
+/// the model's name implies it.
 pub static PHI4_MINI: Format = Format {
     name: "phi4_mini",
     summary: "a JSON array after `functools`, or between <|tool_call|> and <|/tool_call|>",
@@ -233,7 +233,7 @@ pub static INTERNLM2: Format = Format {
     ),
 };
 
-/// xLAM, which writes an array in several forms.
+/// xLAM, which writes an array in one of several ways.
 pub static XLAM: Format = Format {
     name: "xlam",
     summary: "a JSON array: bare, in a json fence, after [TOOL_CALLS], or in <tool_call>",
@@ -249,7 +249,7 @@ pub static XLAM: Format = Format {
     teach: taught("a JSON array of objects on lines of its own", Form::json(OBJECT).within("[", ", ", "]")),
 };
 
-/// Apertus: a call is an object whose only key is the name.
+/// Apertus: a call is an object whose single key is the name.
 pub static APERTUS: Format = Format {
     name: "apertus",
     summary: "a JSON array of {\"NAME\": {…}} between <|tools_prefix|> and <|tools_suffix|>",
@@ -368,7 +368,7 @@ pub static K2_HORIZON: Format = Format {
     ),
 };
 
-/// The form that OpenAI's API itself returns, repeated by the model as text.
+/// What OpenAI's API itself returns, when a model imitates it in text.
 pub static OPENAI_FUNCTION_CALL: Format = Format {
     name: "openai_function_call",
     summary: "the function_call or tool_calls object of OpenAI's API, as text",

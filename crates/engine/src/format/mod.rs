@@ -1,7 +1,7 @@
-//! The formats in which models write tool calls as text. Each is a table that the engine in `detect` reads.
+//! The formats in which models write tool calls as text. Each is a table that `detect` interprets.
 //!
-//! A [`Format`] defines how a call is marked ([`Grammar`]), which models write it, and an example. The module
-//! `teach` describes formats to models and shows them past calls.
+//! A [`Format`] defines how calls are recognised ([`Grammar`]), which models write them, and an example. The
+//! module `teach` describes formats to models, and shows them past calls.
 
 mod calls;
 mod channels;
@@ -62,19 +62,19 @@ pub struct Format {
     pub name: &'static str,
     /// A one-line description.
     pub summary: &'static str,
-    /// Globs over the names of models that write this format without being asked to.
+    /// Globs over the names of models that write this format of their own accord.
     pub models: &'static [&'static str],
     /// Whether `detect = "auto"` searches for this format, because its openers do not occur in ordinary text
-    /// or it is guarded well enough. Other formats are searched for if they are named, or if the model's name
-    /// implies them.
+    /// or other rules prevent false matches. Other formats are searched for only if they are named in the
+    /// configuration or implied by the model's name.
     pub auto: bool,
-    /// How models that write this format reason.
+    /// How models that write this format mark their reasoning.
     pub reasoning: ReasoningHabits,
     /// A call as a model writes it.
     pub example: &'static str,
-    /// How the format is recognised: by any of these grammars.
+    /// The grammars that recognise the format.
     pub grammars: &'static [Grammar],
-    /// How the format is taught; `None` if it is not a way of writing calls.
+    /// How to teach the format. `None` if it is not a way of writing calls.
     pub teach: Option<Teach>,
 }
 
@@ -85,8 +85,8 @@ pub enum Grammar {
     Tagged(&'static [Tag]),
     /// JSON calls in a Markdown code fence.
     Fenced {
-        /// The info strings that a fence of calls may have, in lower case. A fence without an info string is
-        /// always accepted.
+        /// The info strings, in lower case, that a fence with calls may have. A fence without an info string
+        /// is always accepted.
         infos: &'static [&'static str],
     },
     /// Python calls in a Markdown code fence.
@@ -98,52 +98,56 @@ pub enum Grammar {
     },
     /// JSON calls without a marker.
     Bare,
-    /// Calls with their own markers, in sections or alone.
+    /// Calls with their own markers, with or without sections.
     Calls(Calls),
-    /// Messages with headers, some of them calls.
+    /// Messages with headers, some of which are calls.
     Channels(Channels),
-    /// Not calls: reasoning between markers, which goes to the reasoning channel.
+    /// Not calls: reasoning between markers, which is sent as reasoning.
     Reasoning(&'static [Thought]),
-    /// Not calls: meaningless markup around the response, which is dropped if the format is chosen by name.
+    /// Not calls: meaningless markup around the response, which is dropped if the format was chosen by name.
     Frame(&'static [&'static str]),
 }
 
-/// A pair of markers. No opener is a prefix of another opener: the engine's holding rule depends on this, and
-/// a test checks it.
+/// A pair of markers. No opener may be a prefix of another one: the engine relies on this to decide what to
+/// hold back, and a test checks it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// The opening marker. For HTML elements it excludes the closing `>`, since attributes may follow.
+    /// The opening marker. For an HTML element it does not include the closing `>`, since attributes may
+    /// follow.
     pub open: &'static str,
-    /// The closing marker. If empty, there is no closing marker, and the calls end with their JSON.
+    /// The closing marker. Empty if there is none and the calls end with their JSON.
     pub close: &'static str,
-    /// How strictly the calls between the markers are read.
+    /// How strictly calls between the markers are parsed.
     pub kind: TagKind,
 }
 
-/// How strictly the calls between markers are read.
+/// How strictly calls between markers are parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
-    /// A marker specific to tool calls: calls to undeclared names are accepted, and Python-like JSON is
-    /// repaired.
+    /// The markers occur only around tool calls. Calls to undeclared tools are accepted, and Python-like JSON
+    /// is repaired.
     Marked,
     /// Like `Marked`, but with these exceptions.
     Special(Special),
-    /// An HTML element: matched ignoring case, with attributes, and possibly with a `<code>` element inside.
-    /// Ordinary text contains such elements too, so only declared names in strict JSON are calls.
+    /// An HTML element. Its name may be in any case, with attributes, and the element may contain a `<code>`
+    /// element. Ordinary text contains such elements too, so the content counts as a call only if it is
+    /// strict JSON and names a declared tool.
     Html,
 }
 
-/// Exceptions for a marker specific to tool calls.
+/// How a marker differs from other markers that occur only around tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Special {
-    /// A call is an object with one member: its key is the name, its value the arguments.
+    /// Whether a call is an object with a single member, whose key is the name and whose value is the
+    /// arguments.
     pub keyed: bool,
-    /// The opener also occurs in ordinary text: it counts only at the beginning of a line, and only declared
-    /// names are calls.
+    /// Whether the opener also occurs in ordinary text. If so, it is recognised only at the start of a line,
+    /// and only declared tools can be called.
     pub common: bool,
     /// Meaningless markers that may occur before, between and after the calls.
     pub inner: &'static [&'static str],
-    /// Names that do not call a tool: such a call is dropped unless a tool of that name is declared.
+    /// Names by which the model says that it calls no tool. Such a call is dropped, unless a tool of that
+    /// name is declared.
     pub no_tool: &'static [&'static str],
 }
 
@@ -153,7 +157,7 @@ impl Special {
 }
 
 impl Format {
-    /// The markers with which the format's calls begin.
+    /// The markers with which calls start.
     pub fn openers(&self) -> Vec<&'static str> {
         let openers = self.grammars.iter().flat_map(|grammar| match grammar {
             Grammar::Tagged(tags) => tags.iter().map(|tag| tag.open).collect(),
@@ -167,7 +171,7 @@ impl Format {
     }
 }
 
-/// Two formats are the same if they have the same name.
+/// Formats are equal if their names are.
 impl PartialEq for Format {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -177,18 +181,18 @@ impl PartialEq for Format {
 impl Eq for Format {}
 
 impl Tag {
-    /// Where the opener counts: an opener that occurs in ordinary text must be at the beginning of a line.
+    /// Where the opener is recognised. One that occurs in ordinary text must be at the start of a line.
     pub fn place(&self) -> Place {
         if self.special().common { Place::LineStart } else { Place::Anywhere }
     }
 
-    /// The exceptions for this pair of markers.
+    /// How this pair of markers differs from others.
     pub fn special(&self) -> Special {
         if let TagKind::Special(special) = self.kind { special } else { Special::NONE }
     }
 }
 
-/// `<pre>{…}</pre>`, which Lumo writes because its output is rendered like HTML.
+/// `<pre>{…}</pre>`. Lumo writes this because its output is rendered like HTML.
 pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",
@@ -203,11 +207,11 @@ pub static PRE: Format = Format {
     ),
 };
 
-/// The possible info strings of a fence of calls.
+/// The info strings that a fence with calls may have.
 const FENCE_INFOS: &[&str] =
     &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"];
 
-/// A Markdown fence containing JSON.
+/// JSON in a Markdown fence.
 pub static FENCED: Format = Format {
     name: "fenced",
     summary: "JSON in a Markdown code fence of backticks or tildes",
@@ -235,7 +239,7 @@ pub static BARE: Format = Format {
     teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered(TOOL_RESPONSE)),
 };
 
-/// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at once.
+/// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at the same time.
 pub static ALL: &[&Format] = &[
     &PRE,
     &FENCED,

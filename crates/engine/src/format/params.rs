@@ -7,73 +7,72 @@ use super::{
 };
 
 /// A call with a tag for each argument. Markers may contain the wildcards of `detect`'s patterns: `<*invoke`
-/// for any namespace, `<tool_call*>` for any suffix, `</parameter~>` for a malformed end.
+/// allows any namespace, `<tool_call*>` any suffix, and `</parameter~>` a malformed end.
 #[derive(Debug)]
 pub struct Params {
-    /// Position of the call's name after the opener.
+    /// Where the call's name is.
     pub name: ParamsName,
-    /// How a parameter begins.
+    /// How a parameter starts.
     pub key: Key,
-    /// The text that closes a parameter's value.
+    /// The text that ends a parameter's value.
     pub close: &'static str,
-    /// Closers of the call.
+    /// The closers of the call.
     pub end: &'static [&'static str],
-    /// One line end on each side of a value is framing.
+    /// Whether a line break before and after a value is not part of the value.
     pub trim: bool,
-    /// Values may have CDATA sections.
+    /// Whether values may have CDATA sections.
     pub cdata: bool,
-    /// Values may have XML entities.
+    /// Whether values may have XML entities.
     pub entities: bool,
-    /// A JSON object may replace the parameters.
+    /// Whether a JSON object may take the place of the parameters.
     pub json: bool,
-    /// The opener also occurs in ordinary text: outside a section it begins a call only if the name is
-    /// declared.
+    /// Whether the opener also occurs in ordinary text. If so, it starts a call outside of sections only if
+    /// the name is declared.
     pub common: bool,
 }
 
-/// Position of a call's name after its opener.
+/// Where a call's name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamsName {
-    /// The text before the first parameter or the call's closer.
+    /// In the text before the first parameter or the call's closer.
     Text,
-    /// The text before this marker.
+    /// In the text before this marker.
     Before(&'static str),
-    /// The attribute named by the first text, in a tag that ends with the second text.
+    /// In the attribute named by the first string, in a tag that ends with the second string.
     Attribute(&'static str, &'static str),
 }
 
-/// How a parameter begins.
+/// How a parameter starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A marker, the key, and an end.
+    /// With a marker, the key, and another marker.
     Tag(&'static str, &'static str),
-    /// A tag with this beginning and end, which has the key in one attribute and possibly the type in
-    /// another.
+    /// With a tag that has the key in one attribute, and possibly the type in another.
     Attribute {
-        /// The beginning of the tag.
+        /// The start of the tag.
         open: &'static str,
         /// The end of the tag.
         end: &'static str,
-        /// The key's attribute.
+        /// The name of the attribute with the key.
         key: &'static str,
-        /// The type's attribute.
+        /// The name of the attribute with the type.
         kind: &'static str,
     },
-    /// The key in its own element, followed by the value's opener.
+    /// With the key in its own element, followed by the opener of the value.
     Pair {
-        /// The key's opener.
+        /// The opener of the key.
         open: &'static str,
-        /// The key's closer.
+        /// The closer of the key.
         close: &'static str,
-        /// Opener and closer of the type, which may follow the key; empty if there is none.
+        /// The opener and closer of a type that may follow the key. Empty if there is none.
         kind: (&'static str, &'static str),
-        /// The value's opener.
+        /// The opener of the value.
         value: &'static str,
     },
 }
 
 impl Key {
-    /// The marker with which every parameter begins.
+    /// The marker with which every parameter starts.
     pub fn open(&self) -> &'static str {
         match *self {
             Self::Tag(open, _) | Self::Attribute { open, .. } | Self::Pair { open, .. } => open,
@@ -81,7 +80,7 @@ impl Key {
     }
 }
 
-/// Qwen3-Coder's parameters, the basis for other formats.
+/// Qwen3-Coder's parameters, on which other formats are based.
 const QWEN: Params = Params {
     name: ParamsName::Before(">"),
     key: Key::Tag("<parameter=", ">"),
@@ -119,7 +118,7 @@ const GLM: Params = Params {
     common: false,
 };
 
-/// K2-Horizon's calls that are not written as JSON.
+/// K2-Horizon's calls when they are not JSON.
 pub(super) const IFM: Grammar = calls(
     &[("<ifm|tool_calls>", "</ifm|tool_calls>")],
     &["<ifm|tool_call>"],
@@ -136,7 +135,7 @@ pub(super) const IFM: Grammar = calls(
     },
 );
 
-/// A grammar for calls in these sections, or alone.
+/// A grammar for calls that are either in these sections or on their own.
 pub(super) const fn calls(
     sections: &'static [(&'static str, &'static str)],
     open: &'static [&'static str],
@@ -196,7 +195,7 @@ pub static MIMO: Format = Format {
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
-    // Another format already reads the same text.
+    // Another format already covers this text.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
@@ -258,7 +257,7 @@ pub static GLM47: Format = Format {
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    // Another format already reads the same text.
+    // Another format already covers this text.
     auto: false,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(

@@ -1,4 +1,4 @@
-//! Formats whose calls are in Python syntax, in Gemma's notation, or in lines of text.
+//! Formats whose calls are in Python syntax, in Gemma's notation, or on lines of text.
 
 use super::{
     CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits, Tag, TagKind,
@@ -7,7 +7,7 @@ use super::{
 
 const CALLS: Python = Python { prints: false, method: "" };
 
-/// Sections of Python calls: a list of calls, or one call after another.
+/// Sections that contain Python calls, either as a list or one after another.
 const fn sections(sections: &'static [(&'static str, &'static str)]) -> Grammar {
     Grammar::Calls(Calls {
         sections,
@@ -31,8 +31,8 @@ const fn gemma(sections: &'static [(&'static str, &'static str)], quote: &'stati
     })
 }
 
-/// `<|python_tag|>brave_search.call(query="…")`: the tools built into Llama 3.1. Their `.call` distinguishes
-/// a call from code.
+/// The built-in tools of Llama 3.1: `<|python_tag|>brave_search.call(query="…")`. `.call` distinguishes a
+/// call from code.
 pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     sections: &[("<|python_tag|>", "")],
     open: &[""],
@@ -42,7 +42,7 @@ pub const PYTHON_TAG: Grammar = Grammar::Calls(Calls {
     body: CallBody::Python(Python { prints: false, method: ".call" }),
 });
 
-/// A list of Python calls, without markers or in Llama 4's markers.
+/// A list of Python calls, without markers or between Llama 4's markers.
 pub static PYTHONIC: Format = Format {
     name: "pythonic",
     summary: "a Python list of calls to declared tools, optionally in <|python_start|>",
@@ -113,7 +113,7 @@ pub static OLMO3: Format = Format {
     ),
 };
 
-/// Gemma 2 and 3, as prompted.
+/// Gemma 2 and 3, if the prompt asks for it.
 pub static GEMMA3_TOOL_CODE: Format = Format {
     name: "gemma3_toolcode",
     summary: "a Python call, optionally in print(…), in a tool_code fence",
@@ -174,7 +174,7 @@ pub static GEMMA4: Format = Format {
     ),
 };
 
-/// Sarashina: a list of Python dictionaries, which is repaired to JSON.
+/// Sarashina: a list of Python dictionaries, which are repaired to JSON.
 pub static SARASHINA: Format = Format {
     name: "sarashina",
     summary: "a Python list of dictionaries after <|tool_calls|>",

@@ -1,47 +1,47 @@
-//! Reasoning between markers, and meaningless markup around the response.
+//! Reasoning between markers, and meaningless markup around responses.
 
 use super::{Format, Grammar, Place};
 
-/// A pair of markers with reasoning between them. They are matched ignoring case; `*` stands for a
-/// checkpoint's suffix with its colon, or for nothing.
+/// Markers around reasoning. Case is ignored, and `*` stands for a colon and the checkpoint's suffix, or for
+/// nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Thought {
     /// The opening marker.
     pub open: &'static str,
-    /// The possible closing markers.
+    /// The closing markers, of which any may end the reasoning.
     pub close: &'static [&'static str],
-    /// Where the opener counts.
+    /// Where the opener is recognised.
     pub place: Place,
-    /// Whether a closer may occur at the beginning of the message without its opener. Such a closer is
-    /// dropped.
+    /// Whether a closer may occur at the start of the message without its opener. Such a closer is dropped.
     pub bare: bool,
-    /// The markers also occur in prose: they count only if the format is chosen by name.
+    /// Whether the markers also occur in prose. If so, they are recognised only if the format was chosen by
+    /// name.
     pub chosen: bool,
 }
 
-/// How the models that write a format reason, where this differs from the default.
+/// How models that write a format mark their reasoning, where this differs from the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasoningHabits {
-    /// A call's opener inside reasoning ends the reasoning if a call follows the opener. This applies only if
-    /// the format is chosen by name. Otherwise reasoning is opaque: calls in it are quotes or plans.
+    /// Whether the opener of a call ends the reasoning if a call follows. Applies only if the format was
+    /// chosen by name. Otherwise, calls within reasoning are quotes or plans, and are not detected.
     pub ended_by_calls: bool,
     /// Globs over the names of models whose chat template opens the reasoning, so that a response starts
-    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: if
-    /// reasoning depends on the request, the configuration must say so.
+    /// inside it (docs/protocols/text-formats.md#reasoning). Only models that always reason are listed: where
+    /// it depends on the request, the configuration must say so.
     pub opened_by_prompt: &'static [&'static str],
 }
 
 impl ReasoningHabits {
-    /// Reasoning begins and ends with its own markers.
+    /// Reasoning starts and ends with its own markers.
     pub const DEFAULT: Self = Self { ended_by_calls: false, opened_by_prompt: &[] };
 }
 
-/// A word in angle brackets that prose may mention, so it must be at the beginning of a line.
+/// A word in angle brackets. Prose may mention it, so it must be at the start of a line.
 const fn word(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::LineStart, bare: false, chosen: false }
 }
 
-/// A word that documents also use for other purposes, so it must be at the beginning of the message.
+/// A word that documents also use for other things, so it must be at the start of the message.
 const fn first(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::MessageStart, bare: false, chosen: false }
 }
@@ -93,7 +93,7 @@ pub(crate) const THOUGHT_COHERE: Grammar =
 /// Seed's tag.
 pub(crate) const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
 
-/// MiniMax's tag; a turn without reasoning begins with the bare closer.
+/// MiniMax's tag. Turns without reasoning start with the bare closer.
 pub(crate) const MINIMAX_THINK: Grammar =
     Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
 
@@ -115,11 +115,11 @@ pub(crate) const GRANITE: Grammar = Grammar::Reasoning(&[
 
 const RESPONSE: &[&str] = &["Here is my response:", "Here's my response:"];
 
-/// Apriel's phrase, and the marker of its final text.
+/// Apriel's phrase, and the marker with which its final text starts.
 pub(crate) const APRIEL: Grammar =
     Grammar::Reasoning(&[phrase("Here are my reasoning steps:", &["[BEGIN FINAL RESPONSE]"])]);
 
-/// The marker after Apriel's final text.
+/// The markers around Apriel's final text.
 pub(crate) const APRIEL_FRAME: Grammar = Grammar::Frame(&["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"]);
 
 /// Hunyuan's tags around the final text.

@@ -5,12 +5,12 @@ use super::{
     teach::{Form, taught},
 };
 
-/// Reads a header that consists of the name.
+/// Reads a header that consists only of the name.
 fn name_only(header: &str) -> Option<(&str, &str)> {
     Some(("", header))
 }
 
-/// `[TOOL_CALLS]name[ARGS]{…}`, sometimes with `[CALL_ID]id` in between; the `[ARGS]` may be missing.
+/// `[TOOL_CALLS]name[ARGS]{…}`, possibly with `[CALL_ID]id` in between or without `[ARGS]`.
 pub static MISTRAL: Format = Format {
     name: "mistral",
     summary: "[TOOL_CALLS], then a name and [ARGS]",
@@ -45,8 +45,8 @@ pub static MISTRAL: Format = Format {
     ),
 };
 
-// DeepSeek's markers have a full-width bar, and a block character instead of a blank; models have been seen
-// to write ASCII look-alikes too.
+// DeepSeek's markers contain a full-width bar, and a block character instead of a blank. Models sometimes
+// write the ASCII look-alikes.
 const DEEPSEEK_SECTIONS: &[(&str, &str)] = &[
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ("<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),
@@ -72,7 +72,7 @@ pub static DEEPSEEK_V31: Format = Format {
         place: Place::Anywhere,
         body: CallBody::Header(Header {
             end: HeaderEnd::Markers(DEEPSEEK_SEP),
-            // The older form has the word `function` here.
+            // In the older version, the word `function` is in this place.
             read: |header| (header != "function").then_some(("", header)),
             legal: "",
             before: &[],
@@ -119,7 +119,7 @@ pub static DEEPSEEK_V3: Format = Format {
     teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>")),
 };
 
-/// Kimi K2; the id is part of the text and contains the name.
+/// Kimi K2. The id is part of the text and contains the name.
 pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
     summary: "Kimi's section markers; the id contains the name",

@@ -5,14 +5,14 @@
 pub(super) enum Part {
     /// Text.
     Literal(String),
-    /// A named group. The engine decides what it matches: names and keys have their own rules.
+    /// A named group. What it matches is up to the engine, which has its own rules for names and keys.
     Group(String),
     /// Any characters.
     Any,
 }
 
-/// The parts of an expression. Blanks between them are dropped, because blanks around markers mean nothing to
-/// the engine.
+/// The parts of an expression. Blanks between them are dropped, because the engine ignores blanks around
+/// markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Anchor(pub(super) Vec<Part>);
 
@@ -48,7 +48,7 @@ impl Anchor {
                 anchor.text(first);
                 rest.split_at(first.len_utf8()).1
             };
-            // A repeated character is not literal.
+            // A character with a quantifier is not literal.
             if rest.starts_with(['*', '+', '?', '{']) {
                 return Err(refusal(rest));
             }
@@ -64,7 +64,7 @@ impl Anchor {
         }
     }
 
-    /// Allows blanks here; a new literal follows.
+    /// Allows blanks here, and starts a new literal.
     fn space(&mut self) {
         self.0.push(Part::Literal(String::new()));
     }
@@ -81,7 +81,7 @@ impl Anchor {
 
 const BLANKS: [&str; 6] = [r"\s*", r"\s+", r"\n*", r"\n?", r"\n+", r"\s?"];
 
-/// The name of a group, and the text after the group, which must not contain a further group.
+/// The name of a group, and the text after the group, which must not contain a nested group.
 fn group_of(text: &str) -> Option<(&str, &str)> {
     let (name, rest) = text.split_once('>')?;
     let (inside, rest) = rest.split_once(')')?;

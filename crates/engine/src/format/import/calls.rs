@@ -1,18 +1,17 @@
-//! Reads a template's `tool_calls`: how calls are opened, what they consist of, and how a call is built from
-//! its parts.
+//! Reads a template's `tool_calls`: how calls start, what they contain, and how a call is built from that.
 
 use serde_json::Value;
 
 use super::{Anchor, Definition, Field, Part, Refused, only};
 
-/// The part that contains a call's name.
+/// Where a call's name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     Content,
     Opener,
 }
 
-/// Keys of a call's JSON that the engine accepts as its name, its arguments and its id.
+/// Keys in a call's JSON that the engine accepts for its name, its arguments and its id.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "action"];
 const ARGUMENTS: [&str; 7] =
     ["arguments", "parameters", "args", "input", "params", "tool_input", "action_input"];
@@ -52,7 +51,7 @@ impl Field<'_> {
         self.transform(name)
     }
 
-    /// Reads the text with which calls begin. Returns the part that contains their names.
+    /// Reads the text with which calls start. Returns where their names are.
     fn opener(&self, definition: &mut Definition) -> Result<Name, Refused> {
         let Some(Anchor(parts)) = self.pattern("open_pattern")? else {
             let open = self.literals("open")?;
@@ -98,20 +97,19 @@ impl Field<'_> {
         }
     }
 
-    /// Checks how arguments are written as JSON. Bare keys are repaired in any case.
+    /// Checks how arguments are written as JSON. Unquoted keys are repaired in any case.
     fn json_arguments(&self) -> Result<(), Refused> {
         let Some(Value::Object(arguments)) = self.get("content_args") else { return Ok(()) };
         only(arguments, &self.path("content_args."), &["unquoted_keys"])
     }
 
-    /// Reads a tag for each argument.
+    /// Reads how each argument is tagged.
     fn parameters(&self, definition: &mut Definition) -> Result<(), Refused> {
         const KEY: &str = "content_args.tag_pattern";
         let Some(Value::Object(arguments)) = self.get("content_args") else {
             return self.refused("content_args", "it is missing");
         };
-        // The type of a value comes from the tool's schema, so it does not matter how the template parses the
-        // value.
+        // The tool's schema determines the type of a value, so it does not matter how the template parses it.
         only(arguments, &self.path("content_args."), &["tag_pattern", "value_parser"])?;
         let pattern = arguments.get("tag_pattern").and_then(Value::as_str).unwrap_or_default();
         let parts = Anchor::read(pattern).or_else(|why| self.refused(KEY, why))?.0;
@@ -133,7 +131,7 @@ impl Field<'_> {
         }
         definition.parameter = Some([before.clone(), behind.clone(), end.clone()]);
         definition.trim = pattern.contains(r"\s*(?P<value>") || pattern.contains(r"\n(?P<value>");
-        // The template skips the closer of the call's own tag, so it does not contain that closer.
+        // The template skips the closer of the call's own tag, so the closer must be derived from the opener.
         if definition.section.is_some() {
             let tag: String = definition
                 .open
@@ -146,8 +144,7 @@ impl Field<'_> {
         Ok(())
     }
 
-    /// Checks how a call is built from the parsed parts: only the way in which the engine builds calls is
-    /// supported.
+    /// Checks how a call is built from the parsed parts. Only the engine's own way is supported.
     fn transform(&self, name: Name) -> Result<(), Refused> {
         let Some(transform) = self.get("transform") else {
             return match name {

@@ -1,12 +1,12 @@
-//! [`import`]: builds a format definition from a checkpoint's response template, as far as its anchors are
-//! literal.
+//! [`import`]: converts a checkpoint's response template to a format definition, provided that its anchors
+//! are literal.
 //!
-//! A checkpoint may describe under `response_template` in its `tokenizer_config.json` how its output is
-//! parsed: a table of `fields` (`thinking`, `content`, `tool_calls`), each with the literals or regular
-//! expressions that open and close it, the notation of its content, and how a call is built from it. The
-//! engine works on literal markers, so only literals can be imported, and the few expressions that are
-//! literal except for a name and blanks ([`anchor`]). Everything else is rejected, with its place in the
-//! template: a format that reads only half of what its model writes is useless.
+//! In `response_template` of its `tokenizer_config.json`, a checkpoint may describe how to parse its output.
+//! This is a table of `fields` (`thinking`, `content`, `tool_calls`), each with the strings or regular
+//! expressions that open and close it, the notation of its content, and how to build a call from it. The
+//! engine works with literal markers, so only strings can be imported, and regular expressions that are
+//! literal except for a name and blanks ([`anchor`]). Everything else is rejected, with its position in the
+//! template, because a format that covers only half of what its model writes is useless.
 
 mod anchor;
 mod calls;
@@ -21,7 +21,7 @@ use super::Definition;
 /// Why a template cannot be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The place in the template: keys separated by dots.
+    /// The position in the template, as keys separated by dots.
     pub field: String,
     /// The reason.
     pub why: String,
@@ -39,11 +39,11 @@ fn refused<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Ref
     Err(Refused { field: field.into(), why: why.into() })
 }
 
-/// Returns the definition of the format `name` from the template in `text`: a response template, or a
-/// `tokenizer_config.json` that contains one.
+/// Converts the template in `text` to the definition of a format called `name`. `text` is a response
+/// template, or a `tokenizer_config.json` that contains one.
 ///
 /// # Errors
-/// The first part that a [`Definition`] cannot express.
+/// The first part of the template that a [`Definition`] cannot express.
 pub fn import(name: &str, text: &str) -> Result<Definition, Refused> {
     let Ok(Value::Object(file)) = serde_json::from_str(text) else {
         return refused(
@@ -93,7 +93,7 @@ pub fn import(name: &str, text: &str) -> Result<Definition, Refused> {
     Ok(definition)
 }
 
-/// Rejects unknown keys of `table`, since they may change the table's meaning.
+/// Rejects unknown keys, since they might change the meaning of the table.
 fn only(table: &Map<String, Value>, path: &str, known: &[&str]) -> Result<(), Refused> {
     match table.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => refused(format!("{path}{key}"), "not known, so what it asks for would be lost"),
@@ -125,7 +125,7 @@ impl<'t> Field<'t> {
         refused(self.path(key), why)
     }
 
-    /// The literal, or list of literals, under `key`.
+    /// The string or list of strings in `key`.
     fn literals(&self, key: &str) -> Result<Vec<String>, Refused> {
         let literals: Option<Vec<&str>> = match self.get(key) {
             None => Some(Vec::new()),
@@ -134,13 +134,13 @@ impl<'t> Field<'t> {
             Some(_) => None,
         };
         match literals {
-            // Blanks around markers mean nothing to the engine.
+            // The engine ignores blanks around markers.
             Some(literals) => Ok(literals.into_iter().map(|literal| literal.trim().to_owned()).collect()),
             None => self.refused(key, "expected a literal, or a list of them"),
         }
     }
 
-    /// The markers that open or close the field, as literals. A pattern that is a literal is accepted.
+    /// The literal markers that open or close the field. A pattern that is literal is accepted as well.
     fn anchors(&self, key: &'static str, pattern: &'static str) -> Result<Vec<String>, Refused> {
         let mut literals = self.literals(key)?;
         if let Some(anchor) = self.pattern(pattern)? {
@@ -169,7 +169,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    /// The single literal; empty if there is none.
+    /// The only literal, or an empty string if there is none.
     fn one(&self, key: &str, mut literals: Vec<String>) -> Result<String, Refused> {
         let first = literals.pop().unwrap_or_default();
         if literals.is_empty() { Ok(first) } else { self.refused(key, "only one marker can be told here") }
@@ -216,7 +216,7 @@ impl<'t> Field<'t> {
         Ok(())
     }
 
-    /// Reads the markers around the response, which are meaningless.
+    /// Reads the meaningless markers around the response.
     fn content(&self, definition: &mut Definition) -> Result<(), Refused> {
         self.is_text()?;
         definition.frame.extend(self.anchors("open", "open_pattern")?);

@@ -1,14 +1,14 @@
-//! [`take_form`]: expresses the required form of the response in words.
+//! [`take_form`]: describes the required response format to the model.
 
 use serde_json::Value;
 
 use crate::conversation::Conversation;
 
-/// Removes the fields that constrain the response's form from the request, and returns the same constraint in
-/// words; `None` if there are no such fields.
+/// Removes the fields that constrain the response format from the request, and describes the constraint in
+/// words. `None` if there are no such fields.
 ///
-/// These are `response_format` and fields that servers add to OpenAI's API: vLLM's `structured_outputs` and
-/// the older `guided_…`, llama.cpp's `json_schema` and `grammar`.
+/// These fields are `response_format` and what servers add to OpenAI's API: vLLM's `structured_outputs` and
+/// the older `guided_…`, and llama.cpp's `json_schema` and `grammar`.
 pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     let format = conversation.sampling.response_format.as_ref().and_then(of_response_format);
     if format.is_some() {
@@ -30,7 +30,7 @@ pub(super) fn take_form(conversation: &mut Conversation) -> Option<String> {
     ))
 }
 
-/// Top-level request fields that constrain the response, each with the kind of its constraint.
+/// Top-level fields of a request that constrain the response, each with the kind of constraint.
 const FIELDS: &[(&str, &str)] = &[
     ("guided_json", "json"),
     ("guided_regex", "regex"),
@@ -40,7 +40,8 @@ const FIELDS: &[(&str, &str)] = &[
     ("grammar", "grammar"),
 ];
 
-/// Returns `None` for `text`, which constrains nothing, and for unknown types, which are left unchanged.
+/// Describes `response_format`. `None` for `text`, which constrains nothing, and for unknown types, which are
+/// left in the request.
 fn of_response_format(format: &Value) -> Option<String> {
     match format.get("type")?.as_str()? {
         "json_schema" => {
@@ -57,7 +58,7 @@ fn of_response_format(format: &Value) -> Option<String> {
     }
 }
 
-/// The words for a constraint whose kind is `kind`, in vLLM's terms.
+/// Describes a constraint of this kind, as named by vLLM.
 fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     let text = || value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Some(match kind {
@@ -71,8 +72,7 @@ fn of_constraint(kind: &str, value: &Value) -> Option<String> {
     })
 }
 
-/// The words that ask for a JSON value of `schema`, which may be given as text, or for any object if there is
-/// no schema.
+/// Asks for a JSON value that matches `schema`, which may be a string, or for any object if it is null.
 fn of_schema(schema: &Value) -> String {
     match schema {
         Value::Null => "one JSON object.".to_owned(),

@@ -1,42 +1,42 @@
-//! Saves tokens in tool descriptions: [`estimated_tokens`] counts without a tokenizer, and [`Detail`]
-//! shortens schemas.
+//! Saves tokens in the descriptions of tools: [`estimated_tokens`] counts tokens without a tokenizer, and
+//! [`Detail`] shortens schemas.
 
 use std::borrow::Cow;
 
 use super::{guess::words, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// Maximum depth to which a shortened schema is described. Deeper schemas become `{}`.
+/// Maximum depth to which a shortened schema is written. Deeper schemas become `{}`.
 const MAX_DEPTH: usize = 24;
 
-/// Maximum number of references per tool that are replaced by their targets.
+/// Maximum number of references per tool that are replaced with their targets.
 const MAX_REFERENCES: usize = 64;
 
-/// Maximum number of characters of a shortened description.
+/// Maximum length of a shortened description, in characters.
 const SHORT: usize = 80;
 
-/// How much of a tool is described, from most to least.
+/// The level of detail in the description of a tool, from the most detailed to the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Detail {
-    /// The tool as declared.
+    /// As declared.
     Whole,
-    /// Without titles, identifiers and descriptions that repeat the name. References are resolved.
+    /// Without titles, identifiers, and descriptions that only repeat the name. References are resolved.
     Compact,
-    /// Like `Compact`, with descriptions cut to their first sentence.
+    /// Like `Compact`, but with descriptions shortened to their first sentence.
     Short,
-    /// Like `Compact`, with a short description of the tool and none of its arguments.
+    /// Like `Compact`, but with a short description of the tool, and without descriptions of its arguments.
     Names,
 }
 
 impl Detail {
     pub(super) const ALL: [Self; 4] = [Self::Whole, Self::Compact, Self::Short, Self::Names];
 
-    /// The description of a tool.
+    /// The description of a tool at this level.
     pub(super) fn of_tool(self, description: &str) -> Cow<'_, str> {
         if self < Self::Short { description.into() } else { shortened(description) }
     }
 
-    /// The description of the argument `key`; `None` if it is left out.
+    /// The description of the argument `key` at this level, if it is written.
     pub(super) fn of_argument(self, key: &str, description: &str) -> Option<String> {
         let said = match self {
             Self::Whole | Self::Compact => description.into(),
@@ -47,14 +47,14 @@ impl Detail {
     }
 }
 
-/// Estimates the number of tokens in `text` without a tokenizer: one token for each short word and each run of
-/// punctuation, more for long words, digits and other scripts. For English and JSON the estimate is between 25
-/// % below and 35 % above what common tokenizers count.
+/// Estimates the number of tokens in `text` without a tokenizer. Each short word and each run of punctuation
+/// counts as one token; long words, digits and other scripts count as more. For English and JSON, the
+/// estimate is between 25 % below and 35 % above the counts of common tokenizers.
 pub fn estimated_tokens(text: &str) -> usize {
     tokens_upto(text, usize::MAX)
 }
 
-/// Like [`estimated_tokens`], but stops counting when there are more than `most`.
+/// Like [`estimated_tokens`], but stops counting once the result exceeds `most`.
 pub(super) fn tokens_upto(text: &str, most: usize) -> usize {
     let (mut tokens, mut run, mut kind) = (0, 0, CharKind::Space);
     for character in text.chars() {
@@ -91,10 +91,10 @@ impl CharKind {
         }
     }
 
-    /// The estimated number of tokens of a run of this many characters.
+    /// The estimated number of tokens in a run of this many characters.
     fn tokens(self, run: usize) -> usize {
         match self {
-            // A single blank belongs to the word after it.
+            // A single blank belongs to the next word.
             Self::Space => usize::from(run > 1),
             Self::Letter => run.div_ceil(9),
             Self::Digit => run.div_ceil(3),
@@ -139,7 +139,7 @@ impl<'a> Shortening<'_, 'a> {
         });
     }
 
-    /// The target of a reference; `None` if it does not exist or there were too many.
+    /// The target of a reference. `None` if there is no such target, or too many references were replaced.
     fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
         while let Some(reference) = schema.get("$ref") {
             self.left = self.left.checked_sub(1)?;
@@ -191,7 +191,7 @@ impl<'a> Shortening<'_, 'a> {
     }
 }
 
-/// The first sentence, cut between words to at most [`SHORT`] characters.
+/// The first sentence, cut between words so that it has at most [`SHORT`] characters.
 fn shortened(description: &str) -> Cow<'_, str> {
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.find(". ").and_then(|end| line.get(..=end)).unwrap_or(line);

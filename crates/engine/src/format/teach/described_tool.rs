@@ -1,4 +1,4 @@
-//! [`DescribedTool`]: a tool to be described, which derives facts from its schema only once.
+//! [`DescribedTool`]: a tool to describe, which derives everything from its schema only once.
 
 use std::cell::{Cell, OnceCell};
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::conversation::Tool;
 
-/// Maximum number of examples with different values for one tool.
+/// Maximum number of examples per tool, with different values.
 pub(super) const VARIANTS: usize = 2;
 
-/// A tool, with the facts that have been derived from its schema so far.
+/// A tool, and what has been derived from its schema so far.
 #[derive(Debug)]
 pub(super) struct DescribedTool<'a> {
     pub(super) tool: &'a Tool,
-    /// What remains of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), for all tools.
+    /// The remaining part of [`MAX_FOLLOWED`](super::references::MAX_FOLLOWED), shared by all tools.
     left: &'a Cell<usize>,
     references: OnceCell<References<'a>>,
     /// Example arguments, by variant.
@@ -30,7 +30,7 @@ impl<'a> DescribedTool<'a> {
         Self { tool, left, references, arguments, shortest }
     }
 
-    /// The references of the tool's schema, and the schema itself, which is `null` if the tool has none.
+    /// The references in the tool's schema. The schema is null if the tool has none.
     pub(super) fn references(&self) -> &References<'a> {
         self.references.get_or_init(|| {
             let root = self.tool.parameters.as_ref().map(|schema| schema.view());
@@ -38,7 +38,7 @@ impl<'a> DescribedTool<'a> {
         })
     }
 
-    /// [`sample::arguments`] of the tool. All calls for one tool must pass the same `read_back`.
+    /// Example arguments from [`sample::arguments`]. `read_back` must always be the same for one tool.
     pub(super) fn arguments(&self, read_back: ReadBack, variant: usize) -> Option<&str> {
         let made = || {
             let has_schema = self.tool.parameters.is_some();
@@ -47,7 +47,7 @@ impl<'a> DescribedTool<'a> {
         self.arguments.get(variant)?.get_or_init(made).as_deref()
     }
 
-    /// The shortest description. `write` creates it on first use.
+    /// The shortest description, which `write` creates on first use.
     pub(super) fn shortest(&self, is_signature: bool, write: impl FnOnce() -> String) -> String {
         let [signature, declaration] = &self.shortest;
         let kept = if is_signature { signature } else { declaration };

@@ -1,4 +1,4 @@
-//! [`examples`]: example calls of the declared tools.
+//! [`examples`]: creates example calls to the declared tools.
 
 use std::borrow::Cow;
 
@@ -16,41 +16,42 @@ use crate::{
 /// Maximum number of tools that are considered for examples.
 const MAX_TOOLS: usize = 24;
 
-/// Budget in estimated tokens per example; all examples share the total. Verbose formats get fewer examples.
+/// Estimated tokens available per example. All examples share the total, so verbose formats get fewer
+/// examples.
 const TOKENS: usize = 50;
 
-/// Maximum number of characters of a tool's description that a request contains.
+/// Maximum length of a tool's description within a request, in characters.
 const MAX_REQUEST: usize = 120;
 
-/// Length of arguments in bytes above which another tool makes a better example.
+/// Length of arguments, in bytes, above which another tool makes a better example.
 const LONG: usize = 80;
 
 /// A message with example calls.
 pub(super) struct Example {
-    /// A request that a user might have written.
+    /// A request that a user might have made.
     request: String,
-    /// The calls, in the form that the model should write.
+    /// The calls, written as the model should write them.
     pub(super) calls: String,
 }
 
 impl Example {
-    /// The request and the calls as text for the instructions.
+    /// Formats the request and the calls as text for the instructions.
     pub(super) fn to_text(&self) -> String {
         format!("User: {}\nYou:\n{}", self.request, self.calls)
     }
 
-    /// The request and the calls as turns of a conversation.
+    /// Formats the request and the calls as turns of a conversation.
     pub(super) fn turns(self) -> [Turn; 2] {
         [Turn::text(Role::User, self.request), Turn::text(Role::Assistant, self.calls)]
     }
 }
 
-/// `count` messages with example calls, in the form that the model should write: calls to different tools if
-/// there are several, otherwise with different arguments. If `parallel`, the last of several messages
-/// contains two calls in formats that put the calls of a message into one container.
+/// Creates `count` messages with example calls to different tools or, if there is only one, with different
+/// arguments. With `parallel`, the last of several messages contains two calls, provided that the format puts
+/// the calls of a message into one container.
 ///
-/// The examples depend only on the tools. If no tool has arguments that every notation can show, the
-/// arguments are placeholders.
+/// The examples depend only on the tools. If there are no arguments that every notation can express,
+/// placeholders are used.
 pub(super) fn examples(
     form: &Form,
     tools: &[&DescribedTool<'_>],
@@ -88,7 +89,7 @@ pub(super) fn examples(
     shown
 }
 
-/// The calls for the examples: never empty unless `count` is 0.
+/// Creates the calls for the examples. Never empty unless `count` is 0.
 fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize) -> Vec<Call> {
     let read_back = match form.arguments {
         ArgumentForm::Json => ReadBack::Typed,
@@ -103,8 +104,8 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
     let is_plain = |described: &&DescribedTool<'_>| is_writable(form, &described.tool.name);
     let plain: Vec<&DescribedTool<'_>> = tools.iter().copied().take(MAX_TOOLS).filter(is_plain).collect();
     let mut calls: Vec<Call> = Vec::new();
-    // Order: short examples, tools without arguments, long examples, and then the same tools with other
-    // arguments.
+    // The order is: short examples, tools without arguments, long examples, and then the same tools with
+    // other arguments.
     let rank = |call: &Call| match call.arguments.len() {
         ..=2 => 1,
         length if length > LONG => 2,
@@ -120,8 +121,8 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
         }
     }
     if calls.is_empty() && count > 0 {
-        // No arguments can be shown, but the names are right. A name that the notation cannot write is also
-        // replaced with a placeholder.
+        // No arguments can be shown, but the names are right. A name that the format cannot write is replaced
+        // with a placeholder as well.
         let tool = tools.iter().find(|described| is_plain(described)).map(|described| described.tool);
         let schema = tool.and_then(|tool| tool.parameters.as_ref()).map(|schema| schema.view());
         let name = tool.map_or("tool_name", |tool| tool.name.as_str());
@@ -133,17 +134,18 @@ fn chosen(form: &Form, tools: &[&DescribedTool<'_>], prefix: &str, count: usize)
     calls
 }
 
-/// Whether the format can write a tool's name: any name if it is a JSON string, otherwise only a plain name.
+/// Whether the format can write a tool's name. As a JSON string it can be any name, and otherwise only a
+/// plain one.
 fn is_writable(form: &Form, name: &str) -> bool {
     let quoted = !form.call.contains("{{name}}");
     is_plain_name(name) || quoted && !name.is_empty() && name.len() <= 64 && !name.contains(char::is_control)
 }
 
-/// A request that leads to `call`: the tool's description, then the name and value of each argument.
+/// A request that would lead to `call`: the tool's description, and the name and value of each argument.
 ///
 /// `Start a timer. Minutes: 10.`
 fn requested(description: &str, call: &Call) -> String {
-    // The description is the client's text: characters that could be read as markup are left out.
+    // The description comes from the client, so characters that could be read as markup are left out.
     let plain = |character: &char| character.is_alphanumeric() || " -_,'/()".contains(*character);
     let line = description.trim().lines().next().unwrap_or_default();
     let sentence = line.split(". ").next().unwrap_or(line).trim_end_matches('.');
@@ -159,7 +161,6 @@ fn requested(description: &str, call: &Call) -> String {
     request
 }
 
-/// `text` with a full stop at its end.
 fn sentence_of(text: &str) -> String {
     format!("{}.", text.trim().trim_end_matches('.'))
 }

@@ -1,11 +1,11 @@
-//! [`Form`]: how calls and results are written in a format, as templates.
+//! [`Form`]: templates for writing calls and results in a format.
 //!
 //! ```text
 //! calls of a turn ─▶ before  call  between  call  after
 //!                            └─ {{name}} … {{arguments}} ─▶ a JSON object, or {{key}} {{value}} for each
 //! ```
 //!
-//! A placeholder is a word in double braces. Inserted text is not searched for placeholders.
+//! A placeholder is a word in double braces. Inserted text is not searched for further placeholders.
 
 use std::borrow::Cow;
 
@@ -14,74 +14,75 @@ use serde_json::{Value, value::RawValue};
 use super::render;
 use crate::conversation::{Call, CallOutput};
 
-/// How calls and results are written.
+/// How to write calls and results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// The text before, between and after the calls of a turn.
+    /// The texts before, between and after the calls of a turn.
     pub around: (&'static str, &'static str, &'static str),
-    /// A call. Placeholders: `{{name}}` is the tool's name and `{{json_name}}` the name as a JSON string,
-    /// `{{arguments}}` the arguments and `{{json_arguments}}` the arguments as JSON in a JSON string,
-    /// `{{id}}` the call's id, `{{index}}` and `{{number}}` the call's position among the calls of the turn,
+    /// The template for a call. `{{name}}` stands for the tool's name, and `{{json_name}}` for the name as a
+    /// JSON string; `{{arguments}}` for the arguments, and `{{json_arguments}}` for their JSON as a JSON
+    /// string; `{{id}}` for the call's id; `{{index}}` and `{{number}}` for the call's position in the turn,
     /// counted from 0 and from 1.
     pub call: &'static str,
-    /// How the arguments are written.
+    /// How to write the arguments.
     pub arguments: ArgumentForm,
-    /// A result. Placeholders: `{{json_name}}`, `{{content}}` and `{{json_content}}` are the tool's name and
-    /// output, `{{named_content}}` is the output after the name, if the name is known. A result must not look
-    /// like a call in any format, and must not begin like a call in this format, since small models copy what
-    /// they are shown.
+    /// The template for a result. `{{json_name}}`, `{{content}}` and `{{json_content}}` stand for the tool's
+    /// name and its output, and `{{named_content}}` for the output preceded by the name, if that is known. A
+    /// result must not look like a call in any format, and must not start like a call in this one, since
+    /// small models copy what they see.
     pub result: &'static str,
 }
 
-/// How the arguments of a call are written.
+/// How to write the arguments of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentForm {
     /// As a JSON object.
     Json,
-    /// One after another, each with this template.
+    /// One after another, with a template for each.
     Each {
-        /// One argument. Placeholders: `{{key}}` and `{{value}}` are its name and value, `{{type}}` is the
-        /// value's JSON type, and `{{is_string}}` says whether that type is a string: `true` or `false`.
+        /// The template for an argument. `{{key}}` and `{{value}}` stand for its name and value, `{{type}}`
+        /// for the value's JSON type, and `{{is_string}}` for `true` or `false`, depending on whether that is
+        /// a string.
         one: &'static str,
         /// The text between two arguments.
         between: &'static str,
-        /// How the value is written.
+        /// How to write the value.
         values: Values,
     },
 }
 
-/// How a value is written where arguments are written one after another.
+/// How to write a value when arguments are written one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Strings unchanged, everything else as JSON.
+    /// Strings unchanged, and everything else as JSON.
     Text,
     /// In Python syntax.
     Python,
-    /// As JSON, except that keys have no quotes and strings are between this delimiter.
+    /// As JSON, but with unquoted keys and with strings enclosed in this delimiter.
     Delimited(&'static str),
-    /// Like an argument: members of an object under their keys, elements of a list under `item`.
+    /// Like arguments: an object's members under their keys, and the elements of a list under `item`.
     Elements,
 }
 
-/// A result. It must not begin like a call: small models that were shown `<tool_response>` next to
-/// `<tool_call>`, or `[TOOL_RESULTS]` next to `[TOOL_CALLS]`, answered half of the requests with an invented
-/// result.
+/// The default template for a result. It must not start like a call: small models that saw `<tool_response>`
+/// together with `<tool_call>`, or `[TOOL_RESULTS]` together with `[TOOL_CALLS]`, answered half of the
+/// requests with an invented result.
 const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 
-/// A result in the tags with which many models were trained, for formats whose calls do not begin with a
-/// similar tag.
+/// A result in the tags that many models were trained on, for formats whose calls do not start with a similar
+/// tag.
 pub(in crate::format) const TOOL_RESPONSE: &str = "<tool_response>\n{{named_content}}\n</tool_response>";
 
 /// A call as a JSON object.
 pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 
 impl Form {
-    /// Calls, one per line, with their arguments as JSON.
+    /// Calls on separate lines, with their arguments as JSON.
     pub const fn json(call: &'static str) -> Self {
         Self { around: ("", "\n", ""), call, arguments: ArgumentForm::Json, result: RESULT }
     }
 
-    /// Calls, one per line, with their arguments one after another.
+    /// Calls on separate lines, with their arguments one after another.
     pub const fn each(call: &'static str, one: &'static str, between: &'static str, values: Values) -> Self {
         Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
