@@ -1,5 +1,5 @@
-//! The types that requests and responses of all LLM APIs have in common. The crates above this one read and
-//! write the bytes.
+//! The types that the requests and responses of all LLM APIs have in common. Other crates convert them from
+//! and to bytes.
 
 pub mod conversation;
 pub mod enforce;

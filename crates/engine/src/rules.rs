@@ -1,44 +1,46 @@
-//! The rules of one model, as its configuration entry defines them.
+//! The rules of a model, as defined by its configuration entry.
 
 use std::str::FromStr;
 
 use crate::failure::{Failure, Kind};
 
-/// How the responses of one model are read and forwarded.
+/// How to read and forward the responses of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     /// The text formats to look for.
     pub detect: Detect,
-    /// Whether reasoning markers are recognised, independently of `detect`, and how reasoning is passed on.
+    /// How reasoning is passed on, and whether reasoning markers are recognised, which does not depend on
+    /// `detect`.
     pub reasoning: Reasoning,
-    /// What happens to calls that the upstream ran itself.
+    /// What to do with calls that the upstream ran itself.
     pub server_calls: ServerCalls,
-    /// What happens to calls to a client tool that arrive on the upstream's server-tool channel.
+    /// What to do with calls to client tools that arrive on the upstream's server-tool channel.
     pub misroute: Misroute,
-    /// Whether arguments are streamed or sent in one piece.
+    /// Whether to stream arguments or send them in one piece.
     pub arguments: ArgumentDelivery,
-    /// What happens to a call to an undeclared name in a format with markers.
+    /// What to do with a call to an undeclared tool in a format with markers.
     pub unknown_calls: UnknownCalls,
-    /// What happens to a response without the call that `tool_choice` requires.
+    /// What to do with a response without the call that `tool_choice` requires.
     pub enforce: Enforce,
-    /// What happens to a call whose arguments violate their schema.
+    /// What to do with a call whose arguments violate their schema.
     pub invalid_arguments: InvalidArguments,
-    /// The model's chat template opens the reasoning, so the text starts inside it and contains only the
-    /// closing marker.
+    /// Whether the model's chat template opens the reasoning, so that the text starts inside it and contains
+    /// only the closing marker.
     pub starts_in_reasoning: bool,
-    /// Whether arguments that are not valid JSON are repaired. Each repair is local and happens after the
-    /// call has started.
+    /// Whether to repair arguments that are not valid JSON. A repair is local, and happens after the call has
+    /// started.
     pub repair: bool,
-    /// Prefix of tool names in the prompt, such as `user:`; it is removed from the model's calls. Empty: no prefix. A name
-    /// with the prefix always means the client's tool, even if the upstream has a tool with the same name.
+    /// The prefix of tool names in the prompt, such as `user:`, which is removed from the names in calls. May
+    /// be empty. A name with the prefix always refers to the client's tool, even if the upstream has a tool
+    /// with that name.
     pub tool_prefix: String,
-    /// Names of the upstream's own tools. If tools are taught with a prefix, a call to one of these names without the
-    /// prefix belongs to the upstream.
+    /// The names of the upstream's own tools. If tools are taught with a prefix, a call to one of these names
+    /// without the prefix is meant for the upstream.
     pub server_tools: Vec<String>,
-    /// Whether a response whose body ends without an end mark counts as complete. Otherwise it is reported as
+    /// Whether a response whose body ends without an end marker counts as complete. If not, it is reported as
     /// truncated.
     pub tolerate_truncation: bool,
-    /// How the instructions present the text format to the model.
+    /// How the instructions describe the text format to the model.
     pub showing: Showing,
     /// Limits of one response.
     pub limits: Limits,
@@ -77,16 +79,16 @@ impl Default for Rules {
     }
 }
 
-/// How the instructions present a text format.
+/// How the instructions describe a text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Showing {
-    /// `examples`: number of example calls.
+    /// `examples`: the number of example calls.
     pub examples: usize,
-    /// `examples_as`: where the example calls are shown.
+    /// `examples_as`: where to show the example calls.
     pub examples_as: ExamplesAs,
-    /// `tool_list`: how tools are described.
+    /// `tool_list`: how to describe tools.
     pub tool_list: ToolList,
-    /// `max_instructions`: maximum estimated tokens of the instructions. `None`: no limit.
+    /// `max_instructions`: the maximum length of the instructions in estimated tokens. `None` means no limit.
     pub max_instructions: Option<usize>,
 }
 
@@ -101,7 +103,7 @@ impl Default for Showing {
     }
 }
 
-/// `examples_as`: where example calls are shown.
+/// `examples_as`: where to show example calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExamplesAs {
     /// In the instructions.
@@ -110,35 +112,35 @@ pub enum ExamplesAs {
     Turns,
 }
 
-/// `tool_list`: how tools are described in the instructions.
+/// `tool_list`: how the instructions describe tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolList {
     /// As JSON objects with their JSON Schema.
     Schemas,
-    /// As signatures.
+    /// As function signatures.
     Signatures,
 }
 
-/// `detect`: which text formats are looked for. Formats are given by name; a detector looks the names up
-/// among the known formats when it is built.
+/// `detect`: which text formats to search for. Formats are identified by name, and a detector resolves the
+/// names when it is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detect {
-    /// All formats that are safe to look for at once.
+    /// All formats that are safe to search for together.
     Auto,
-    /// Like `Auto`, but the formats with these names come first, whether or not `Auto` includes them.
+    /// Like `Auto`, but the formats with these names come first, even if `Auto` does not include them.
     AutoAnd(Vec<&'static str>),
-    /// No calls are looked for.
+    /// No formats: calls in text are not detected.
     Off,
-    /// The formats with these names, and no others.
+    /// Only the formats with these names.
     Formats(Vec<&'static str>),
 }
 
-/// `reasoning`: how reasoning is passed on to the client, and whether reasoning markers in text are
-/// recognised. Unless the value is [`Reasoning::Off`], the recognised markers are those that are safe in any
-/// text, and those of the formats that are looked for.
+/// `reasoning`: how to pass reasoning on to the client, and whether to recognise reasoning markers in text.
+/// Unless it is [`Reasoning::Off`], those markers are recognised that are safe in any text, and those of the
+/// formats that are searched for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reasoning {
-    /// In the field that the client's dialect provides for it.
+    /// In the field that the client's dialect has for it.
     #[default]
     Auto,
     /// Like `Auto`, but always as `reasoning_content` to clients of Chat Completions.
@@ -154,7 +156,7 @@ pub enum Reasoning {
 }
 
 impl Reasoning {
-    /// The values, with the words that configurations and requests use for them.
+    /// The values, with their names in configurations and requests.
     pub const WORDS: [(&str, Self); 6] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
@@ -164,12 +166,12 @@ impl Reasoning {
         ("off", Self::Off),
     ];
 
-    /// Whether reasoning markers in text are recognised.
+    /// Whether to recognise reasoning markers in text.
     pub fn reads_markers(self) -> bool {
         self != Self::Off
     }
 
-    /// Whether the client gets reasoning in a separate field.
+    /// Whether clients get reasoning in a separate field.
     pub fn has_field(self) -> bool {
         !matches!(self, Self::Inline | Self::Drop)
     }
@@ -187,69 +189,71 @@ impl FromStr for Reasoning {
     }
 }
 
-/// `server_calls`: what happens to calls that the upstream ran itself.
+/// `server_calls`: what to do with calls that the upstream ran itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCalls {
-    /// Like `Forward` if the client declared this tool or no tools at all; otherwise like `Annotate`.
+    /// Like `Forward` if the client declared the tool, or declared no tools at all. Otherwise like
+    /// `Annotate`.
     Auto,
-    /// Sent as `tool_calls` deltas, with their results in an extension field. The finish reason does not change.
+    /// Send them as `tool_calls` deltas, with the results in an extension field. The finish reason does not
+    /// change.
     Forward,
-    /// Web results become citations. The calls and their results appear only in the extension field.
+    /// Send web results as citations. The calls and their results appear only in the extension field.
     Annotate,
-    /// Dropped.
+    /// Drop them.
     Hide,
 }
 
-/// `misroute`: what happens to a call to a declared tool over the server-tool channel.
+/// `misroute`: what to do with a call to a declared tool on the server-tool channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misroute {
-    /// The call goes to the client.
+    /// Send it to the client.
     Rescue,
-    /// Like `Rescue`, but if required arguments are missing, the model is asked once more.
+    /// Like `Rescue`, but if required arguments are missing, ask the model once more.
     Bounce,
 }
 
-/// `arguments`: whether arguments are streamed or sent in one piece.
+/// `arguments`: whether to stream arguments or send them in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentDelivery {
-    /// Each piece is sent as it arrives.
+    /// Send each piece as it arrives.
     Stream,
-    /// A call is sent when it is complete and parsed.
+    /// Send a call once it is complete and has been parsed.
     Whole,
 }
 
-/// `unknown_calls`: what happens to a call to an undeclared name in a format with markers.
+/// `unknown_calls`: what to do with a call to an undeclared tool in a format with markers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCalls {
-    /// Forwarded, so that the client's error result lets the model recover.
+    /// Forward it, so that the client's error result lets the model recover.
     Forward,
-    /// Left as text.
+    /// Leave it as text.
     Text,
-    /// The model is asked again. If its next call is no better, the call is forwarded.
+    /// Ask the model again. If its next call is no better, forward the call.
     Retry,
 }
 
-/// `invalid_arguments`: what happens to a call whose arguments violate the schema of its tool.
+/// `invalid_arguments`: what to do with a call whose arguments violate the schema of its tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidArguments {
-    /// Forwarded, so that the client's error result lets the model recover.
+    /// Forward it, so that the client's error result lets the model recover.
     Forward,
-    /// The model is asked again. If its next call is no better, the call is forwarded.
+    /// Ask the model again. If its next call is no better, forward the call.
     Retry,
 }
 
-/// `enforce`: how the upstream is made to write well-formed calls where the client requires calls.
+/// `enforce`: how to make the upstream write well-formed calls when the client requires a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Enforce {
-    /// By the best means that the upstream has.
+    /// With the strongest constraint that the upstream can enforce.
     Auto,
-    /// By a JSON schema of the whole response.
+    /// With a JSON schema for the complete response.
     Schema,
-    /// By structural tags: a schema from a call's opener to its closer.
+    /// With structural tags: a schema that applies from a call's opener to its closer.
     StructuralTag,
-    /// By a grammar of the whole response.
+    /// With a grammar for the complete response.
     Grammar,
-    /// By beginning the response with a call's opener.
+    /// By starting the response with a call's opener.
     Prefill,
     /// By asking once more.
     Retry,
@@ -259,18 +263,18 @@ pub enum Enforce {
 }
 
 impl Enforce {
-    /// Whether the value depends on the constraints that the upstream's server can enforce.
+    /// Whether this depends on the constraints that the upstream's server can enforce.
     pub fn uses_means(self) -> bool {
         !matches!(self, Self::Retry | Self::Off)
     }
 }
 
-/// How the calls of hosted tools are handled in one response.
+/// How to handle hosted calls in one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedRules {
-    /// What happens when a hop calls both hosted tools and client tools.
+    /// What to do if a hop contains both hosted calls and client calls.
     pub mixed_turns: MixedTurns,
-    /// The text between the texts of two hops.
+    /// The text to insert between the texts of two hops.
     pub separator: String,
 }
 
@@ -280,39 +284,41 @@ impl Default for HostedRules {
     }
 }
 
-/// `mixed_turns`: what happens when a hop calls both hosted tools and client tools.
+/// `mixed_turns`: what to do if a hop contains both hosted calls and client calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MixedTurns {
-    /// The client gets its calls; the results of the hosted calls are added when it sends its own results.
+    /// Send the client its calls, and add the results of the hosted calls when the client sends its own
+    /// results.
     #[default]
     Defer,
-    /// The hosted calls run; the model is asked to repeat the client's calls.
+    /// Run the hosted calls, and ask the model to repeat the client calls.
     ServerFirst,
-    /// The hosted calls are dropped.
+    /// Drop the hosted calls.
     ClientOnly,
 }
 
 /// Limits of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of one upstream frame. If it is exceeded, the response fails.
+    /// Maximum bytes of an upstream frame. Exceeding it fails the response.
     pub max_frame: usize,
-    /// Maximum bytes of one call's arguments. If it is exceeded, the response fails.
+    /// Maximum bytes of the arguments of a call. Exceeding it fails the response.
     pub max_arguments: usize,
-    /// Maximum number of calls in one response. If it is exceeded, the response fails.
+    /// Maximum number of calls. Exceeding it fails the response.
     pub max_calls: usize,
-    /// Maximum bytes of text that is held back because it may be the start of a call. If it is exceeded, the
-    /// text is released as text.
+    /// Maximum bytes of text that is held back because a call may start there. If there is more, it is
+    /// released as text.
     pub max_hold: usize,
-    /// Maximum nesting depth of values in calls. A deeper candidate is text, or the call is cut off.
+    /// Maximum nesting depth of values in calls. If a value is deeper, the candidate is text, or the call is
+    /// cut off.
     pub max_depth: usize,
-    /// Maximum bytes of an undeclared tool name. A candidate with a longer name is text.
+    /// Maximum bytes of the name of an undeclared tool. A candidate with a longer name is text.
     pub max_name: usize,
-    /// Maximum bytes of one piece of markup in calls: a header, an opening tag, a name, a key. If it is
-    /// exceeded, the candidate is text, or the call is cut off.
+    /// Maximum bytes of one piece of markup in a call: a header, an opening tag, a name or a key. If it is
+    /// longer, the candidate is text, or the call is cut off.
     pub max_markup: usize,
-    /// Maximum bytes of a response that is not streamed and therefore buffered. If it is exceeded, the
-    /// response fails.
+    /// Maximum bytes of a response without streaming, which must be buffered. Exceeding it fails the
+    /// response.
     pub max_answer: usize,
     /// Maximum number of upstream requests for one response, including the first, if the model is asked
     /// again. When it is reached, the response ends with the output of the last request.
@@ -335,22 +341,22 @@ impl Default for Limits {
     }
 }
 
-/// The failures of responses that exceed a limit.
+/// Failures of responses that exceed a limit.
 impl Limits {
-    /// The response has more than `max_calls` calls.
+    /// There are more than `max_calls` calls.
     pub fn too_many_calls(&self) -> Failure {
         let limit = self.max_calls;
         Failure::new(Kind::Limit, format!("the response has more than {limit} tool calls (limits.max_calls)"))
     }
 
-    /// The arguments of a call take more than `max_arguments` bytes.
+    /// The arguments of a call are longer than `max_arguments`.
     pub fn arguments_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         let message = format!("a tool call's arguments are longer than {limit} bytes (limits.max_arguments)");
         Failure::new(Kind::Limit, message)
     }
 
-    /// The calls of hosted tools take more bytes than may be kept until they run.
+    /// The hosted calls are too long to be collected until they run.
     pub fn hosted_calls_too_long(&self) -> Failure {
         let limit = self.max_hold.max(self.max_arguments);
         let message = format!(
@@ -359,14 +365,14 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// The name of a call takes more than `max_name` bytes and is not declared.
+    /// The name of a call is not declared, and is longer than `max_name`.
     pub fn name_too_long(&self) -> Failure {
         let limit = self.max_name;
         let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");
         Failure::new(Kind::Limit, message)
     }
 
-    /// A response that is not streamed takes more than `max_answer` bytes.
+    /// A response without streaming is longer than `max_answer`.
     pub fn answer_too_long(&self) -> Failure {
         let limit = self.max_answer;
         let message =
@@ -374,7 +380,7 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// The id of a call takes more than `max_arguments` bytes.
+    /// The id of a call is longer than `max_arguments`.
     pub fn id_too_long(&self) -> Failure {
         let limit = self.max_arguments;
         Failure::new(

@@ -1,41 +1,41 @@
-//! Settings: the keys of configuration tables. Each key is declared in one place.
+//! The keys of configuration tables, each of which is declared in one place.
 //!
-//! A declaration is a function that shows a visitor ([`Settings`]) every key with the field that holds its
-//! value. One visitor reads a table into the fields, one shows the values of the fields, one writes the
-//! documentation. Therefore a key's default, accepted values, display and documentation always agree.
+//! A declaration is a function that passes every key to a visitor ([`Settings`]), together with the field
+//! that holds its value. One visitor reads a table into the fields, one displays their values, and one writes
+//! the documentation. A key's default, accepted values, display and documentation therefore always agree.
 
 use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 
-/// A key, and its documentation.
+/// A key and its documentation.
 #[derive(Debug, Clone)]
 pub struct Key {
-    /// The key.
+    /// The name of the key.
     pub name: &'static str,
-    /// The documented default; `None` if the default is the value that a new field holds.
+    /// The default to document. `None` if it is the value of a new field.
     pub default: Option<&'static str>,
-    /// Description of the key's effect, in Markdown.
+    /// What the key does, in Markdown.
     pub about: Cow<'static, str>,
-    /// Whether only the configuration file may set the key, not the admin API, because its value can make
-    /// toolwire run programs, use files, or connect to other addresses.
+    /// Whether the key can be set only in the configuration file and not through the admin API, because its
+    /// value can make toolwire run programs, use files, or connect to other addresses.
     pub is_file_only: bool,
 }
 
 impl Key {
-    /// The default of keys that must be set.
+    /// The default to document for keys that must be set.
     pub const REQUIRED: &'static str = "required";
 
-    /// A key that uses the `Default` value of its field.
+    /// Creates a key whose default is the value of a new field.
     pub fn new(name: &'static str, about: impl Into<Cow<'static, str>>) -> Self {
         Self { name, default: None, about: about.into(), is_file_only: false }
     }
 
-    /// The same key with its default in words, for a default that depends on something else.
+    /// Sets the default to document, for a default that depends on something else.
     #[must_use]
     pub fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same key, but not settable over the admin API.
+    /// Makes the key settable only in the configuration file, and not through the admin API.
     #[must_use]
     pub fn file_only(self) -> Self {
         Self { is_file_only: true, ..self }
@@ -46,17 +46,17 @@ impl Key {
 pub enum Field<'v> {
     /// `true` or `false`.
     Switch(&'v mut bool),
-    /// `true` or `false`, or not set.
+    /// `true` or `false`, or unset.
     OptionalSwitch(&'v mut Option<bool>),
-    /// A string that is not empty, or not set.
+    /// A non-empty string, or unset.
     OptionalText(&'v mut Option<String>),
-    /// A string that is not empty if it is set.
+    /// A string that must not be empty if it is set.
     Text(&'v mut String),
     /// A string that may be empty.
     AnyText(&'v mut String),
-    /// Strings.
+    /// A list of strings.
     Texts(&'v mut Vec<String>),
-    /// A size in bytes, never 0.
+    /// A size in bytes, which must not be 0.
     Size(&'v mut usize),
     /// An integer and its minimum.
     Count(&'v mut usize, usize),
@@ -64,28 +64,28 @@ pub enum Field<'v> {
     CountIn(&'v mut usize, RangeInclusive<usize>),
     /// A duration and its allowed range.
     DurationIn(&'v mut Duration, RangeInclusive<Duration>),
-    /// A duration, never 0.
+    /// A duration, which must not be 0.
     Duration(&'v mut Duration),
     /// A duration, or `"off"`.
     DurationOrOff(&'v mut Option<Duration>),
     /// One of several words.
     Word(&'v mut dyn Choice),
-    /// A table, as JSON, or not set.
+    /// A table as JSON, or unset.
     Json(&'v mut Option<serde_json::Value>),
-    /// A secret: the text itself, `"env:NAME"` or `"file:PATH"`; or not set. It is never shown.
+    /// A secret, or unset. It is given as such, or as `"env:NAME"` or `"file:PATH"`, and never displayed.
     Secret(&'v mut Option<secrecy::SecretString>),
-    /// Secrets, in the same forms.
+    /// A list of secrets, given in the same ways.
     SecretList(&'v mut Vec<secrecy::SecretString>),
-    /// A table of named texts, each in the forms of `Secret`. Given a name, the function returns whether a
-    /// text that is written in the file itself is secret.
+    /// A table of named strings, given in the same ways as `Secret`. The function says, by name, whether a
+    /// string given directly in the file is secret.
     TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
-    /// A path, relative to the folder of the configuration file, or not set. Only the file may set it.
+    /// A path, or unset. It is relative to the folder of the configuration file, and can be set only there.
     Path(&'v mut Option<std::path::PathBuf>),
-    /// The base URL of an API, or not set.
+    /// The base URL of an API, or unset.
     Address(&'v mut Option<http::Uri>),
 }
 
-/// A text in a table, which may be secret.
+/// A string in a table, which may be secret.
 #[derive(Debug, Clone)]
 pub struct TableText {
     text: secrecy::SecretString,
@@ -93,17 +93,17 @@ pub struct TableText {
 }
 
 impl TableText {
-    /// A text that may be shown.
+    /// Creates a string that may be displayed.
     pub fn plain(text: impl Into<secrecy::SecretString>) -> Self {
         Self { text: text.into(), is_secret: false }
     }
 
-    /// A text that must not be shown.
+    /// Creates a string that must not be displayed.
     pub fn secret(text: impl Into<secrecy::SecretString>) -> Self {
         Self { text: text.into(), is_secret: true }
     }
 
-    /// The text, if it is secret.
+    /// The string, if it is secret.
     pub fn as_secret(&self) -> Option<&secrecy::SecretString> {
         self.is_secret.then_some(&self.text)
     }
@@ -115,17 +115,17 @@ impl secrecy::ExposeSecret<str> for TableText {
     }
 }
 
-/// Parts of the names of headers and variables whose values are secret.
+/// Substrings in the names of headers and variables whose values are secret.
 const SECRET_NAMES: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "session", "token"];
 
-/// Whether the header or variable `name` has a secret value.
+/// Whether the value of the header or variable `name` is secret.
 pub fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }
 
-/// A value that is one of several words.
+/// A value that is represented by one of several words.
 pub trait Choice {
     /// The words.
     fn words(&self) -> Vec<&'static str>;
@@ -133,11 +133,11 @@ pub trait Choice {
     /// The word for the value.
     fn word(&self) -> &'static str;
 
-    /// Sets the value to the one that `word` stands for. Does nothing if `word` is unknown.
+    /// Sets the value that `word` stands for. Does nothing if there is none.
     fn choose(&mut self, word: &str);
 }
 
-/// A field that takes one of several values, each with its word.
+/// A field that has one of several values, and the word for each value.
 #[derive(Debug)]
 pub struct OneOf<'v, T: 'static>(pub &'v mut T, pub &'static [(&'static str, T)]);
 
@@ -159,6 +159,6 @@ impl<T: Clone + PartialEq> Choice for OneOf<'_, T> {
 
 /// Visits the keys of a table.
 pub trait Settings {
-    /// Visits one key, with the field that holds its value.
+    /// Visits a key and the field that holds its value.
     fn key(&mut self, key: Key, field: Field<'_>);
 }

@@ -1,9 +1,8 @@
-//! Checks a call's arguments against the schema of its tool.
+//! Checks the arguments of a call against the schema of its tool.
 //!
-//! Only certain violations of the schema are reported. Keywords that tools rarely use (`not`, `if`,
-//! `patternProperties`, …), formats and regular expressions are not checked, nor are references to other
-//! documents. Clients choose the schema and models the arguments, so the work is limited: when [`FUEL`] is
-//! used up, the arguments count as valid.
+//! Not every violation is reported. Rarely used keywords (`not`, `if`, `patternProperties`, …), formats,
+//! regular expressions, and references to other documents are not checked. Clients choose the schemas and
+//! models the arguments, so the work is limited: when [`FUEL`] is used up, the arguments count as valid.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use crate::wire::{
     text::{boundary_upto, head},
 };
 
-/// Maximum number of schemas and values that are visited.
+/// Maximum number of schemas and values to visit.
 const FUEL: usize = 200_000;
 
 /// Maximum bytes of a value or key that a message quotes.
@@ -23,23 +22,23 @@ const QUOTED: usize = 60;
 /// Maximum number of allowed values that a message lists.
 const LISTED: usize = 8;
 
-/// Explains in a few words why `arguments` cannot be the arguments of a tool with this `schema`; `None` if no
-/// fault was found.
+/// Briefly explains why `arguments` are invalid for a tool with this `schema`. `None` if no violation was
+/// found.
 pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
     let Ok(view) = Json::parse(arguments) else { return Some("they are not valid JSON".to_owned()) };
     if !view.raw().trim_start().starts_with('{') {
         return Some("they are not a JSON object".to_owned());
     }
-    // A schema or value that is nested too deeply to be parsed is not checked.
+    // A schema or value that is nested too deep to be parsed is not checked.
     let schema: Value = serde_json::from_str(schema?).ok()?;
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     Check::new(&schema).value(&schema, &arguments, &Place::Root).err().flatten()
 }
 
-/// `Err(Some(message))`: invalid. `Err(None)`: the fuel is used up.
+/// `Err(Some(message))` means invalid, and `Err(None)` that the fuel is used up.
 type Checked = Result<(), Option<String>>;
 
-/// The place of a value within the arguments.
+/// The position of a value within the arguments.
 enum Place<'p> {
     Root,
     Member(&'p Place<'p>, &'p str),
@@ -81,13 +80,13 @@ struct Check<'s> {
     /// Whether references within the document can be followed.
     refers: bool,
     fuel: usize,
-    /// Number of references and branches that are being followed.
+    /// Number of references and branches currently being followed.
     nesting: usize,
 }
 
 impl<'s> Check<'s> {
     fn new(root: &'s Value) -> Self {
-        // If the schema has an identifier, references may mean something other than places in this document.
+        // If the schema has an identifier, references may not refer to places in this document.
         Self { root, refers: root.get("$id").is_none() && root.get("id").is_none(), fuel: FUEL, nesting: 0 }
     }
 
@@ -124,7 +123,7 @@ impl<'s> Check<'s> {
         self.branches(schema, value, place)
     }
 
-    /// Checks the value against the target of a `$ref` in the same document.
+    /// Checks the value against the target of a `$ref` within the same document.
     fn reference(&mut self, schema: &'s Map<String, Value>, value: &Value, place: &Place<'_>) -> Checked {
         let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
         match target.filter(|_| self.refers).and_then(|pointer| self.root.pointer(pointer)) {
@@ -133,8 +132,8 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Checks `value` itself against another schema. A reference may lead back to itself without going deeper into the
-    /// value, so the depth is limited.
+    /// Checks the same value against another schema. A reference may lead back to itself without descending
+    /// into the value, so the depth is limited.
     fn nested(&mut self, schema: &'s Value, value: &Value, place: &Place<'_>) -> Checked {
         if self.nesting == MAX_NESTING {
             return Err(None);
@@ -149,7 +148,7 @@ impl<'s> Check<'s> {
         for branch in list(schema, "allOf") {
             self.nested(branch, value, place)?;
         }
-        // More than one match of `oneOf` is not reported: the branches may differ in a way that is not
+        // Several matches in `oneOf` are not reported, because the branches may differ in what is not
         // checked.
         for branches in ["anyOf", "oneOf"].map(|key| list(schema, key)) {
             let mut first = None;
@@ -265,7 +264,7 @@ impl<'s> Check<'s> {
     }
 }
 
-/// Maximum number of references and branches that may be open at once.
+/// Maximum number of references and branches that may be open at the same time.
 const MAX_NESTING: usize = 128;
 
 fn wrong(message: String) -> Checked {
@@ -306,8 +305,7 @@ fn is_of(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Whether a number is an integer, in whatever form it is written. A number too large to tell counts as an
-/// integer.
+/// Whether a number is an integer, regardless of its notation. A number too large to tell counts as one.
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_none_or(|number| number.fract() == 0.0)
 }
@@ -430,8 +428,7 @@ mod tests {
         assert!(check(&json!(false), "{}").is_some());
     }
 
-    /// Schemas that refer to themselves, or double the work at every level, soon end the check without a
-    /// verdict.
+    /// Schemas that refer to themselves, or double the work at every level, must end the check soon.
     #[test]
     fn hostile_schemas_end_soon() {
         let mut doubling = json!({"$defs": {"d0": {"type": "object"}}, "$ref": "#/$defs/d60"});

@@ -1,4 +1,4 @@
-//! [`DeclaredTools`]: the declared tools, with the information that detection and the request's rules need.
+//! [`DeclaredTools`]: the declared tools, as far as detection and the request's rules need to know them.
 
 use std::{
     collections::HashSet,
@@ -20,11 +20,11 @@ pub use name::{is_spelling_of, normalized};
 pub(crate) use types::ArgumentTypes;
 pub use types::{Schema, Types};
 
-/// Prefixes that models add to a tool's name: the namespaces in which OpenAI's prompts declare tools.
+/// Prefixes that models add to the names of tools: the namespaces in which OpenAI's prompts declare them.
 const NAMESPACES: [&str; 2] = ["functions.", "tools."];
 
-/// The tools that may be called in one request, by name. All stages of a response share them until it ends,
-/// so only names and schemas are kept.
+/// The tools that may be called in one request, by name. All stages share them until the response has ended,
+/// so only names and schemas are stored.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTools {
     declared: Arc<Table>,
@@ -33,19 +33,19 @@ pub struct DeclaredTools {
 #[derive(Debug, Default)]
 struct Table {
     prefix: Box<str>,
-    /// Sorted by name, without duplicates. If some upstreams do not accept a tool's name, the tool is also
-    /// listed under the names that it has there.
+    /// Sorted by name, without duplicates. A tool whose name some upstreams do not accept is also listed
+    /// under the names used there.
     tools: Box<[(Box<str>, Signature)]>,
 }
 
-/// What is known about a tool's arguments.
+/// What is known about the arguments of a tool.
 #[derive(Debug, Default)]
 struct Signature {
-    /// The name that the client declared, if this entry has a different name.
+    /// The declared name, if this entry is for another name of the tool.
     declared: Option<Box<str>>,
     schema: Option<Raw>,
-    /// The schema, parsed when it is first needed: most tools of a request are not called, and many calls do
-    /// not need it.
+    /// The parsed schema. It is parsed only when needed, because most tools of a request are not called, and
+    /// many calls do not need it.
     parameters: OnceLock<Parameters>,
 }
 
@@ -83,10 +83,11 @@ impl Parameters {
 }
 
 impl DeclaredTools {
-    /// The tools that `conversation` lets the model call. `prefix` is the prefix of their names in the
-    /// prompt; it may be empty.
+    /// The tools in `conversation` that the model may call. `prefix`, which may be empty, precedes their
+    /// names in the prompt.
     pub fn new(conversation: &Conversation, prefix: &str) -> Self {
-        // A hosted tool that the client chose is called first. After its call, the model may choose any tool.
+        // If the client chose a hosted tool, that tool is called first, and then the model may choose any
+        // tool.
         let chooses_hosted = match &conversation.tool_choice {
             ToolChoice::Named(name) => conversation.hosted_tools.contains(name),
             _ => false,
@@ -122,14 +123,13 @@ impl DeclaredTools {
         self.declared.tools.is_empty()
     }
 
-    /// The declared names, sorted.
+    /// The declared names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let declared = self.declared.tools.iter().filter(|(_, tool)| tool.declared.is_none());
         declared.map(|(name, _)| name.as_ref())
     }
 
-    /// The name that the client declared for the tool `name`, which may be the name that the tool has at an
-    /// upstream.
+    /// The declared name of the tool `name`, which may be its name at an upstream.
     pub fn declared<'a>(&'a self, name: &'a str) -> &'a str {
         self.tool(name).and_then(|tool| tool.declared.as_deref()).unwrap_or(name)
     }
@@ -139,8 +139,8 @@ impl DeclaredTools {
         format!("{}{name}", self.declared.prefix)
     }
 
-    /// The declared name that `written` refers to: `written` itself, `written` without the prefix (removed
-    /// once), or either of these without a namespace of OpenAI's prompts.
+    /// The declared name that `written` refers to: `written` itself, or without the prefix (removed once), or
+    /// either of them without a namespace of OpenAI's prompts.
     pub fn resolve<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.resolve_plain(written).or_else(|| {
             let inner = NAMESPACES.iter().find_map(|namespace| written.strip_prefix(namespace))?;
@@ -148,8 +148,9 @@ impl DeclaredTools {
         })
     }
 
-    /// The declared name in `written`, the undeclared name of a native call, if it consists of exactly one
-    /// declared name and decoration: markup of the model's format, white space, a namespace, a number.
+    /// The declared name in `written`, the undeclared name of a native call. There must be exactly one, and
+    /// everything else must be decoration: markup of the model's format, white space, a namespace, or a
+    /// number.
     pub fn undecorated<'a>(&self, written: &'a str) -> Option<&'a str> {
         if self.is_empty() {
             return None;
@@ -164,7 +165,7 @@ impl DeclaredTools {
             .or_else(|| self.tool(written).is_some().then_some(written))
     }
 
-    /// `written` without the prefix, if it has one.
+    /// `written` without the prefix, if it has that prefix.
     pub fn unprefixed<'a>(&self, written: &'a str) -> Option<&'a str> {
         self.is_prefixed().then(|| written.strip_prefix(self.declared.prefix.as_ref())).flatten()
     }
@@ -174,7 +175,8 @@ impl DeclaredTools {
         !self.declared.prefix.is_empty()
     }
 
-    /// Whether `name` is declared and is not the beginning of a longer declared name, so that it is complete.
+    /// Whether `name` is declared and not a prefix of another declared name, so that it is known to be
+    /// complete.
     pub fn is_whole(&self, name: &str) -> bool {
         let tools = &self.declared.tools;
         let place = tools.binary_search_by(|(declared, _)| declared.as_ref().cmp(name));
@@ -182,7 +184,7 @@ impl DeclaredTools {
         place.is_ok_and(|place| tools.get(place + 1).is_none_or(|(next, _)| !next.starts_with(name)))
     }
 
-    /// Whether `start` is the beginning of a declared name.
+    /// Whether `start` is a prefix of a declared name.
     pub fn may_become(&self, start: &str) -> bool {
         self.may_become_plain(start)
             || NAMESPACES.iter().any(|namespace| match start.strip_prefix(namespace) {
@@ -201,13 +203,13 @@ impl DeclaredTools {
         self.tool(name).is_some_and(|tool| tool.shape().keys().any(|property| property == key))
     }
 
-    /// The declared argument of the tool `name` at position `place`, in the order of its declaration.
+    /// The argument of the tool `name` that was declared at position `place`.
     pub fn property(&self, name: &str, place: usize) -> Option<&str> {
         self.tool(name)?.shape().keys().nth(place)
     }
 
-    /// The argument of the tool `name` that receives text without a key: preferably a required string, then
-    /// any string, then any argument.
+    /// The argument of the tool `name` to which text without a key belongs: a required string, or else any
+    /// string, or else any argument.
     pub fn text_parameter(&self, name: &str) -> Option<&str> {
         let tool = self.tool(name)?;
         let is_text = |key: &&str| self.types(name, key).is_some_and(|types| types.is_string());
@@ -215,30 +217,30 @@ impl DeclaredTools {
         keys.find(is_text).or(tool.shape().keys().next())
     }
 
-    /// The argument of the tool `name`, if it is the only one and is a string.
+    /// The only argument of the tool `name`, if it is a string.
     pub fn only_string(&self, name: &str) -> Option<&str> {
         let mut keys = self.tool(name)?.shape().keys();
         let key = keys.next().filter(|_| keys.next().is_none())?;
         self.types(name, key).is_some_and(|types| types.is_string()).then_some(key)
     }
 
-    /// The types that the argument `key` of the tool `name` may have; `None` if it is not declared.
+    /// The types that the argument `key` of the tool `name` may have. `None` if it is not declared.
     pub fn types(&self, name: &str, key: &str) -> Option<Types> {
         Some(self.shape(name)?.inner(Some(key))?.types)
     }
 
-    /// The argument types of the tool `name`; `None` if it is not declared.
+    /// The argument types of the tool `name`. `None` if it is not declared.
     pub fn shape(&self, name: &str) -> Option<&ArgumentTypes> {
         self.tool(name).map(Signature::shape)
     }
 
-    /// Whether the tool `name` is declared with arguments, so that their keys can be distinguished from
-    /// similar text.
+    /// Whether the tool `name` declares any arguments, by whose keys they can be distinguished from similar
+    /// text.
     pub fn has_arguments(&self, name: &str) -> bool {
         self.tool(name).is_some_and(|tool| tool.shape().keys().next().is_some())
     }
 
-    /// The required arguments of `name` that are not keys of the JSON object `arguments`.
+    /// The required arguments of the tool `name` that the JSON object `arguments` lacks.
     pub fn missing(&self, name: &str, arguments: &str) -> Vec<&str> {
         let Some(tool) = self.tool(name) else { return Vec::new() };
         let given: Option<serde_json::Map<String, Value>> = serde_json::from_str(arguments).ok();

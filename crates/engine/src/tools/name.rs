@@ -1,16 +1,15 @@
-//! Names of hosted tools, and the ways in which models write them.
+//! The names of hosted tools, and how models write them.
 
 use crate::digest::Digest;
 
-/// Maximum length of the names that models are given, in bytes.
+/// Maximum length of the names shown to models, in bytes.
 const MAX_NAME: usize = 64;
 
-/// Namespaces that models write before a tool's name, as in the prompts with which they were trained.
+/// Namespaces that models add to the names of tools, as in the prompts that they were trained on.
 const NAMESPACES: [&str; 3] = ["functions", "tools", "default_api"];
 
-/// A tool's name in the form that all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes. A
-/// name that would lose more than its case and separators gets a hash as its end, so that different names
-/// remain different.
+/// Converts a name to what all upstreams accept: lower case, `[a-z0-9_-]`, at most `MAX_NAME` bytes. If more
+/// than case and separators would be lost, the name ends with a hash, so that different names stay different.
 pub fn normalized(name: &str) -> String {
     let legal = |character: char| match character.to_ascii_lowercase() {
         legal @ ('a'..='z' | '0'..='9' | '_' | '-') => legal,
@@ -26,21 +25,20 @@ pub fn normalized(name: &str) -> String {
     kept + &hash
 }
 
-/// Whether a model that writes `written` means the tool `own`: case, surrounding spaces, separators and a
+/// Whether a model that writes `written` means the tool `own`. Case, surrounding spaces, separators and a
 /// namespace are ignored.
 pub fn is_spelling_of(written: &str, own: &str) -> bool {
     let is_same = |written: &str| normalized(written) == normalized(own);
     is_same(written) || inner(written).is_some_and(is_same)
 }
 
-/// The name without its namespace.
 fn inner(written: &str) -> Option<&str> {
     let (namespace, name) = written.trim().split_once(['.', ':'])?;
     NAMESPACES.iter().any(|known| namespace.eq_ignore_ascii_case(known)).then_some(name)
 }
 
 /// The declared name in `written`, if there is exactly one and everything else is decoration: `<…>` and the
-/// words after it, quotes, white space, namespaces, `:` with a number.
+/// words after it, quotes, white space, namespaces, or `:` and a number.
 pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> Option<&str> {
     let is_space = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -84,10 +82,10 @@ pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> 
     None
 }
 
-/// Maximum number of namespaces before a name: `multi_tool_use.functions.f`.
+/// Maximum number of namespaces before a name, as in `multi_tool_use.functions.f`.
 const MAX_NAMESPACES: usize = 4;
 
-/// Splits a name into the namespace of a model's own format, and the name after it.
+/// Splits a name into a namespace of the model's own format, and the name that follows.
 fn split_namespace(name: &str) -> Option<(&str, &str)> {
     if let Some((namespace, inner)) = name.split_once("::") {
         return Some((namespace, inner.trim_start()));

@@ -1,7 +1,7 @@
-//! Argument types from a tool's schema, as far as needed for converting values written as plain text.
+//! Argument types in a tool's schema, as far as they are needed to convert values written as plain text.
 //!
-//! [`Types`] is the set of types of one value; [`ArgumentTypes`] holds the types for a whole schema; a
-//! [`Schema`] is the intermediate result of reading a schema.
+//! [`Types`] is the set of types of a value, [`ArgumentTypes`] are the types in a complete schema, and
+//! [`Schema`] is an intermediate result of reading a schema.
 
 use std::ops::BitOr;
 
@@ -16,7 +16,7 @@ impl Types {
     pub const STRING: Self = Self(1);
     /// `null`.
     pub const NULL: Self = Self(2);
-    /// A number, an integer or not.
+    /// A number, whether or not it is an integer.
     pub const NUMBER: Self = Self(4);
     /// `true` or `false`.
     pub const BOOLEAN: Self = Self(8);
@@ -31,7 +31,7 @@ impl Types {
         name.as_str().map(|name| Self::named(&name)).unwrap_or_default()
     }
 
-    /// The type with this name; empty if there is no such type.
+    /// The type with this name. Empty if there is no such type.
     pub fn named(name: &str) -> Self {
         const NAMES: [(&str, Types); 17] = [
             ("string", Types::STRING),
@@ -67,7 +67,7 @@ impl Types {
         }
     }
 
-    /// Whether all types of `other` are allowed.
+    /// Whether all types in `other` are allowed.
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -77,12 +77,12 @@ impl Types {
         self.has(Self::ARRAY)
     }
 
-    /// Whether only a container is allowed.
+    /// Whether only objects and arrays are allowed.
     pub fn is_container(self) -> bool {
         self.may_nest() && self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) == 0
     }
 
-    /// Whether a container is allowed.
+    /// Whether an object or array is allowed.
     pub fn may_nest(self) -> bool {
         self.0 & (Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
@@ -93,11 +93,11 @@ impl Types {
     }
 }
 
-/// The outermost level of a JSON schema, read in one pass.
+/// The top level of a JSON schema, read in one pass.
 #[derive(Debug, Default)]
 pub struct Schema<'a> {
-    /// The allowed types; empty if not specified. They come from the schema's `type` and branches, otherwise
-    /// from its `enum` and `const`, otherwise from keywords that only containers have.
+    /// The allowed types. Empty if the schema does not specify any. They come from its `type` and branches,
+    /// or else from `enum` and `const`, or else from keywords that apply only to objects or arrays.
     pub types: Types,
     properties: Option<Json<'a>>,
     items: Option<Json<'a>>,
@@ -105,12 +105,12 @@ pub struct Schema<'a> {
 }
 
 impl<'a> Schema<'a> {
-    /// Reads the type and members of a value from `schema`.
+    /// Reads the top level of `schema`.
     pub fn read(schema: Json<'a>) -> Self {
         Self::within(schema, 8)
     }
 
-    /// Reads `schema`, with branches up to this depth.
+    /// Reads `schema` and its branches up to this depth.
     fn within(schema: Json<'a>, depth: usize) -> Self {
         let Some(depth) = depth.checked_sub(1) else { return Self::default() };
         let mut read = Self::default();
@@ -149,7 +149,7 @@ impl<'a> Schema<'a> {
     }
 }
 
-/// A schema, reduced to what is needed for converting values written as text.
+/// A schema, reduced to what is needed to convert values written as text.
 #[derive(Debug, Default)]
 pub struct ArgumentTypes {
     pub types: Types,
@@ -174,7 +174,7 @@ impl ArgumentTypes {
         }
     }
 
-    /// The keys of the declared members, in order.
+    /// The declared keys in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_ref())
     }

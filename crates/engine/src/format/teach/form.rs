@@ -87,17 +87,17 @@ impl Form {
         Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
 
-    /// The same form with this text before, between and after the calls.
+    /// Sets the texts before, between and after the calls.
     pub const fn within(self, before: &'static str, between: &'static str, after: &'static str) -> Self {
         Self { around: (before, between, after), ..self }
     }
 
-    /// The same form with results written in this way.
+    /// Sets the template for a result.
     pub const fn answered(self, result: &'static str) -> Self {
         Self { result, ..self }
     }
 
-    /// The beginning and end of a result, if both are markup that only results have.
+    /// The start and the end of a result, if both are markup that occurs only in results.
     pub fn result_markers(&self) -> Option<(&'static str, &'static str)> {
         let (before, _) = self.result.split_once("{{")?;
         let (_, behind) = self.result.rsplit_once("}}")?;
@@ -110,8 +110,8 @@ impl Form {
         (open.starts_with(['<', '[']) && close.len() > 1).then_some((open, close.trim_end()))
     }
 
-    /// Writes the calls of one turn in the form that the model is asked to write. Arguments that stay JSON
-    /// are unchanged, byte for byte.
+    /// Writes the calls of a turn as the model should write them. Arguments that stay JSON are copied
+    /// unchanged.
     pub fn calls(&self, calls: &[Call]) -> String {
         let (before, between, after) = self.around;
         let calls: Vec<String> = calls.iter().enumerate().map(|(at, call)| self.call(at, call)).collect();
@@ -135,10 +135,10 @@ impl Form {
         })
     }
 
-    /// Writes a result in the form shown to the model.
+    /// Writes a result as it is shown to the model.
     ///
-    /// If the result contains its own closing marker, that marker is escaped with a backslash, so that the
-    /// text after it does not read as the user's.
+    /// If the result contains its own closing marker, the marker is escaped with a backslash, so that the
+    /// text after it cannot pass for the user's.
     pub fn result(&self, result: &CallOutput) -> String {
         let content = self.enclosed(&result.content);
         render(self.result, |hole| match hole {
@@ -153,7 +153,7 @@ impl Form {
 }
 
 impl Form {
-    /// The text of a result, with everything escaped that would close the result.
+    /// The text of a result, in which everything that would close the result is escaped.
     fn enclosed<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let behind = self.result.rsplit_once("}}").map_or("", |(_, behind)| behind);
         let is_marker =
@@ -167,7 +167,7 @@ impl Form {
     }
 }
 
-/// The text with a backslash after the first letter of each `marker`; `None` if it contains no `marker`.
+/// Inserts a backslash after the first character of each `marker`. `None` if the text does not contain it.
 fn escaped(text: &str, marker: &str) -> Option<String> {
     let first = marker.chars().next()?;
     let (mut escaped, mut copied) = (String::new(), 0);
@@ -182,10 +182,10 @@ fn escaped(text: &str, marker: &str) -> Option<String> {
     (copied > 0).then(|| escaped + text.get(copied..).unwrap_or_default())
 }
 
-/// Maximum white space inside a marker that a model may still recognise.
+/// Maximum white space inside a marker with which a model may still recognise it.
 const MAX_SPACE: usize = 16;
 
-/// Whether `text` begins with something that a model may read as `marker`: case and white space are ignored.
+/// Whether `text` starts with something that a model may take for `marker`, ignoring case and white space.
 fn begins_with(text: &str, marker: &str) -> bool {
     let mut letters = text.chars();
     let mut spaces = 0;
@@ -204,8 +204,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Returns the arguments as JSON. If they are not JSON, they become a JSON string, so that they are shown
-/// unchanged.
+/// Returns the arguments as JSON. Anything else becomes a JSON string, so that it is shown unchanged.
 fn as_json(arguments: &str) -> String {
     match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
         Ok(_) => arguments.trim().to_owned(),
@@ -214,7 +213,7 @@ fn as_json(arguments: &str) -> String {
     }
 }
 
-/// The members of an object in order, each value as it was written; `None` if `json` is not an object.
+/// The members of an object in order, each with the raw text of its value. `None` if `json` is not an object.
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
 
@@ -238,7 +237,7 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde::de::Deserializer::deserialize_map(&mut json, Members).ok()
 }
 
-/// Writes the arguments one after another; anything other than a JSON object is shown unchanged.
+/// Writes the arguments one after another. Anything but a JSON object is written unchanged.
 fn each(arguments: &str, one: &str, between: &str, values: Values) -> String {
     let Some(members) = members(arguments) else { return arguments.trim().to_owned() };
     let written = members.iter().map(|(key, value)| argument(key, value.get(), one, values));

@@ -1,9 +1,9 @@
-//! Realistic values for arguments whose schema does not list any, chosen by `format`, by words in the
-//! argument's name, or by type.
+//! Plausible values for arguments whose schema does not list any. They are chosen by `format`, by words in
+//! the argument's name, or by type.
 
 use crate::wire::json::Json;
 
-/// Words in an argument's name, or a `format`, with fitting values. The first matching entry is used.
+/// Words in an argument's name (or in `format`), with suitable values. The first entry that matches is used.
 const TEXTS: &[(&[&str], [&str; 2])] = &[
     (&["email", "mail", "recipient", "cc", "bcc"], ["ann@example.com", "bob@example.com"]),
     (&["date-time", "datetime", "timestamp"], ["2026-03-14T09:30:00Z", "2026-03-15T18:00:00Z"]),
@@ -60,7 +60,7 @@ const NUMBERS: &[(&[&str], [&str; 2])] = &[
     (&["quantity", "count", "number", "people", "guests"], ["2", "4"]),
 ];
 
-/// A text; `None` if no text is known that fits the schema's `pattern`, `minLength` and `maxLength`.
+/// A string. `None` if no known value satisfies the schema's `pattern`, `minLength` and `maxLength`.
 pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String> {
     if schema.get("pattern").is_some() {
         return None;
@@ -79,7 +79,7 @@ pub(super) fn text(schema: Json<'_>, key: &str, variant: usize) -> Option<String
     fits.then(|| (*text).to_owned())
 }
 
-/// A number; `None` if no number is known that fits the schema's bounds.
+/// A number. `None` if no known value satisfies the schema's bounds.
 pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -> Option<String> {
     let [one, other] = lookup(NUMBERS, key).unwrap_or(&["5", "3"]);
     let mut text = if variant.is_multiple_of(2) { *one } else { *other };
@@ -100,7 +100,7 @@ pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -
     {
         return Some(text.to_owned());
     }
-    // The bounds themselves fit, unless they are excluded. For `multipleOf`, no further attempt is made.
+    // The bounds are valid themselves, unless they are exclusive. With `multipleOf`, nothing else is tried.
     let key = if least.is_some_and(|least| value < least) { "minimum" } else { "maximum" };
     let bound = schema.get(key).filter(|bound| {
         let raw = bound.raw();
@@ -112,7 +112,7 @@ pub(super) fn number(schema: Json<'_>, key: &str, whole: bool, variant: usize) -
     plain.then(|| bound.raw().to_owned())
 }
 
-/// The entry that lists one of the words in `key`. The last word of `key` is looked up first.
+/// The entry for one of the words in `key`, of which the last is looked up first.
 fn lookup(
     entries: &'static [(&'static [&'static str], [&'static str; 2])],
     key: &str,
@@ -126,7 +126,7 @@ fn lookup(
     })
 }
 
-/// The words of a name in snake case, kebab case or camel case, in lower case.
+/// Splits a name in snake case, kebab case or camel case into lower-case words.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_lower = false;

@@ -1,12 +1,12 @@
-//! [`history`]: past calls and their results as text.
+//! [`history`]: writes past calls and their results as text.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use super::Teach;
 use crate::conversation::{Call, CallOutput, Part, Role, Turn, results_in_call_order, take_media};
 
-/// Writes the calls and results of the history as text. Only their order shows which result belongs to which
-/// call. Media follow the result to which they belong.
+/// Writes the calls and results of the history as text, in which only their order shows which result belongs
+/// to which call. Media follow the result that they belong to.
 pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn> {
     let ordered = match results_in_call_order(&turns) {
         Cow::Owned(ordered) => Some(ordered),
@@ -28,8 +28,8 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
             _ => turn,
         };
         match told.last_mut() {
-            // Results of parallel calls form one turn: not every model accepts two consecutive turns with the
-            // same role.
+            // The results of parallel calls form one turn, since some models do not accept two consecutive
+            // turns with the same role.
             Some(last) if results && after_results => {
                 last.add_text("\n", &turn.joined_text());
                 last.parts.extend(turn.parts.into_iter().filter(|part| !matches!(part, Part::Text(_))));
@@ -44,7 +44,7 @@ pub(super) fn history(turns: Vec<Turn>, teach: &Teach, prefix: &str) -> Vec<Turn
     told
 }
 
-/// An assistant turn in which the calls are written as text after the turn's own text.
+/// Writes the calls of an assistant turn as text, after the turn's own text.
 fn assistant(mut turn: Turn, teach: &Teach, prefix: &str, names: &mut HashMap<String, String>) -> Turn {
     let mut calls = Vec::new();
     turn.parts.retain(|part| match part {

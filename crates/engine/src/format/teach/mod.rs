@@ -1,18 +1,20 @@
-//! [`instruct`]: describes declared tools in words, for models whose upstream does not support tools.
+//! [`instruct`]: describes the declared tools in the prompt, for models whose upstream does not support
+//! tools.
 //!
-//! The model receives a list of the tools and examples of calls. Past calls and their results are shown in the same
-//! form, with the same name prefix. Text that the client wrote is never changed: instructions are added around it.
+//! The model receives a list of the tools, and example calls. Past calls and their results are written in the
+//! same format, with the same name prefix. The client's own text is never changed; instructions are added
+//! around it.
 //!
 //! ```text
 //! system    the client's text, tools, rules               the same in every request of a conversation
 //! user      a request                                     ⎫ an example of the declared tools, several times;
-//! assistant the call that it leads to                     ⎭ also the same in every request
+//! assistant the resulting call                            ⎭ also the same in every request
 //! …         the history, with calls and results as text   grows at its end
-//! user      the client's text, what this request demands  `tool_choice`, `response_format`
+//! user      the client's text, and what is required       `tool_choice`, `response_format`
 //! ```
 //!
-//! Upstreams cache the longest common prefix of two prompts. Therefore nothing before the history depends on
-//! anything that differs between the requests of a conversation.
+//! Upstreams cache the longest common prefix of two prompts. Nothing before the history therefore depends on
+//! anything that changes between the requests of a conversation.
 
 mod answer;
 mod budget;
@@ -38,46 +40,47 @@ use self::{history::history, template::render};
 use super::Format;
 use crate::conversation::{Conversation, Role, ToolChoice, Turn};
 
-/// How a format is taught.
+/// How to teach a format to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Teach {
-    /// A description of the form, which continues the sentence "To call a tool, write ".
+    /// A description of the format that continues the sentence "To call a tool, write ".
     pub words: &'static str,
-    /// How calls and results are written.
+    /// How to write calls and results.
     pub form: Form,
 }
 
-/// A format that is taught with this description and form.
+/// Creates the `teach` field of a format.
 pub(super) const fn taught(words: &'static str, form: Form) -> Option<Teach> {
     Some(Teach { words, form })
 }
 
-/// How tools are described to a model in text.
+/// How to describe tools to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Teaching {
-    /// Prefix added to every tool's name.
+    /// The prefix for the name of every tool.
     pub prefix: String,
-    /// Replaces the built-in instruction text; if empty, the built-in text is used. `{{tools}}`, `{{signatures}}`,
-    /// `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and `{{result}}` stand for the contents of the
-    /// current request.
+    /// The template for the instructions, or an empty string for the built-in one. `{{tools}}`,
+    /// `{{signatures}}`, `{{examples}}`, `{{example}}`, `{{words}}`, `{{prefix}}`, `{{rules}}` and
+    /// `{{result}}` are replaced with the content for the current request.
     pub template: String,
-    /// Finished instructions, which replace all of the above: the description of the tools by a model's own
-    /// chat template.
+    /// The complete instructions, which override all of the above: a description of the tools by the model's
+    /// own chat template.
     pub text: Option<String>,
-    /// Whether to put the instructions, together with system texts, in brackets before the first user text,
-    /// for models that have no system role or pay less attention to it. Otherwise they form a system turn.
+    /// Whether to put the instructions and system texts, in brackets, before the first user text, for models
+    /// that have no system role or pay less attention to it. Otherwise, they form a system turn.
     pub in_user_turn: bool,
-    /// Like `in_user_turn`, but before the last user text. This is closer to the response, but makes the
-    /// prompt different in every turn.
+    /// Like `in_user_turn`, but before the last user text. That is closer to the response, but changes the
+    /// prompt in every turn.
     pub in_last_user_turn: bool,
-    /// Number of example calls that are shown.
+    /// Number of example calls to show.
     pub examples: usize,
     /// Whether to show the examples as turns of the conversation, before the first user turn.
     pub example_turns: bool,
-    /// Whether to describe tools by signatures such as `get_weather(city: string)`, unless there is a template.
-    /// Otherwise they are described by their JSON Schema.
+    /// Whether to describe tools by signatures such as `get_weather(city: string)`, unless there is a
+    /// template. Otherwise, they are described by their JSON Schema.
     pub signatures: bool,
-    /// Maximum number of tokens of the instructions, as counted by [`estimated_tokens`]. `None`: no limit.
+    /// Maximum length of the instructions in tokens, as counted by [`estimated_tokens`]. `None` means no
+    /// limit.
     pub max_instructions: Option<usize>,
 }
 
@@ -97,26 +100,26 @@ impl Default for Teaching {
     }
 }
 
-/// A conversation with its tools described in words.
+/// A conversation whose tools are described in text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Instructed {
     /// The conversation.
     pub conversation: Conversation,
-    /// Names of the tools that were left out because of `max_instructions`.
+    /// The names of the tools that were left out because of `max_instructions`.
     pub left_out: Vec<String>,
 }
 
-/// Like [`instruct_within`], for callers that set no limit on the instructions.
+/// Like [`instruct_within`], for callers that set no limit.
 #[must_use]
 pub fn instruct(conversation: Conversation, format: &Format, teaching: &Teaching) -> Conversation {
     instruct_within(conversation, format, teaching).conversation
 }
 
-/// Returns the conversation with its tools described in words: it no longer declares tools, and no part of it
-/// is a call or a result. If the format cannot be taught, the conversation is unchanged.
+/// Describes the tools of the conversation in text. The result declares no tools, and contains no calls or
+/// results as such. If the format cannot be taught, the conversation is returned unchanged.
 ///
-/// If tools may be called, `response_format` and similar fields are also replaced with words: a server that
-/// constrains its output to a schema could not write a call.
+/// If tools may be called, `response_format` and similar fields are also replaced with text, because a server
+/// that constrains its output to a schema could not write a call.
 #[must_use]
 pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching: &Teaching) -> Instructed {
     let Some(teach) = &format.teach else { return Instructed { conversation, left_out: Vec::new() } };
@@ -127,7 +130,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
         Some(prompt) => (Some(prompt.instructions), prompt.example_turns, prompt.left_out),
         None => (None, Vec::new(), Vec::new()),
     };
-    // The order matters: the demand must follow the last user text, whatever was put before that text.
+    // This must come last: the demand follows the last user text, regardless of what was put before it.
     if let Some(demand) = demand {
         put_behind(&mut turns, &demand);
     }
@@ -142,7 +145,7 @@ pub fn instruct_within(mut conversation: Conversation, format: &Format, teaching
     Instructed { conversation, left_out }
 }
 
-/// Text that states what this request demands of the response: a call, or a form.
+/// States what this request requires of the response: a call, or a certain format.
 fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     let listed = |names: &[String]| {
         names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ")
@@ -162,7 +165,7 @@ fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     (!demands.is_empty()).then(|| demands.join("\n\n"))
 }
 
-/// Puts `demand` after the last user text.
+/// Appends `demand` to the last user text.
 fn put_behind(turns: &mut Vec<Turn>, demand: &str) {
     let demand = format!("[{demand}]");
     match turns.iter_mut().rev().find(|turn| turn.role == Role::User) {
@@ -175,13 +178,13 @@ fn is_system(turn: &Turn) -> bool {
     matches!(turn.role, Role::System | Role::Developer)
 }
 
-/// Puts the examples before the first turn that is not a system turn.
+/// Inserts the examples before the first turn that is not a system turn.
 fn put_examples(turns: &mut Vec<Turn>, examples: Vec<Turn>) {
     let place = turns.iter().position(|turn| !is_system(turn)).unwrap_or(turns.len());
     turns.splice(place..place, examples);
 }
 
-/// Puts the instructions at the configured place.
+/// Inserts the instructions at the configured place.
 fn place(turns: &mut Vec<Turn>, instructions: Option<String>, teaching: &Teaching) {
     if !teaching.in_user_turn && !teaching.in_last_user_turn {
         let Some(instructions) = instructions else { return };

@@ -1,4 +1,4 @@
-//! [`prompt`]: the instructions that describe tools and their calls.
+//! [`prompt`]: writes the instructions that describe tools and how to call them.
 
 use std::{cell::Cell, collections::HashSet};
 
@@ -27,7 +27,7 @@ To call a tool, write {{words}}, as in these examples:
 
 {{rules}}";
 
-/// The template of instructions without examples.
+/// The template for instructions without examples.
 const TEMPLATE_WITHOUT_EXAMPLES: &str = "\
 You can call these tools{{list_note}}
 
@@ -37,7 +37,7 @@ To call a tool, write {{words}}.
 
 {{rules}}";
 
-/// The template of instructions whose examples are separate turns.
+/// The template for instructions whose examples are separate turns.
 const TEMPLATE_WITH_TURNS: &str = "\
 You can call these tools{{list_note}}
 
@@ -47,18 +47,18 @@ To call a tool, write {{words}}. The first messages are examples.
 
 {{rules}}";
 
-/// The text that is added to a conversation.
+/// The text to add to a conversation.
 pub(super) struct Prompt {
     pub(super) instructions: String,
     pub(super) example_turns: Vec<Turn>,
-    /// Names of the tools that were left out for lack of room.
+    /// The names of the tools that did not fit.
     pub(super) left_out: Vec<String>,
 }
 
-/// The instructions; `None` if no tool may be called.
+/// Writes the instructions. `None` if no tool may be called.
 ///
 /// All declared tools are described, including those that `tool_choice` does not allow in this request, so
-/// that the next request can begin in the same way.
+/// that the next request can share the prompt's prefix.
 pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teaching) -> Option<Prompt> {
     conversation.callable_tools().next()?;
     if let Some(text) = &teaching.text {
@@ -92,13 +92,13 @@ struct Parts<'a> {
     conversation: &'a Conversation,
     teach: &'a Teach,
     teaching: &'a Teaching,
-    /// What remains of [`MAX_FOLLOWED`].
+    /// The remaining part of [`MAX_FOLLOWED`].
     left: &'a Cell<usize>,
 }
 
 impl Parts<'_> {
-    /// The shortest descriptions of as many tools as there is room for: the named tool, then the remaining
-    /// tools in the order of declaration. At least one tool is described.
+    /// Describes as many tools as fit, as briefly as possible: first the tools named by the tool choice, then
+    /// the others in the order of their declaration. At least one tool is described.
     fn fewer_tools(&self, tools: &[&DescribedTool<'_>], limit: usize) -> Prompt {
         let named: HashSet<&str> = match &self.conversation.tool_choice {
             ToolChoice::Named(name) => HashSet::from([name.as_str()]),
@@ -120,8 +120,8 @@ impl Parts<'_> {
             }
             self.prompt(&shown, Detail::Names, &left)
         };
-        // Finds the largest number that fits by bisection, because rendering is linear in the size of the
-        // tools.
+        // Rendering takes time proportional to the size of the tools, so find the largest number by
+        // bisection.
         let (mut fits, mut too_many) = (1, tools.len());
         while fits + 1 < too_many {
             let middle = fits.midpoint(too_many);
@@ -138,7 +138,7 @@ impl Parts<'_> {
     ) -> Prompt {
         self.left.set(MAX_FOLLOWED);
         let Teaching { prefix, template, signatures, .. } = self.teaching;
-        // A user's template may state that the tools are JSON.
+        // A template from the configuration may say that the tools are JSON.
         let signatures = *signatures && template.is_empty();
         let form = &self.teach.form;
         let parallel = self.conversation.parallel_calls;
@@ -181,7 +181,7 @@ impl Parts<'_> {
         Prompt { instructions, example_turns, left_out }
     }
 
-    /// The rules for calls, one per line.
+    /// The rules for making calls, one per line.
     fn rules(&self) -> String {
         let when = "- Call a tool when it helps with the request. Otherwise answer in plain text.";
         let arguments = match self.teach.form.arguments {
@@ -212,8 +212,8 @@ fn prefix_note(prefix: &str) -> String {
     )
 }
 
-/// A tool in one line. The shortest form is kept, because it is needed for each number of tools that is
-/// tried.
+/// A tool on one line. The shortest description is cached, because it is needed for each number of tools that
+/// is tried.
 fn line(described: &DescribedTool<'_>, prefix: &str, detail: Detail, is_signature: bool) -> String {
     let write = || match is_signature {
         true => signature(described, prefix, detail),
@@ -222,7 +222,7 @@ fn line(described: &DescribedTool<'_>, prefix: &str, detail: Detail, is_signatur
     if detail == Detail::Names { described.shortest(is_signature, write) } else { write() }
 }
 
-/// A tool as JSON, in one line.
+/// A tool as JSON, on one line.
 fn declaration(described: &DescribedTool<'_>, prefix: &str, detail: Detail) -> String {
     let Tool { name, description, parameters, .. } = described.tool;
     let mut json = Encoder::default();

@@ -1,8 +1,8 @@
-//! [`References`]: the targets of the references within a tool's schema.
+//! [`References`]: resolves the references within a tool's schema.
 //!
-//! Clients choose the schemas, and a reference costs them only a few bytes. So an object on the path of a
-//! reference is read only once, and the bytes of each target count against one budget for the whole request,
-//! because every reference to a target reads it again.
+//! Clients choose the schemas, and a reference costs them only a few bytes. An object on the path of a
+//! reference is therefore parsed only once, and since every reference reads its target again, the sizes of
+//! all targets count toward one budget for the request.
 
 use std::{
     borrow::Cow,
@@ -12,28 +12,28 @@ use std::{
 
 use crate::wire::json::Json;
 
-/// Maximum total bytes of the targets of the references in a request's tools. Once this is exceeded, targets
-/// of further references count as unknown.
+/// Maximum total size, in bytes, of the targets of all references in a request's tools. Once it is exceeded,
+/// further targets count as unknown.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
 /// Maximum number of names in the path of a reference.
 const MAX_PATH: usize = 16;
 
-/// Follows the references within one schema.
+/// Resolves references within one schema.
 #[derive(Debug)]
 pub(super) struct References<'a> {
     root: Json<'a>,
-    /// The members of each object on the path of a reference, by the object's address. Filled when the first
-    /// reference is met, since most schemas have no references.
+    /// The members of each object on the path of a reference, by the object's address. Filled only when a
+    /// reference is found, since most schemas have none.
     members: RefCell<HashMap<usize, Members<'a>>>,
-    /// Bytes of targets that may still be read.
+    /// Number of bytes of targets that may still be read.
     left: &'a Cell<usize>,
 }
 
 type Members<'a> = HashMap<Cow<'a, str>, Json<'a>>;
 
 impl<'a> References<'a> {
-    /// The references of the schema `root`. `left` is what remains of [`MAX_FOLLOWED`].
+    /// Creates a resolver for the schema `root`. `left` is the remaining part of [`MAX_FOLLOWED`].
     pub(super) fn new(root: Json<'a>, left: &'a Cell<usize>) -> Self {
         Self { root, members: RefCell::default(), left }
     }
@@ -42,8 +42,8 @@ impl<'a> References<'a> {
         self.root
     }
 
-    /// The target of a reference such as `#/$defs/Place`. `None` if it does not exist, or if too many bytes
-    /// have been read.
+    /// The target of a reference such as `#/$defs/Place`. `None` if there is no such target, or if the budget
+    /// is used up.
     pub(super) fn target(&self, reference: &str) -> Option<Json<'a>> {
         let path = reference.strip_prefix('#')?;
         let mut found = self.root;
@@ -60,13 +60,13 @@ impl<'a> References<'a> {
         Some(found)
     }
 
-    /// The member of `object` with this name. The name is escaped as in a reference.
+    /// The member of `object` with this name, which is escaped as in a reference.
     fn member(&self, object: Json<'a>, name: &str) -> Option<Json<'a>> {
         let mut known = self.members.borrow_mut();
         let members = known.entry(object.raw().as_ptr().addr()).or_insert_with(|| {
             let mut members = Members::new();
             for (key, value) in object.members() {
-                // If several members have the same key, the first one counts.
+                // If a key is repeated, its first value counts.
                 members.entry(key).or_insert(value);
             }
             members
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// The definitions are read only once, and not at all if there are no references to them.
+    /// The definitions are read only once, and not at all without references to them.
     #[test]
     fn many_references_past_many_definitions_read_them_once() {
         let definitions: String = (0..2000).map(|number| format!(r#""d{number}":{{}},"#)).collect();

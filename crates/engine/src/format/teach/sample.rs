@@ -1,8 +1,8 @@
-//! [`arguments`]: example arguments of a tool, made from its schema.
+//! [`arguments`]: creates example arguments for a tool from its schema.
 //!
-//! A value comes from the schema itself if the schema lists one (`const`, `examples`, `default`, `enum`), and
-//! otherwise from the type, `format` and name. Values that some notation could not write unambiguously are
-//! not used: text with quotes, line ends or markup, and text that reads as a number.
+//! If the schema lists values (`const`, `examples`, `default`, `enum`), one of them is used. Otherwise, the
+//! value is chosen by type, `format` and name. Values that some notation cannot represent unambiguously are
+//! not used: strings with quotes, line breaks or markup, and strings that look like numbers.
 
 use super::{guess, references::References};
 use crate::{
@@ -10,35 +10,34 @@ use crate::{
     wire::json::{Encoder, Json, Kind},
 };
 
-/// Maximum nesting depth of the values of an example.
+/// Maximum nesting depth of example values.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of schemas that are visited for one example.
+/// Maximum number of schemas to visit for one example.
 const MAX_STEPS: usize = 128;
 
-/// Maximum number of required arguments of a tool that serves as an example.
+/// Maximum number of required arguments that a tool may have to serve as an example.
 const MAX_REQUIRED: usize = 8;
 
-/// Maximum number of properties that are searched for optional arguments.
+/// Maximum number of properties among which optional arguments are searched for.
 const MAX_OPTIONAL: usize = 32;
 
-/// Maximum number of characters of a text.
+/// Maximum length of a value in characters.
 const MAX_TEXT: usize = 60;
 
-/// How the values of a notation are read back.
+/// How values are read back from a notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadBack {
-    /// Values carry their types.
+    /// Each value shows its type.
     Typed,
-    /// Everything is text; scalars get the type that the schema declares.
+    /// Everything is text, and scalars get the type declared in the schema.
     Text,
-    /// Like `Text`, but containers are elements, which need a declared type.
+    /// Like `Text`, but objects and arrays are elements, for which the schema must declare a type.
     Elements,
 }
 
-/// Example arguments of the tool with this schema, as a JSON object; `None` if a required argument has no
-/// value that can be shown. `variant` selects among values: different variants give different examples if the
-/// schema allows this.
+/// Creates example arguments as a JSON object. `None` if some required argument has no value that can be
+/// shown. If the schema allows it, each `variant` gives a different example.
 pub(super) fn arguments(
     schema: Option<&References<'_>>,
     read_back: ReadBack,
@@ -55,8 +54,8 @@ pub(super) fn arguments(
     Some(written(&members))
 }
 
-/// The required arguments whose names can be shown, or otherwise the first argument, with placeholder text as
-/// each value. Used for tools for which no example arguments were found.
+/// Creates arguments with placeholder strings for tools without example arguments: the required arguments
+/// whose names can be shown, or else the first argument.
 pub(super) fn placeholders(schema: Option<Json<'_>>) -> String {
     let schema = schema.unwrap_or_default();
     let required = schema.get("required").into_iter().flat_map(|required| required.elements());
@@ -74,7 +73,7 @@ pub(super) fn placeholders(schema: Option<Json<'_>>) -> String {
     written(&keys.into_iter().map(|key| (key, quoted("value"))).collect::<Vec<_>>())
 }
 
-/// Whether `name` is safe in every notation, as the name of a tool or an argument.
+/// Whether the name of a tool or argument is safe in every notation.
 pub(super) fn is_plain_name(name: &str) -> bool {
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
@@ -92,7 +91,7 @@ struct Sampler<'r, 'a> {
 }
 
 impl<'a> Sampler<'_, 'a> {
-    /// Follows local references; `None` if there are too many, or the target does not exist.
+    /// Resolves local references. `None` if there are too many, or a target does not exist.
     fn resolve(&mut self, mut schema: Json<'a>) -> Option<Json<'a>> {
         loop {
             self.steps = self.steps.checked_sub(1)?;
@@ -118,8 +117,7 @@ impl<'a> Sampler<'_, 'a> {
         Some(members)
     }
 
-    /// A short optional argument: preferably one whose values the schema lists, otherwise the first short
-    /// one.
+    /// A short optional argument, preferably one for which the schema lists values.
     fn optional(&mut self, object: Json<'a>, shown: &[Member]) -> Option<Member> {
         let properties = object.get("properties")?;
         let free =
@@ -142,7 +140,7 @@ impl<'a> Sampler<'_, 'a> {
         self.value(schema, key, depth + 1)
     }
 
-    /// A value of `schema` for an argument called `key`, as JSON.
+    /// A value for an argument called `key`, as JSON.
     fn value(&mut self, schema: Json<'a>, key: &str, depth: usize) -> Option<String> {
         if depth > MAX_DEPTH {
             return None;
@@ -167,7 +165,7 @@ impl<'a> Sampler<'_, 'a> {
         self.is_readable(&value, types).then_some(value)
     }
 
-    /// A value that the schema itself lists.
+    /// A value that the schema lists.
     fn listed(&self, schema: Json<'a>, types: Types) -> Option<String> {
         let fits = |value: &Json<'a>| {
             let short = value.raw().len() <= MAX_TEXT && !value.is_null();
@@ -188,7 +186,7 @@ impl<'a> Sampler<'_, 'a> {
         named.or_else(|| several("enum")).or(default).map(compact)
     }
 
-    /// Whether a notation that writes this value can read it back, given the types that are declared.
+    /// Whether the notation can read this value back, given the declared types.
     fn is_readable(&self, value: &str, types: Types) -> bool {
         let Ok(json) = Json::parse(value) else { return false };
         let undeclared = types == Types::default();
@@ -251,7 +249,7 @@ impl<'a> Sampler<'_, 'a> {
                 _ => guess::text(Json::default(), key, self.variant).map(|text| quoted(&text)),
             };
             self.variant = before;
-            // Lists of lists are ambiguous in a notation that writes an element of a list as `<item>`, if the
+            // Lists of lists are ambiguous if the notation writes the elements of a list as `<item>` and the
             // argument is also called `item`.
             values.push(value.filter(|value| !value.starts_with('['))?);
         }
@@ -287,8 +285,8 @@ fn of_kind(kind: Kind) -> Types {
     }
 }
 
-/// Whether a value that the schema lists can be written in every notation, because it is a short text of
-/// ordinary characters, or another scalar.
+/// Whether a value from the schema can be written in every notation, because it is a short string of ordinary
+/// characters, or another scalar.
 fn is_plain(value: Json<'_>) -> bool {
     match value.kind() {
         Kind::Bool => true,
@@ -303,7 +301,7 @@ fn is_plain_text(text: &str) -> bool {
     !text.is_empty() && text.trim() == text && text.chars().count() <= MAX_TEXT && text.chars().all(plain)
 }
 
-/// Whether a notation without types could read `text` as something other than text.
+/// Whether a notation without types could take `text` for something other than a string.
 fn reads_as_literal(text: &str) -> bool {
     let word = ["true", "false", "null", "none", "nan", "infinity"]
         .iter()

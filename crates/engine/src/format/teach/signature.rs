@@ -1,18 +1,18 @@
-//! [`signature`]: writes a tool as the signature of a function.
+//! [`signature`]: writes a tool like the signature of a function.
 
 use super::{budget::Detail, described_tool::DescribedTool, references::References};
 use crate::wire::json::{Encoder, Json, Kind};
 
-/// Maximum nesting depth of types; of deeper types, only the name is shown.
+/// Maximum nesting depth of types. A deeper type is written as `any`.
 const MAX_DEPTH: usize = 4;
 
-/// Maximum number of values that are listed for an argument; if there are more, only the type is shown.
+/// Maximum number of values to list for an argument. If there are more, only the type is written.
 const MAX_VALUES: usize = 12;
 
-/// Maximum number of schemas that are visited for one tool.
+/// Maximum number of schemas to visit for one tool.
 const MAX_STEPS: usize = 1024;
 
-/// A tool in one line: `get_weather(city: string, unit?: "celsius" | "fahrenheit"): the current weather`.
+/// A tool on one line: `get_weather(city: string, unit?: "celsius" | "fahrenheit"): the current weather`.
 pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Detail) -> String {
     let tool = described.tool;
     let references = described.references();
@@ -25,7 +25,7 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
     if description.is_empty() { call } else { format!("{call}: {description}") }
 }
 
-/// The parts of one schema that a signature shows, read in one pass.
+/// The keywords of a schema that a signature shows, read in one pass.
 #[derive(Debug, Clone, Copy, Default)]
 struct Keywords<'a> {
     reference: Option<Json<'a>>,
@@ -42,7 +42,7 @@ struct Keywords<'a> {
     required: Option<Json<'a>>,
 }
 
-/// Keywords that bound an argument, with their wording.
+/// The keywords that constrain an argument, and how to word them.
 const BOUNDS: [(&str, &str); 4] =
     [("format", "format"), ("pattern", "pattern"), ("minimum", "at least"), ("maximum", "at most")];
 
@@ -69,7 +69,7 @@ impl<'a> Keywords<'a> {
                     }
                 }
             };
-            // If several members have the same key, the first one counts.
+            // If a key is repeated, its first value counts.
             place.get_or_insert(value);
         }
         read
@@ -104,7 +104,7 @@ impl<'a> TypeWriter<'_, 'a> {
         members
     }
 
-    /// Notes on an argument: its description and bounds, in brackets.
+    /// The description and constraints of an argument, in brackets.
     fn notes(&mut self, key: &str, own: &Keywords<'a>, resolved: &Keywords<'a>) -> String {
         let description = own.description.or(resolved.description).and_then(|said| said.as_str());
         let mut notes: Vec<String> =
@@ -124,7 +124,7 @@ impl<'a> TypeWriter<'_, 'a> {
         if notes.is_empty() { notes } else { format!(" ({notes})") }
     }
 
-    /// Follows references. `None` if there are too many, or if a target does not exist.
+    /// Resolves references. `None` if there are too many, or a target does not exist.
     fn resolved(&mut self, mut schema: Keywords<'a>) -> Option<Keywords<'a>> {
         loop {
             self.steps = self.steps.checked_sub(1)?;
@@ -139,7 +139,7 @@ impl<'a> TypeWriter<'_, 'a> {
         self.named(resolved, depth)
     }
 
-    /// The type of a value with this schema, in which references are resolved.
+    /// The type of a value whose schema contains no reference at this level.
     fn named(&mut self, schema: Option<Keywords<'a>>, depth: usize) -> String {
         let any = || "any".to_owned();
         let Some(schema) = schema.filter(|_| depth < MAX_DEPTH) else { return any() };

@@ -1,7 +1,7 @@
-//! [`render`]: templates with names in double braces.
+//! [`render`]: fills templates with names in double braces.
 
 /// Replaces each `{{name}}` in one pass, so that inserted text is not searched again. Unknown names are left
-/// unchanged. Of three braces, the outer one is text.
+/// as they are. If there are three braces, the outer one is text.
 pub(super) fn render(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
