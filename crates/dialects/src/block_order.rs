@@ -14,7 +14,6 @@ use crate::event::{CallEnd, CallStart, Event, Reasoning};
 
 #[derive(Debug, Default)]
 pub(super) struct BlockOrder {
-    /// The call whose block is open.
     open: Option<u32>,
     /// Whether the open call was cut off. Its block then stays open until another block or the end of the
     /// response.
@@ -44,18 +43,13 @@ struct HeldCall {
     end: Option<CallEnd>,
 }
 
-/// The subject of an event.
 enum Subject {
-    /// A block of a call.
     Call(u32),
-    /// Another block.
     Block,
-    /// The response as a whole.
     Response,
 }
 
 impl BlockOrder {
-    /// Approximate size of the held events in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes
     }
@@ -118,7 +112,6 @@ impl BlockOrder {
         }
     }
 
-    /// Whether this call is held.
     fn has(&self, index: u32) -> bool {
         self.calls.contains_key(&index)
     }
@@ -131,7 +124,6 @@ impl BlockOrder {
         }
     }
 
-    /// Adds an event to a held call.
     fn add(&mut self, index: u32, event: &Event<'_>) {
         let place = self.calls.get(&index).and_then(|place| place.checked_sub(self.left));
         let Some(Held::Call(call)) = place.and_then(|place| self.held.get_mut(place)) else { return };

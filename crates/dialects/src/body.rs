@@ -93,13 +93,11 @@ pub struct BodyReader<R> {
     response: Box<R>,
     /// The limits of the response, if the client did not ask for a stream.
     whole: Option<Limits>,
-    /// Whether a frame or a line has been read.
     has_begun: bool,
     /// Whether the response has ended or failed, so that further input is ignored.
     is_over: bool,
 }
 
-/// The kinds of body that an upstream sends.
 #[derive(Debug)]
 enum Body {
     /// So far only white space, and this many bytes of a byte order mark.
@@ -234,12 +232,10 @@ impl<R: ResponseState> BodyReader<R> {
         !self.is_over && self.response.progress().lacks_only_mark()
     }
 
-    /// Whether the response has content, such as text, a call or an image. Reasoning alone does not count.
     pub(crate) fn has_content(&self) -> bool {
         self.response.progress().has_content
     }
 
-    /// Whether the upstream may run tools itself.
     pub(crate) fn runs_tools(&self) -> bool {
         R::RUNS_TOOLS
     }
@@ -333,7 +329,6 @@ impl<R: ResponseState> BodyReader<R> {
         })
     }
 
-    /// Appends to the JSON value that is being collected.
     fn push_value(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let limit = self.limit();
         if let Body::Value(kept) | Body::Lines { partial: kept, .. } = &mut self.body {
@@ -366,7 +361,6 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.end(is_value, out)
     }
 
-    /// Maximum bytes of a JSON value.
     fn limit(&self) -> usize {
         self.whole.map_or(self.max_frame, |limits| limits.max_answer)
     }

@@ -80,7 +80,6 @@ fn inner_hint(element: &Value) -> Option<&Value> {
     inner.rev().find_map(|part| hint(part.get(CACHE_CONTROL)))
 }
 
-/// Returns `value` if it is a hint.
 fn hint(value: Option<&Value>) -> Option<&Value> {
     value.filter(|value| value.get("type").is_some_and(Value::is_string))
 }

@@ -26,7 +26,6 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Decodes the next piece.
     pub(super) fn piece<'a>(&'a mut self, body: &'a str) -> &'a str {
         if !body.is_empty() {
             self.cut = cuts_pair(body);

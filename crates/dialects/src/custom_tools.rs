@@ -59,7 +59,6 @@ pub(super) struct Customs(Option<Box<CustomCalls>>);
 
 #[derive(Debug, Default)]
 struct CustomCalls {
-    /// The names of the client's custom tools.
     names: HashSet<String>,
     calls: HashMap<u32, Input>,
 }
@@ -73,7 +72,6 @@ impl Customs {
         )
     }
 
-    /// Records the start of a call. Returns whether it is a call to a custom tool.
     pub(super) fn begin(&mut self, start: &CallStart<'_>) -> bool {
         let input = match start.source {
             Source::NativeCustom => Input::Plain,
@@ -189,7 +187,6 @@ impl Input {
     }
 }
 
-/// How the arguments start.
 enum Opening<'a> {
     /// `{"input":"`, followed by this text.
     Text(&'a str),

@@ -18,11 +18,8 @@ use crate::{
 /// The position of a value in the request, such as `messages[2].content`. It is formatted only for an error.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Path<'p> {
-    /// The request's body.
     Body,
-    /// The member with this key.
     Member(&'p Path<'p>, &'p str),
-    /// The element at this index.
     Element(&'p Path<'p>, usize),
 }
 
@@ -37,7 +34,6 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The fields of an object, and the path to it.
 #[derive(Debug)]
 pub(crate) struct Fields<'a, 'p> {
     path: Path<'p>,
@@ -150,7 +146,6 @@ impl<'a, 'p> Fields<'a, 'p> {
         }
     }
 
-    /// Puts a field back, with `value` as its new value.
     pub(crate) fn keep(&mut self, key: &str, value: impl Into<Value>) {
         self.kept.insert(key.to_owned(), value.into());
     }
@@ -237,7 +232,6 @@ pub(crate) fn wrong_value(path: Path<'_>, why: impl fmt::Display) -> Failure {
     failure.with_param(path.to_string()).with_code("invalid_value")
 }
 
-/// The error for a missing required field.
 pub(crate) fn missing(path: Path<'_>, wanted: &str) -> Failure {
     Failure::new(Kind::Request, format!("`{path}` is missing; it must be {wanted}"))
         .with_param(path.to_string())

@@ -30,7 +30,6 @@ impl<P> FrameCache<P> {
         Some((plain, found))
     }
 
-    /// Whether learning another template is still worthwhile.
     pub(super) fn may_learn(&self) -> bool {
         self.unused <= FUTILE
     }

@@ -7,9 +7,7 @@ use crate::wire::json::{MAX_DEPTH, Progress, Scanner};
 #[derive(Debug)]
 pub(super) struct JsonArray {
     place: Place,
-    /// Finds the end of the current element.
     scanner: Scanner,
-    /// The start of the current element.
     partial: Vec<u8>,
 }
 
@@ -24,7 +22,6 @@ enum Place {
     Closed,
 }
 
-/// Why an array cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ElementError {
     TooLong,

@@ -8,12 +8,10 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// What a string turned out to contain.
 #[derive(Debug)]
 pub(super) enum Found<'t> {
     /// An object, which has been handled.
     Object,
-    /// Another JSON value.
     Other(Json<'t>),
     NotJson,
 }
@@ -33,7 +31,6 @@ pub(super) trait ReadObjects {
     /// The response is incomplete.
     fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure>;
 
-    /// The progress of the response, and the parts that were left out.
     fn notes(&mut self) -> (&Progress, &mut Skipped);
 
     /// Handles data. Some servers send several objects, one per line or in an array, or `[DONE]` although the

@@ -18,7 +18,6 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     error.to_string().into_bytes()
 }
 
-/// The API's `type` for an error.
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::NotFound | Kind::Method | Kind::TooLarge | Kind::ContextLength => {

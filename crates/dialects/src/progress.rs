@@ -9,11 +9,8 @@ pub struct Progress {
     pub(super) has_choice: bool,
     /// Whether the response has content, such as text, a call or an image. Reasoning alone does not count.
     pub(super) has_content: bool,
-    /// Whether the finish reason is known.
     pub(super) is_finished: bool,
-    /// Whether the end marker has been read.
     pub(super) is_marked: bool,
-    /// Whether the response has ended, so that nothing else is read.
     pub(super) is_done: bool,
 }
 
@@ -62,7 +59,6 @@ impl Progress {
     }
 }
 
-/// The failure for a body that ended before the response did.
 pub(super) fn truncated() -> Failure {
     Failure::new(Kind::Truncated, "the upstream closed the stream before the end of the response")
 }

@@ -91,7 +91,6 @@ const MESSAGE_KEYS: [&str; 10] = [
     "err",
 ];
 
-/// Whether a member has a meaningful value.
 fn says_something(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -215,7 +214,6 @@ const UNREAD_CALL: &str = "tool_use_failed";
 /// context.
 const RATES: [&str; 6] = ["per minute", "per day", "per hour", "per second", "rate limit", "quota"];
 
-/// The fields of an upstream's error.
 #[derive(Debug, Default)]
 struct Words {
     message: Option<String>,
@@ -307,7 +305,6 @@ impl Words {
             || (may_say_so && self.message.as_ref().is_some_and(says_so))
     }
 
-    /// Returns `lead`, followed by the upstream's own message.
     fn sentence(&self, lead: &str) -> String {
         match &self.message {
             Some(message) => format!("{lead}: {message}"),

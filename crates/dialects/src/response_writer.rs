@@ -128,7 +128,6 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Makes large events wait until [`ResponseWriter::pour`] is called.
     pub(crate) fn write_in_pieces(&mut self) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.write_in_pieces();
@@ -142,7 +141,6 @@ impl<S: StreamForm, W: WholeForm> ResponseWriter<S, W> {
         }
     }
 
-    /// Writes pending output until `out` is `upto` bytes long.
     pub(crate) fn pour(&mut self, out: &mut BytesMut, upto: usize) {
         if let Form::Stream(stream, _) = &mut self.0 {
             stream.pour(out, upto);

@@ -15,7 +15,6 @@ const REFUSED: [&str; 3] = ["enum", "const", "not"];
 /// Maximum number of schemas to read when alternatives are merged, because references may repeat them.
 const MAX_SCHEMAS: usize = 256;
 
-/// Maximum nesting depth of alternatives.
 const MAX_DEPTH: usize = 16;
 
 /// Maximum number of alternatives for one parameter. If there are more, it accepts any value.
@@ -46,7 +45,6 @@ pub(super) fn for_openai(schema: Json<'_>) -> Option<Value> {
     Some(object)
 }
 
-/// The schema of a tool without parameters.
 pub(super) fn without_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
@@ -123,7 +121,6 @@ struct Reading<'s> {
 }
 
 impl<'s> Reading<'s> {
-    /// The target of `schema`, if it is a reference.
     fn referred(&self, schema: &Value) -> Option<&'s Value> {
         let name = schema.get("$ref")?.as_str()?;
         self.root.pointer(name.strip_prefix('#')?)
@@ -163,7 +160,6 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// Adds `items` to arrays that lack it.
 fn add_items(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

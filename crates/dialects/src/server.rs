@@ -48,7 +48,6 @@ pub enum Server {
     OpenRouter,
 }
 
-/// The names used in configurations.
 pub(crate) const SERVERS: [(&str, Server); 16] = [
     ("auto", Server::Unknown),
     ("other", Server::Other),
@@ -69,7 +68,6 @@ pub(crate) const SERVERS: [(&str, Server); 16] = [
 ];
 
 impl Server {
-    /// The name used in configurations.
     pub(crate) fn name(self) -> &'static str {
         SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
     }

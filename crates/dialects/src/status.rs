@@ -2,7 +2,6 @@
 
 use crate::failure::{Failure, Kind};
 
-/// The kind of failure that `status` stands for.
 pub(crate) fn kind_of(status: u16) -> Kind {
     match status {
         401 => Kind::Unauthorized,

@@ -28,7 +28,6 @@ const WORDS: [(&str, SystemMessages); 3] =
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
-    /// Visits the setting.
     pub(super) fn setting(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(

@@ -17,7 +17,6 @@ pub(super) struct WholeCalls {
     limits: Limits,
     /// Whether arguments that are not JSON are repaired.
     repairs: bool,
-    /// The index of the next call, see [`CallStart::index`].
     next: u32,
     /// The latest call if it has an id, because some servers send it again with more arguments.
     held: Option<Held>,
@@ -41,7 +40,6 @@ pub(super) struct WholeCall<'a> {
     /// The arguments: an object, or whatever was sent in its place.
     pub(super) arguments: Option<Json<'a>>,
     pub(super) signature: Option<Opaque<'a>>,
-    /// Whether the response ended inside the call.
     pub(super) is_cut: bool,
 }
 

@@ -37,7 +37,6 @@ pub enum Profile {
     Together,
 }
 
-/// The names of the profiles in the configuration.
 pub(super) const PROFILES: [(&str, Profile); 11] = [
     ("none", Profile::None),
     ("openai", Profile::OpenAi),
@@ -102,7 +101,6 @@ pub enum MaxTokens {
 }
 
 impl MaxTokens {
-    /// The values of the setting.
     pub(super) const WORDS: [(&str, Self); 3] = [
         ("as_given", Self::AsGiven),
         ("max_tokens", Self::MaxTokens),
@@ -127,7 +125,6 @@ pub enum PastReasoning {
 }
 
 impl PastReasoning {
-    /// The values of the setting.
     pub(super) const WORDS: [(&str, Self); 4] = [
         ("auto", Self::Auto),
         ("reasoning_content", Self::ReasoningContent),
@@ -155,7 +152,6 @@ pub enum RequiredChoice {
 }
 
 impl RequiredChoice {
-    /// The values of the setting, which are also those of the API.
     pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
 
     pub(super) fn word(self) -> &'static str {

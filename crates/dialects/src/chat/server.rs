@@ -9,11 +9,9 @@ use crate::conversation::{Constraint, Prefill};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fields {
-    /// Members of the request.
     pub(super) members: Map<String, Value>,
     /// The last message: an assistant turn for the model to continue.
     pub(super) begun: Option<Value>,
-    /// The text of that turn.
     pub(super) prefill: Option<Prefill>,
 }
 

@@ -40,7 +40,6 @@ const OPENAI: [&str; 12] = [
     "priority",
 ];
 
-/// Fields that other code handles: the token limit, the response format, and the template's variables.
 const HANDLED: [&str; 9] = [
     "model",
     "messages",
@@ -53,7 +52,6 @@ const HANDLED: [&str; 9] = [
     "max_completion_tokens",
 ];
 
-/// Text between two turns of a prompt without a template.
 const BETWEEN_TURNS: &str = "\n\n";
 
 /// The texts of a conversation, for models without a template.
@@ -154,7 +152,6 @@ fn openai(
     }
 }
 
-/// The client's token limit.
 fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> {
     let newer = rest.get("max_completion_tokens").and_then(Value::as_u64);
     newer.or(conversation.sampling.max_tokens)

@@ -30,7 +30,6 @@ pub struct Options {
     pub keep_special_tokens: bool,
 }
 
-/// The versions of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// OpenAI's `/v1/completions`, which most servers have.

@@ -11,7 +11,6 @@ use crate::{
     media::mime_of_base64,
 };
 
-/// The call or the result that a part represents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown<'v> {
     Call { id: &'v str, tool: &'v str, value: &'v Value },
@@ -101,7 +100,6 @@ impl<'v> CallIndex<'v> {
     }
 }
 
-/// Converts a part to a call.
 pub(super) fn call(id: &str, tool: &str, value: &Value) -> Call {
     let given = ["arguments", "input"].into_iter().find_map(|key| match value.get(key)? {
         Value::String(text) if key == "arguments" => Some(text.clone()),
@@ -150,7 +148,6 @@ pub(super) fn output(value: &Value, out: &mut Vec<Piece>) {
     }
 }
 
-/// Whether a result reports that its call failed.
 pub(super) fn is_error(value: &Value) -> bool {
     let is_marked = value.get("is_error").and_then(Value::as_bool).unwrap_or(false);
     let code = |content: &Value| content.get("error_code").is_some_and(Value::is_string);

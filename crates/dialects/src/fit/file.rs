@@ -36,7 +36,6 @@ pub enum Source {
 }
 
 impl File {
-    /// The data as a `data:` URL.
     pub(crate) fn data_url(&self) -> Option<String> {
         match &self.source {
             Source::Data(data) => Some(format!("data:{};base64,{data}", self.mime)),
@@ -44,7 +43,6 @@ impl File {
         }
     }
 
-    /// The URL, if it is an HTTP URL.
     pub(crate) fn http_url(&self) -> Option<&str> {
         match &self.source {
             Source::Url(url) if is_http(url) => Some(url),
@@ -74,7 +72,6 @@ impl File {
         Some(serde_json::json!({"type": "input_audio", "input_audio": {"data": data, "format": format}}))
     }
 
-    /// A description of the file for use in text.
     pub(super) fn described(&self) -> String {
         let what = match self.mime.split_once('/') {
             Some(("application", "pdf")) => "a PDF",
@@ -97,7 +94,6 @@ pub(crate) fn is_http(url: &str) -> bool {
     matches!(scheme.as_deref(), Some("http" | "https"))
 }
 
-/// Wraps a part of `dialect`.
 pub(crate) fn part_of(dialect: Dialect, value: Value) -> Part {
     Part::Other(Received::new(dialect.name(), value))
 }

@@ -83,7 +83,6 @@ pub fn fitted<'c>(
 struct Fitting<'s> {
     side: &'s dyn UpstreamSide,
     own: Dialect,
-    /// Whether the client speaks another dialect than the upstream.
     translates: bool,
 }
 
@@ -135,7 +134,6 @@ impl Fitting<'_> {
         is_plain && self.side.takes_image(url)
     }
 
-    /// Whether a turn is left out because it is empty.
     fn leaves_out(&self, turn: &Turn) -> bool {
         let may_be_empty = matches!(turn.role, Role::User | Role::Tool);
         self.translates
@@ -199,7 +197,6 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// Adds the contents of a part that belongs to another API.
     fn part(&self, value: &Value, index: &CallIndex<'_>, split: &mut SplitTurns<'_>) -> Result<(), Unfit> {
         let role = split.turn.role;
         match Shown::of(value).filter(|_| role != Role::Tool) {
@@ -353,7 +350,6 @@ fn is_instruction(role: Role) -> bool {
     matches!(role, Role::System | Role::Developer)
 }
 
-/// The text that stands in for content that cannot be sent.
 fn left_out(what: &str) -> String {
     format!("[{what}, was left out: this model's API does not take it in this form]")
 }

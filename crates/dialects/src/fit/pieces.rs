@@ -8,7 +8,6 @@ use crate::{
     media::{data_url, decoded_text, mime_of_base64, mime_of_name, mime_of_url, plain_mime},
 };
 
-/// The content of a part, which may have several pieces.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
     Text(String),
@@ -102,7 +101,6 @@ pub(super) fn readable(value: &Value) -> Value {
     }
 }
 
-/// Informs the model that a tool was loaded.
 pub(super) fn loaded(name: &str) -> String {
     format!("Loaded: {name}")
 }
@@ -127,7 +125,6 @@ fn texts(content: Option<&Value>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The title and the source of a part.
 fn heading(value: &Value) -> Option<String> {
     let title =
         ["title", "filename", "name"].into_iter().find_map(|key| text(value, key)).unwrap_or_default();
@@ -255,7 +252,6 @@ fn is_base64(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_letter)
 }
 
-/// Whether files of this type contain text.
 fn is_text(mime: &str) -> bool {
     const TEXTS: [&str; 7] = ["json", "xml", "yaml", "javascript", "toml", "sql", "x-ndjson"];
     let Some((family, kind)) = mime.split_once('/') else { return false };

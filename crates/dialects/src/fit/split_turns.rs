@@ -15,7 +15,6 @@ pub(super) struct SplitTurns<'t> {
 }
 
 impl SplitTurns<'_> {
-    /// Ends the current turn.
     fn flush(&mut self) {
         let mut parts = mem::take(&mut self.parts);
         if self.turn.role == Role::Tool {

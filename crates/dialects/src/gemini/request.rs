@@ -28,7 +28,6 @@ const SAMPLING: [(&str, &str); 5] = [
     ("top_logprobs", "logprobs"),
 ];
 
-/// Fields that other code handles.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -179,7 +178,6 @@ fn thinking_config(effort: &str, model: &str, options: &Options) -> Option<Map<S
     Some(config)
 }
 
-/// The names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [

@@ -14,7 +14,6 @@ const MAX_VALUES: usize = 10_000;
 /// replaced with their targets. Beyond it, a reference allows any value.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
-/// Keywords whose values are copied unchanged.
 const KEPT: [&str; 11] = [
     "description",
     "title",
@@ -29,7 +28,6 @@ const KEPT: [&str; 11] = [
     "default",
 ];
 
-/// The formats that the API accepts.
 const FORMATS: [&str; 6] = ["enum", "date-time", "int32", "int64", "float", "double"];
 
 /// Converts `schema`. Keywords that cannot be expressed are left out, so the result accepts more values.
@@ -39,9 +37,7 @@ pub(super) fn reduced(schema: &Value, follows: &mut usize) -> Value {
 }
 
 struct Reduction<'s, 'f> {
-    /// The schema in which references are resolved.
     root: &'s Value,
-    /// Number of schemas that may still be written.
     left: usize,
     /// Number of bytes that may still be written for the targets of references.
     follows: &'f mut usize,

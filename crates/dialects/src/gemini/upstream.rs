@@ -48,7 +48,6 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// Resolves `Auto` for `model`.
     pub(super) fn for_model(self, model: &str) -> Self {
         let has_budget = ["gemini-1", "gemini-2", "gemma"].iter().any(|name| model.contains(name));
         match self {

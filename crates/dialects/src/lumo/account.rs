@@ -80,7 +80,6 @@ impl Eq for AccountSettings {}
 const CREDENTIALS: [(&str, Credentials); 2] = [("own", Credentials::Own), ("client", Credentials::Client)];
 
 impl AccountSettings {
-    /// Visits the configuration keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(

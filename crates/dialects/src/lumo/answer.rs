@@ -29,7 +29,6 @@ use crate::{
 /// nested content.
 pub(super) const MAX_PARTS: usize = 5;
 
-/// How far the response has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Only keep-alive frames have arrived.
@@ -37,11 +36,9 @@ enum Stage {
     Open,
     /// The finish reason has been read. Token counts may follow.
     Finished,
-    /// The end marker has been read.
     Done,
 }
 
-/// The state of a response.
 #[derive(Debug)]
 pub(super) struct AnswerState {
     stage: Stage,

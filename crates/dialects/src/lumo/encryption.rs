@@ -28,7 +28,6 @@ pub struct Encryption {
 }
 
 impl Encryption {
-    /// Visits the configuration keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
             Key::new(

@@ -3,10 +3,8 @@
 
 use crate::event::{Event, Media, Sink};
 
-/// Images whose final state has not arrived.
 #[derive(Debug)]
 pub(super) struct Images {
-    /// The latest state of each image.
     unfinished: Vec<Media<'static>>,
     /// Maximum bytes to hold.
     max_kept: usize,
@@ -28,7 +26,6 @@ impl Images {
         }
     }
 
-    /// Drops the image with this id, whose final state has arrived.
     pub(super) fn forget(&mut self, id: &str) {
         self.unfinished.retain(|media| media.id != id);
     }

@@ -49,7 +49,6 @@ impl Partial {
         self.text.push_str(piece);
     }
 
-    /// Replaces the text received so far with `text`.
     pub(super) fn replace(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.progress = Progressing::default();
@@ -65,7 +64,6 @@ impl Partial {
         !self.is_blank() && self.progress.extent != Extent::Open
     }
 
-    /// Length of the text in bytes.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }

@@ -177,7 +177,6 @@ struct Body {
 }
 
 impl Body {
-    /// Handles a line. Returns whether to continue.
     fn take(
         &mut self,
         line: &[u8],
@@ -215,7 +214,6 @@ impl Body {
         }
     }
 
-    /// Handles the data of a line.
     fn data(&mut self, data: &[u8], out: &mut impl Sink) -> Result<(), Failure> {
         let text = str::from_utf8(data)
             .map_err(|_| Failure::new(Kind::Protocol, "the upstream sent bytes that are not UTF-8"))?;
@@ -286,7 +284,6 @@ impl Body {
         self.dispatch(json, frame, out)
     }
 
-    /// Handles decrypted frames.
     fn plain(&mut self, frames: &[String], out: &mut impl Sink) -> Result<(), Failure> {
         for text in frames {
             let parsed = Frame::parse(text);
@@ -337,7 +334,6 @@ impl Body {
         Ok(None)
     }
 
-    /// Drops the lines so far, since they will not become a frame.
     fn drop_unfinished(&mut self) -> Result<(), Failure> {
         if self.unfinished.is_empty() {
             return Ok(());

@@ -33,7 +33,6 @@ pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     Some(proton(status, code, &text))
 }
 
-/// The failure for an error object within the stream.
 pub(super) fn error_object(error: Json<'_>) -> Failure {
     let code = code(error);
     let message = message(error);

@@ -25,7 +25,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// The path relative to the upstream's base URL.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::V1 => "ai/v1/chat",

@@ -47,7 +47,6 @@ enum State {
     Sent { index: u32, arguments: Digest },
 }
 
-/// The arguments in one report.
 #[derive(Debug, Clone, Copy)]
 enum ReportedArguments<'a> {
     Nothing,
@@ -60,7 +59,6 @@ enum ReportedArguments<'a> {
 /// How a response ended, as far as its calls are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The model finished.
     Well,
     /// The model was interrupted, or the stream was cut off.
     Cut,
@@ -122,7 +120,6 @@ impl ServerCalls {
         }));
     }
 
-    /// Ends the response.
     pub(super) fn finish(&mut self, ending: Ending, numbers: &mut CallDeltas, out: &mut impl Sink) {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get(at) else { break };
@@ -138,7 +135,6 @@ impl ServerCalls {
         self.calls.clear();
     }
 
-    /// Number of results without a corresponding call.
     pub(super) fn orphans(&self) -> u64 {
         self.orphans
     }

@@ -39,7 +39,6 @@ pub enum Form {
 }
 
 impl Form {
-    /// The names used in configurations and session files.
     pub(super) const WORDS: [(&str, Self); 2] = [("token", Self::Token), ("cookie", Self::Cookie)];
 }
 

@@ -3,11 +3,9 @@
 use super::target::Target;
 use crate::wire::json::{FrameTemplate, Json};
 
-/// A token, which is all that a frame contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) target: Target,
-    /// The raw body of a JSON string.
     pub(super) body: &'a str,
     /// A number in the frame that varies but has no meaning.
     pub(super) number: Option<Json<'a>>,

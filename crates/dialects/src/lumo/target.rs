@@ -5,9 +5,7 @@
 pub(super) enum Target {
     Message,
     Reasoning,
-    /// Calls to server tools.
     ToolCall,
-    /// Results of server tools.
     ToolResult,
     /// Arguments of the client-tool call with this index. No target has this name, because v2 sends calls in
     /// separate deltas.

@@ -44,14 +44,12 @@ pub(super) enum Role {
 pub(super) struct Turn<'a> {
     pub(super) role: Role,
     pub(super) content: Vec<Content<'a>>,
-    /// The id of the call that a result belongs to.
     call_id: &'a str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
-    /// The URL of an image.
     Image(&'a str),
 }
 
@@ -68,7 +66,6 @@ impl<'a> Turn<'a> {
         Self { call_id, ..Self::of_text(Role::Result, content) }
     }
 
-    /// The texts, joined by newlines.
     pub(super) fn text(&self) -> Cow<'a, str> {
         if let [Content::Text(text)] = self.content.as_slice() {
             return text.clone();
@@ -129,7 +126,6 @@ pub(super) fn turns<'a>(
 enum CallReference<'a> {
     /// The id of a call that has a result.
     Answered(&'a str),
-    /// The name of one of the client's tools.
     Tool(&'a str),
 }
 
@@ -143,7 +139,6 @@ struct History<'a, 'd> {
 }
 
 impl<'a> History<'a, '_> {
-    /// Converts a system message to text.
     fn system(&mut self, turn: &'a conversation::Turn) -> Cow<'a, str> {
         let content = turn.parts.iter().filter_map(|part| self.content(part)).collect();
         let turn = Turn::new(Role::System, content);
@@ -224,7 +219,6 @@ impl<'a> History<'a, '_> {
         }
     }
 
-    /// Adds a placeholder result for each call that has none.
     fn answer(&mut self) {
         for id in mem::take(&mut self.unanswered) {
             self.turns.push(Turn::result(id, NO_RESULT));

@@ -11,13 +11,10 @@ pub(super) struct UnfinishedFrame {
     scanner: Scanner,
 }
 
-/// The state of an [`UnfinishedFrame`] after a line.
 pub(super) enum Joined<'l> {
-    /// The frame is incomplete.
     More,
     /// The frame is complete. The second field is the remaining part of the line.
     Value(String, &'l str),
-    /// The text is not a JSON object.
     Broken,
 }
 
@@ -39,7 +36,6 @@ impl UnfinishedFrame {
         self.scanner = Scanner::new(MAX_DEPTH);
     }
 
-    /// Appends the next line, or the remaining part of one.
     pub(super) fn push<'l>(&mut self, line: &'l str) -> Joined<'l> {
         let line = if self.is_empty() {
             let line = line.trim_ascii_start();

@@ -17,11 +17,9 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The result of reading an object.
 pub(super) enum Read<'a> {
     /// Not an object of this version.
     Foreign,
-    /// Handled.
     Taken,
     /// Handled. The object contained only this token.
     Token(Token<'a>),

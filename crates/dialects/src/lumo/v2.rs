@@ -63,7 +63,6 @@ fn late(frame: &Frame<'_>, answer: &mut AnswerState, out: &mut impl Sink) {
 pub(super) struct Frame<'a> {
     /// `type`, which exists only in v1.
     pub(super) v1: Option<Cow<'a, str>>,
-    /// `object`
     kind: Cow<'a, str>,
     start: Start<'a>,
     /// Whether the object names a model. The name is a hash or a tier and means nothing to clients, so they
@@ -74,9 +73,7 @@ pub(super) struct Frame<'a> {
     choices: Option<Json<'a>>,
     usage: Option<Json<'a>>,
     error: Option<Json<'a>>,
-    /// Whether the payload is flagged as encrypted.
     is_sealed: bool,
-    /// `tool_call`, `tool_result` or `image`.
     payload: Option<Json<'a>>,
 }
 
@@ -113,7 +110,6 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether the object describes the whole response.
     fn is_head(&self) -> bool {
         self.has_model || self.start != Start::default()
     }
@@ -205,7 +201,6 @@ struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Reads a delta, which is an object or bare content.
     fn read(json: Json<'a>) -> Self {
         let (mut delta, mut reasoning) = (Self::default(), "");
         if json.kind() != JsonKind::Object {

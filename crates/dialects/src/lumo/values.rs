@@ -22,7 +22,6 @@ pub(super) enum Outside {
 pub(super) struct Values {
     outside: Outside,
     state: State,
-    /// The current payload.
     text: String,
     max_text: usize,
     broken: u64,
@@ -165,7 +164,6 @@ impl Values {
         }
     }
 
-    /// Finds the start of a payload. Returns the text from there on.
     fn begin<'r>(&mut self, rest: &'r str) -> &'r str {
         let rest = match self.outside {
             Outside::Noise => rest.find('{').and_then(|at| rest.get(at..)).unwrap_or_default(),

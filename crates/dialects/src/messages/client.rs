@@ -9,7 +9,6 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// Anthropic Messages as a client dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
 

@@ -24,7 +24,6 @@ pub fn error_body(failure: &Failure) -> Vec<u8> {
     json!({"type": "error", "error": error}).to_string().into_bytes()
 }
 
-/// The API's `type` for an error.
 fn error_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Request | Kind::Method | Kind::ContextLength => "invalid_request_error",

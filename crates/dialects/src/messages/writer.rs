@@ -18,7 +18,6 @@ use crate::{Answering, Ids, ResponseWriter, event::Start};
 /// Writes a response to a client that speaks Messages.
 pub type Writer = ResponseWriter<stream::Stream, whole::Whole>;
 
-/// The members that identify a response.
 #[derive(Debug)]
 struct Head {
     id: String,
@@ -43,7 +42,6 @@ impl Head {
     }
 }
 
-/// The prefix of message ids.
 const ID_PREFIX: &str = "msg_";
 
 /// Makes response ids differ from other ids with the same seed.

@@ -33,7 +33,6 @@ const OPTIONS: [&str; 12] = [
 /// Ollama's own fields, which clients of OpenAI's API may also send.
 const OWN: [&str; 3] = ["think", "keep_alive", "options"];
 
-/// Fields that other code handles.
 const HANDLED: [&str; 7] = [
     "model",
     "messages",
@@ -288,7 +287,6 @@ fn number_or_text(text: &str) -> Value {
     }
 }
 
-/// The names of the fields that the API cannot express.
 fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<String> {
     let has_tools = !conversation.tools.is_empty();
     let known = [
@@ -305,7 +303,6 @@ fn inexpressible(conversation: &Conversation, rest: &Map<String, Value>) -> Vec<
     known.chain(fields).chain(conversation.rest.foreign_keys(CHAT).cloned()).collect()
 }
 
-/// Splits `name=value`.
 pub(super) fn option(text: &str) -> Option<(String, &str)> {
     let (name, value) = text.split_once('=')?;
     let name = name.trim();

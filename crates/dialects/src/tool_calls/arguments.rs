@@ -17,7 +17,6 @@ use crate::wire::json::{continues, is_same};
 /// longer arguments is recognised only if its bytes are the same.
 const MAX_SENT: usize = 64 << 10;
 
-/// Default implementations suit most dialects.
 #[derive(Debug)]
 pub(super) struct Arguments {
     pub(super) extent: Extent,
@@ -32,13 +31,11 @@ pub(super) struct Arguments {
     /// Text after a complete object, while it may still be a repetition of that object.
     again: Option<Box<Again>>,
     max_depth: usize,
-    /// Maximum bytes of arguments.
     limit: usize,
     /// Whether arguments that are not JSON are repaired.
     repairs: bool,
 }
 
-/// Whether `text` is an object without members.
 fn is_empty(text: &str) -> bool {
     let inner = text.trim_ascii().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     inner.is_some_and(|inner| inner.trim_ascii().is_empty())
@@ -79,7 +76,6 @@ impl Arguments {
         }
     }
 
-    /// A new extent for arguments that start over.
     fn fresh(&self) -> Extent {
         Extent::new(self.max_depth).mending(self.repairs.then_some(self.limit))
     }
@@ -265,7 +261,6 @@ impl Arguments {
         !self.held.is_empty() || self.again.is_some()
     }
 
-    /// Whether nothing has arrived.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_sent() && self.held.is_empty()
     }

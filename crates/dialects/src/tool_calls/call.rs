@@ -23,7 +23,6 @@ pub(super) struct StreamedCall {
     /// The upstream's state for the call, until the call is announced.
     pub(super) signature: Option<Opaque<'static>>,
     pub(super) state: State,
-    /// Arguments that arrived before the name.
     pub(super) early: String,
     /// Whether the call was already complete as a `function_call`, so that its pieces in `tool_calls` only
     /// repeat it.
@@ -88,7 +87,6 @@ impl StreamedCall {
         !self.name.is_empty()
     }
 
-    /// Records the id and the name in a piece.
     pub(super) fn note(&mut self, piece: &Piece<'_>) {
         let is_unnamed = matches!(self.state, State::Unnamed);
         if self.id.is_empty() && (is_unnamed || self.is_repeat) {

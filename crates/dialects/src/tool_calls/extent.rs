@@ -24,7 +24,6 @@ pub(super) struct Extent {
     max_depth: usize,
     /// Whether invalid arguments are repaired, and the maximum bytes that may be held for this.
     repair: Option<usize>,
-    /// Text that has arrived but has not been passed on.
     held: String,
     /// Whether the held text of a string ends with a backslash that escapes the next character.
     is_escaped: bool,
@@ -373,7 +372,6 @@ impl Extent {
     }
 }
 
-/// White space in JSON.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// The words that models write to say "no arguments".

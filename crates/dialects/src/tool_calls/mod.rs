@@ -58,9 +58,7 @@ pub(crate) fn mended(arguments: &str, limits: &Limits) -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct CallDeltas {
     calls: Vec<StreamedCall>,
-    /// The declared tools, if there are any.
     tools: DeclaredTools,
-    /// The index of the next call, see [`CallStart::index`].
     next: u32,
     /// The number of the current delta, by which pieces of different deltas are told apart.
     delta: u64,
@@ -68,23 +66,18 @@ pub(crate) struct CallDeltas {
     /// Whether arguments that are not JSON are repaired.
     repairs: bool,
     limits: Limits,
-    /// Whether a call may be open.
     has_open: bool,
     form: Option<Form>,
     skipped: Skipped,
     scratch: String,
-    /// Whether a call may hold arguments, see [`arguments`].
     is_holding: bool,
     /// The index of the choice that the deltas belong to. Each choice numbers its calls from 0.
     choice: u64,
 }
 
-/// The two formats in which OpenAI's API sends calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// `function_call`
     Legacy,
-    /// `tool_calls`
     Listed,
 }
 
@@ -119,7 +112,6 @@ impl CallDeltas {
         self.choice = number;
     }
 
-    /// Sets whether arguments that are not JSON are repaired.
     pub(crate) fn mend(&mut self, repairs: bool) {
         self.repairs = repairs;
     }
@@ -354,7 +346,6 @@ impl CallDeltas {
         }
     }
 
-    /// Adds arguments to a call that has not been announced.
     fn grow_unnamed(&mut self, at: usize, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let Self { calls, tools, limits, .. } = self;
         let Some(call) = calls.get_mut(at) else { return Ok(()) };

@@ -41,11 +41,9 @@ struct NamedCall {
     name: String,
     runner: Runner,
     state: State,
-    /// Whether the arguments are plain text.
     is_text: bool,
     unescaper: Unescaper,
     arguments: Arguments,
-    /// The frame of a held piece.
     frame: Option<String>,
     /// Arguments from the start of the call, which are used only if no pieces of arguments follow.
     given: String,
@@ -66,7 +64,6 @@ impl NamedCalls {
         self.limits = limits;
     }
 
-    /// Sets whether arguments that are not JSON are repaired.
     pub(crate) fn mend(&mut self, repairs: bool) {
         self.repairs = repairs;
     }
@@ -201,7 +198,6 @@ impl NamedCalls {
         }
     }
 
-    /// The key of the latest open call.
     pub(crate) fn open_key(&self) -> Option<u64> {
         self.calls.iter().rfind(|call| call.state == State::Open).map(|call| call.key)
     }
@@ -211,7 +207,6 @@ impl NamedCalls {
         self.calls.iter().rfind(|call| call.key == key).map(|call| call.index)
     }
 
-    /// Whether a call for the client has started.
     pub(crate) fn has_client_call(&self) -> bool {
         self.has_client_call
     }

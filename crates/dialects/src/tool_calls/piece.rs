@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use crate::wire::json::Json;
 
-/// How a piece refers to its call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Address {
     pub(super) index: Option<u64>,
@@ -19,7 +18,6 @@ impl Address {
     }
 }
 
-/// How the upstream identifies a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Index(u64),
@@ -84,7 +82,6 @@ impl<'a> Piece<'a> {
         Self { id: text(id), name: text(function.get("name")), arguments, extra: None }
     }
 
-    /// Adds the element's `extra_content`.
     pub(super) fn with_extra(self, extra: Option<Json<'a>>) -> Self {
         Self { extra: extra.filter(|extra| !extra.is_null()), ..self }
     }

@@ -5,7 +5,6 @@
 
 use super::{Conversation, Part, Role, Text, Turn};
 
-/// The prefix of the names of these headers.
 const PREFIX: &str = "x-anthropic-";
 
 impl Conversation {

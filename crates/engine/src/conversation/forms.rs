@@ -125,7 +125,6 @@ fn hash_letters(text: &str, attempt: u64, length: usize) -> String {
     letters
 }
 
-/// Replacements for strings that an upstream would reject.
 #[derive(Debug, Default)]
 struct Replacements(HashMap<String, String>);
 
@@ -264,7 +263,6 @@ fn past_parts(conversation: &Conversation) -> impl Iterator<Item = &Part> + Clon
     conversation.turns.iter().flat_map(|turn| &turn.parts)
 }
 
-/// The names of the tools in the history.
 fn past_names(conversation: &Conversation) -> impl Iterator<Item = &str> + Clone {
     past_parts(conversation).filter_map(|part| match part {
         Part::Call(call) => Some(call.name.as_str()),

@@ -13,7 +13,6 @@ use super::{Conversation, IdForm, Part, Role, Turn};
 /// Maximum length of an id with an appended number, which is the limit of OpenAI's APIs.
 const LONGEST: usize = 40;
 
-/// Whether two calls or two results have the same id.
 pub(super) fn has_repeated_ids(conversation: &Conversation) -> bool {
     let (mut calls, mut results) = (HashSet::new(), HashSet::new());
     let mut parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
@@ -58,7 +57,6 @@ struct UniqueIds {
     results_begin: usize,
 }
 
-/// The calls that share an id.
 #[derive(Debug, Default)]
 struct SameId {
     /// The number in the latest generated id.

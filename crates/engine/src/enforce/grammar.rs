@@ -68,7 +68,6 @@ struct Rules {
 }
 
 impl Rules {
-    /// Adds a rule, and returns its name.
     fn named(&mut self, name: &str, body: String) -> String {
         self.count += 1;
         // A rule must not be empty. Writing to a string cannot fail.

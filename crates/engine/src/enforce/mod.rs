@@ -111,7 +111,6 @@ impl Request<'_> {
         format!("{}{}", self.prefix, tool.name)
     }
 
-    /// The notation of the format, or else of plain JSON.
     fn notation(&self) -> Option<(&'static Format, Notation)> {
         let formats = [self.format, &format::BARE];
         formats.into_iter().find_map(|format| Some((format, Notation::of(format)?)))

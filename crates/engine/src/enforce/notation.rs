@@ -41,7 +41,6 @@ impl Notation {
         split(&self.form, name)
     }
 
-    /// The texts before, between and after calls.
     pub(super) fn around(&self) -> (&'static str, &'static str, &'static str) {
         self.form.around
     }

@@ -61,7 +61,6 @@ const MAX_DEPTH: usize = 24;
 /// schema that refers to itself twice would double with each level. Beyond the limit, any value is allowed.
 pub(super) const MAX_SIZE: usize = 1 << 20;
 
-/// A schema that a server can enforce.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fitted(Value);
 
@@ -308,7 +307,6 @@ impl Fitting<'_> {
     }
 }
 
-/// The names in `required`.
 pub(super) fn required_of(members: &Map<String, Value>) -> HashSet<&str> {
     let listed = members.get("required").and_then(Value::as_array);
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -330,7 +328,6 @@ fn cost(members: &Map<String, Value>) -> usize {
     own.fold(4 * EACH, usize::saturating_add)
 }
 
-/// The size of a value as JSON, in bytes.
 fn size(value: &Value) -> usize {
     value.to_string().len()
 }

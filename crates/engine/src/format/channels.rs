@@ -55,7 +55,6 @@ pub enum Route<'a> {
     Nothing,
 }
 
-/// The parts of a harmony header.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Words<'a> {
     channel: Option<&'a str>,

@@ -157,7 +157,6 @@ pub fn auto() -> Vec<&'static Format> {
     ALL.iter().copied().filter(|format| format.auto).collect()
 }
 
-/// Whether `glob` matches a model's name, with or without its vendor.
 fn fits(glob: &str, name: &str) -> bool {
     matches(glob, name) || name.rsplit_once('/').is_some_and(|(_, plain)| matches(glob, plain))
 }

@@ -13,7 +13,6 @@ use super::{
     ReasoningHabits, Special, Tag, TagKind, Teach, Thought,
 };
 
-/// A call or a result as a JSON object.
 const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 const CONTENT: &str = r#"{"name":{{json_name}},"content":{{json_content}}}"#;
 

@@ -207,7 +207,6 @@ pub static PRE: Format = Format {
     ),
 };
 
-/// The info strings that a fence with calls may have.
 const FENCE_INFOS: &[&str] =
     &["json", "jsonc", "json5", "tool", "tool_call", "tool_calls", "tool_code", "function_call"];
 

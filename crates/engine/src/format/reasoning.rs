@@ -51,7 +51,6 @@ const fn phrase(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { chosen: true, ..first(open, close) }
 }
 
-/// A special token.
 const fn token(open: &'static str, close: &'static [&'static str]) -> Thought {
     Thought { open, close, place: Place::Anywhere, bare: false, chosen: false }
 }
@@ -86,28 +85,22 @@ pub static THINK: Format = Format {
     teach: None,
 };
 
-/// Cohere's tokens.
 pub(crate) const THOUGHT_COHERE: Grammar =
     Grammar::Reasoning(&[token("<|START_THINKING|>", &["<|END_THINKING|>"])]);
 
-/// Seed's tag.
 pub(crate) const SEED: Grammar = Grammar::Reasoning(&[word("<seed:think>", &["</seed:think>"])]);
 
 /// MiniMax's tag. Turns without reasoning start with the bare closer.
 pub(crate) const MINIMAX_THINK: Grammar =
     Grammar::Reasoning(&[Thought { bare: true, ..word("<mm:think>", &["</mm:think>"]) }]);
 
-/// The tag in Cline's prompt.
 pub(crate) const THINKING: Grammar = Grammar::Reasoning(&[word("<thinking>", &["</thinking>"])]);
 
-/// Gemma 4's channel.
 pub(crate) const GEMMA_THOUGHT: Grammar = Grammar::Reasoning(&[token("<|channel>thought", &["<channel|>"])]);
 
-/// Kimi K3's element.
 pub(crate) const THOUGHT_K3: Grammar =
     Grammar::Reasoning(&[token("<|open|>think<|sep|>", &["<|close|>think<|sep|>"])]);
 
-/// Granite 3.2's phrases.
 pub(crate) const GRANITE: Grammar = Grammar::Reasoning(&[
     phrase("Here is my thought process:", RESPONSE),
     phrase("Here's my thought process:", RESPONSE),

@@ -38,7 +38,6 @@ pub fn fault(schema: Option<&str>, arguments: &str) -> Option<String> {
 /// `Err(Some(message))` means invalid, and `Err(None)` that the fuel is used up.
 type Checked = Result<(), Option<String>>;
 
-/// The position of a value within the arguments.
 enum Place<'p> {
     Root,
     Member(&'p Place<'p>, &'p str),

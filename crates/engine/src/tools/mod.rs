@@ -38,7 +38,6 @@ struct Table {
     tools: Box<[(Box<str>, Signature)]>,
 }
 
-/// What is known about the arguments of a tool.
 #[derive(Debug, Default)]
 struct Signature {
     /// The declared name, if this entry is for another name of the tool.

@@ -174,7 +174,6 @@ impl ArgumentTypes {
         }
     }
 
-    /// The declared keys in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_ref())
     }

@@ -22,10 +22,8 @@ use crate::{
 /// Maximum bytes of a call's name and of its arguments that are repeated to the model.
 const REPEATED: usize = 4 << 10;
 
-/// The warning code for a missing required call.
 pub(super) const UNFULFILLED: &str = "tool_choice_unfulfilled";
 
-/// Maximum number of tools that a message lists.
 const LISTED: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,21 +32,17 @@ enum Fault {
     Invalid { name: String, arguments: String, why: String },
 }
 
-/// Checks the calls in one response.
 #[derive(Debug)]
 pub(super) struct Corrections {
     /// The names of the tools of which one must be called. Empty if no call is required.
     required: Vec<String>,
     retries_missing: bool,
     retries_unknown: bool,
-    /// The schemas of the tools, by name. `None` if arguments are not checked.
     schemas: Option<Vec<(String, Option<Raw>)>>,
-    /// Whether the hop has a call that `tool_choice` requires.
     is_fulfilled: bool,
     faults: Vec<Fault>,
 }
 
-/// Maximum number of faults that one message to the model lists.
 const MAX_FAULTS: usize = 8;
 
 impl Corrections {
@@ -76,7 +70,6 @@ impl Corrections {
         self.retries_missing
     }
 
-    /// Whether the model is asked again after a wrong call.
     pub(super) fn retries_calls(&self) -> bool {
         self.retries_unknown || self.checks_arguments()
     }
@@ -100,7 +93,6 @@ impl Corrections {
         (self.required, self.retries_missing) = (Vec::new(), false);
     }
 
-    /// Records the start of a call that the client will run.
     pub(super) fn begins(&mut self, written: &str, is_declared: bool) {
         if is_declared {
             self.is_fulfilled = true;
@@ -197,7 +189,6 @@ impl Corrections {
     }
 }
 
-/// The warning code for invalid arguments.
 const INVALID: &str = "invalid_arguments";
 
 /// The warning that `tools` were left out of the instructions because of their maximum length.
@@ -210,7 +201,6 @@ pub(super) fn left_out(tools: &[String]) -> Warning<'static> {
 }
 
 impl Fault {
-    /// Describes this fault to the model.
     fn message(&self, tools: &DeclaredTools) -> String {
         match self {
             Self::Unknown { name } => {

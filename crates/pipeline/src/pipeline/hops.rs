@@ -73,10 +73,8 @@ impl Reason {
     }
 }
 
-/// The token counts of a response, summed over its hops.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
-    /// The sum of the earlier hops.
     earlier: Option<Usage>,
     /// The latest counts of this hop, recorded only if another hop may follow.
     current: Option<Usage>,

@@ -90,7 +90,6 @@ pub struct Pipeline {
     redactor: Option<Arc<dyn Redact>>,
 }
 
-/// The stages after the reader.
 #[derive(Debug)]
 struct Stages {
     backlog: Backlog,
@@ -103,7 +102,6 @@ struct Stages {
     limits: Limits,
     repair: bool,
     stream: bool,
-    /// Whether the client asked for several choices.
     several: bool,
     emitted: OutputRecord,
 }
@@ -479,7 +477,6 @@ impl Pipeline {
 }
 
 impl Stages {
-    /// The failure, if a stage after the reader has exceeded a limit.
     fn failure(&mut self) -> Option<Failure> {
         let is_too_long = self.writer.kept() > self.limits.max_answer;
         self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
@@ -638,7 +635,6 @@ impl ToWriter<'_> {
         true
     }
 
-    /// Writes the withheld content.
     fn release(&mut self) {
         let Self { withheld, reasoning, writer, emitted, out } = self;
         withheld.release(|event| {

@@ -9,7 +9,6 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct OutputRecord {
-    /// Whether anything that a client considers content has been written.
     pub(super) has_content: bool,
     /// The text, if [`Pipeline::observe_text`](super::Pipeline::observe_text) or `observe_events` was called.
     pub(super) text: Option<Box<EmittedText>>,
@@ -37,7 +36,6 @@ pub struct EmittedText {
     /// The first bytes of the text.
     pub kept: String,
     max: usize,
-    /// The events, if they are recorded.
     pub(super) events: Option<Vec<EmittedEvent>>,
 }
 

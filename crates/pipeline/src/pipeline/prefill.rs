@@ -32,13 +32,11 @@ struct UndecidedStart {
     before: Option<Checkpoint>,
     /// The start of a call whose arguments have not started.
     start: Option<CallStart<'static>>,
-    /// Whether reasoning has arrived separately from the text.
     is_reasoning_separate: bool,
     /// Maximum bytes of own text that are retained. The detector has the same limit.
     limit: usize,
 }
 
-/// The kind of the detector's first output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstOutput {
     Awaited,
@@ -140,7 +138,6 @@ impl PrefillStage {
 }
 
 impl UndecidedStart {
-    /// Reads the next piece of the response's own text.
     fn read(&mut self, piece: &str, detector: &mut Detector, out: &mut impl Sink) -> FirstOutput {
         let known = self.own.len();
         append(&mut self.own, piece);

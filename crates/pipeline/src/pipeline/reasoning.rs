@@ -22,7 +22,6 @@ const OPEN: &str = "<think>";
 const OPEN_ON_NEW_LINE: &str = "\n<think>";
 const CLOSE: &str = "</think>";
 
-/// How reasoning is passed on.
 #[derive(Debug)]
 pub(super) enum ReasoningStage {
     /// In the writer's field for reasoning.
@@ -42,7 +41,6 @@ impl ReasoningStage {
         }
     }
 
-    /// Passes on `event`, converted as necessary.
     pub(super) fn event(&mut self, event: &Event<'_>, pass_on: &mut impl FnMut(&Event<'_>)) {
         match self {
             Self::Field => pass_on(event),
@@ -61,7 +59,6 @@ fn meaning<'e>(event: &'e Event<'_>) -> &'e Event<'e> {
     }
 }
 
-/// Puts reasoning into the text.
 #[derive(Debug, Default)]
 pub(super) struct Inline {
     /// Whether the opener has been sent and its closer has not.
@@ -167,7 +164,6 @@ impl Inline {
         Cow::Owned(escaped)
     }
 
-    /// Shifts the cited range by the number of characters added.
     fn annotation(
         &self,
         event: &Event<'_>,

@@ -6,7 +6,6 @@ use crate::{
     event::{Opaque, Reasoning},
 };
 
-/// Collects the state of one response, up to a limit.
 #[derive(Debug, Default)]
 pub(super) struct StateCollector {
     wants: WantsBack,
@@ -23,12 +22,10 @@ impl StateCollector {
         Self { wants, limit, ..Self::default() }
     }
 
-    /// Whether reasoning is collected.
     pub(super) fn is_active(&self) -> bool {
         self.wants != WantsBack::Nothing
     }
 
-    /// Adds a piece of reasoning.
     pub(super) fn reasoning(&mut self, piece: &Reasoning<'_>) {
         let signature = piece.signature.as_ref();
         if !self.has_room(piece.text.len() + signature.map_or(0, |signature| signature.text.len())) {
@@ -42,7 +39,6 @@ impl StateCollector {
         }
     }
 
-    /// Adds a call that the client received as `id`.
     pub(super) fn call(&mut self, id: &str, signature: Option<&Opaque<'_>>) {
         if self.is_active() && self.has_room(id.len() + signature.map_or(0, |signature| signature.text.len()))
         {

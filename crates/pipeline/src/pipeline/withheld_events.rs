@@ -9,14 +9,10 @@ use std::collections::VecDeque;
 use super::backlog::Waiting;
 use crate::event::{CallStart, Event, Runner};
 
-/// Which content is withheld.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Withhold {
-    /// No content.
     Never,
-    /// Content from the first call on.
     FromFirstCall,
-    /// All content.
     Everything,
 }
 
@@ -27,7 +23,6 @@ enum WithheldState {
     Holding,
 }
 
-/// The withheld content, in order.
 #[derive(Debug)]
 pub(super) struct WithheldEvents {
     rule: Withhold,
@@ -67,12 +62,10 @@ impl WithheldEvents {
         self.state != WithheldState::Passing
     }
 
-    /// Whether content is being withheld.
     pub(super) fn is_holding(&self) -> bool {
         self.state == WithheldState::Holding
     }
 
-    /// Maximum number of bytes withheld at any time.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }

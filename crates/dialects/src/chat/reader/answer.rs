@@ -51,7 +51,6 @@ pub struct AnswerState {
     wants_whole: bool,
     /// Whether to forward the frame of a complete response because it has members that no event represents.
     keeps_frame: bool,
-    /// Whether the client is known to have asked for several choices.
     several: bool,
     /// The choices that together make up the response, if there are several.
     merged: Option<MergedChoices>,
@@ -73,7 +72,6 @@ struct Head {
 struct Plain {
     shape: FrameTemplate,
     channel: ChannelName,
-    /// Whether the frame was in the canonical form.
     is_canonical: bool,
 }
 
@@ -181,7 +179,6 @@ impl AnswerState {
         Ok(true)
     }
 
-    /// The slow path.
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
         if self.held_finish.is_some() {
             self.follow_finish(chunk, out);

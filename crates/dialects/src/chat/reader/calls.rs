@@ -18,9 +18,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Whether a call has started.
     pub(super) any: bool,
-    /// Whether a call was cut off.
     pub(super) cut: bool,
     head: Option<Head>,
     /// The frame of a held piece of arguments, and the index of its call.
@@ -28,7 +26,6 @@ pub(super) struct Calls {
     customs: Vec<Custom>,
 }
 
-/// A call to a custom tool.
 #[derive(Debug)]
 struct Custom {
     /// The upstream's index of the call, followed by toolwire's.
@@ -118,7 +115,6 @@ impl Calls {
         }
     }
 
-    /// Ends the calls to custom tools.
     pub(super) fn finish_customs(&mut self, cut: bool, out: &mut impl Sink) {
         let end = if cut { CallEnd::Cut } else { CallEnd::Complete };
         for call in self.customs.drain(..) {

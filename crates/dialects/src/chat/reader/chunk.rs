@@ -95,7 +95,6 @@ impl<'a> Chunk<'a> {
         self.elements().map(Choice::read)
     }
 
-    /// Whether there is at most one choice.
     pub(super) fn is_single(&self) -> bool {
         self.is_single
     }
@@ -105,7 +104,6 @@ impl<'a> Chunk<'a> {
         self.choices.is_none() && self.usage.is_none()
     }
 
-    /// Whether there is any choice.
     pub(super) fn has_choices(&self) -> bool {
         self.first.is_some()
     }
@@ -115,12 +113,10 @@ impl<'a> Chunk<'a> {
         self.elements().any(|choice| number_of(choice.get("index")) != 0)
     }
 
-    /// Whether any choice is a message instead of a delta.
     pub(super) fn has_messages(&self) -> bool {
         self.elements().any(|choice| choice.get("message").is_some())
     }
 
-    /// Whether the list of choices is present and empty.
     pub(super) fn is_bare(&self) -> bool {
         let is_list = self.choices.is_some_and(|choices| choices.kind() == Kind::Array);
         is_list && !self.has_choices() && !self.is_broken
@@ -149,7 +145,6 @@ fn is_error(value: Json<'_>) -> bool {
     value.as_bool() != Some(false) && value.string_body() != Some("")
 }
 
-/// A choice's index, or 0 if it has none.
 fn number_of(index: Option<Json<'_>>) -> u64 {
     index.and_then(|index| index.as_u64()).unwrap_or(0)
 }
@@ -205,7 +200,6 @@ impl<'a> Choice<'a> {
         self.finish?.as_str().filter(|word| !word.is_empty())
     }
 
-    /// Whether the finish reason is an empty string.
     pub(super) fn has_blank_finish(&self) -> bool {
         self.finish.and_then(|finish| finish.string_body()) == Some("")
     }

@@ -96,7 +96,6 @@ fn foreign_fields(conversation: &Conversation) -> impl Iterator<Item = String> {
     conversation.rest.foreign_keys(DIALECT).cloned().chain(of_turns).chain(parts)
 }
 
-/// The turns, arranged as the upstream requires.
 fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [Turn]> {
     // If a server knows the role `developer`, its models accept several such messages.
     let mut arranged = options.system_messages.arranged(turns, model, !options.keep_developer);
@@ -109,7 +108,6 @@ fn arranged<'t>(turns: &'t [Turn], model: &str, options: &Options) -> Cow<'t, [T
     arranged
 }
 
-/// Applies `arrange` to `turns`.
 fn then<'t>(turns: Cow<'t, [Turn]>, arrange: fn(&[Turn]) -> Cow<'_, [Turn]>) -> Cow<'t, [Turn]> {
     match turns {
         Cow::Borrowed(turns) => arrange(turns),

@@ -77,7 +77,6 @@ fn other(element: Value) -> Part {
     Part::Other(Received::new(Dialect::Chat.name(), element))
 }
 
-/// Converts an element of `tool_calls` to a call.
 pub(super) fn call(element: &Value) -> Option<Call> {
     let id = element.get("id")?.as_str()?.to_owned();
     let text = |value: Option<&Value>| match value {
@@ -96,7 +95,6 @@ pub(super) fn call(element: &Value) -> Option<Call> {
     Some(Call { signature, ..Call::new(id, body.get("name")?.as_str()?, arguments) })
 }
 
-/// Whether an element of `tool_calls` is a call to a custom tool.
 pub(super) fn is_custom_call(element: &Value) -> bool {
     element.get("custom").is_some()
 }
@@ -140,7 +138,6 @@ fn is_media(element: &Value) -> bool {
     is_text("type") && !is_text("text")
 }
 
-/// The originals of a message's remaining parts, in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Originals<'a>(&'a [Value]);
 

@@ -112,7 +112,6 @@ pub(super) fn notes(warnings: Vec<Value>) -> Value {
     json!({ "warnings": warnings })
 }
 
-/// The API's finish reason.
 pub(super) fn finish_word(finish: Finish, legacy_functions: bool) -> &'static str {
     let legacy = legacy_functions && finish == Finish::Calls;
     if legacy { "function_call" } else { finish::finish_word(finish) }

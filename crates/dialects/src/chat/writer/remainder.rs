@@ -23,11 +23,9 @@ pub(super) struct Remainder {
     pub(super) choice: Map<String, Value>,
     pub(super) message: Map<String, Value>,
     others: Vec<Other>,
-    /// Number of bytes collected.
     pub(super) kept: usize,
 }
 
-/// A choice that no stage reads.
 #[derive(Debug)]
 struct Other {
     index: u64,

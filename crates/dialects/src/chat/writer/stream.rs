@@ -56,7 +56,6 @@ struct Notes {
     warnings: Vec<Value>,
 }
 
-/// The latest token counts.
 #[derive(Debug)]
 enum Counts {
     None,
@@ -173,7 +172,6 @@ impl StreamForm for Stream {
         put_frame(b"[DONE]", out);
     }
 
-    /// Writes an SSE comment.
     fn keep_alive(&self, out: &mut BytesMut) {
         out.put_slice(b": keep-alive\n\n");
     }
@@ -209,7 +207,6 @@ impl Stream {
         put_frame(frame.as_bytes(), out);
     }
 
-    /// Records what a forwarded frame says about calls.
     fn note(&mut self, event: &Event<'_>) {
         match event {
             Event::CallStart(start) if self.customs.begin(start) => {}
@@ -249,7 +246,6 @@ impl Stream {
         self.text_prefix = [&self.prefix, b"{\"content\":\"".as_slice()].concat();
     }
 
-    /// Writes a delta that contains one string.
     fn string(&mut self, key: &str, text: &str, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -259,7 +255,6 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Writes a delta that contains a list with one object.
     fn list(&mut self, key: &str, element: Value, out: &mut BytesMut) {
         self.begin("null", out);
         out.put_slice(&self.prefix);
@@ -297,7 +292,6 @@ impl Stream {
         out.put_slice(END);
     }
 
-    /// Writes a piece of a custom tool's input.
     fn input(&self, index: u32, piece: &str, out: &mut BytesMut) {
         if piece.is_empty() {
             return;

@@ -28,13 +28,11 @@ pub(super) struct Chunk<'a> {
     stopped_limit: bool,
     input: Option<Json<'a>>,
     output: Option<Json<'a>>,
-    /// The token ids of the piece (llama.cpp).
     tokens: Option<Json<'a>>,
     kind: Option<Json<'a>>,
     object: Option<Json<'a>>,
 }
 
-/// The contents of one choice.
 #[derive(Debug, Default)]
 pub(super) struct Choice<'a> {
     pub(super) text: Option<Json<'a>>,
@@ -91,7 +89,6 @@ impl<'a> Chunk<'a> {
         self.error = self.error.filter(|error| error.as_bool() != Some(false));
     }
 
-    /// Whether the chunk is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.choices.is_some() || self.content.is_some() || self.done.is_some() || self.usage.is_some()
     }
@@ -101,12 +98,10 @@ impl<'a> Chunk<'a> {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }
 
-    /// Whether the chunk has the flag that reports the end, whether or not it is set.
     pub(super) fn has_done_flag(&self) -> bool {
         self.done.is_some()
     }
 
-    /// The reason why the response ended, if llama.cpp or Ollama gives one.
     pub(super) fn reason(&self) -> Option<Json<'a>> {
         self.reason
     }
@@ -115,7 +110,6 @@ impl<'a> Chunk<'a> {
         self.stopped_limit
     }
 
-    /// Token counts outside of a usage object.
     pub(super) fn counts(&self) -> (Option<u64>, Option<u64>) {
         (self.input.and_then(count), self.output.and_then(count))
     }

@@ -37,9 +37,7 @@ pub struct AnswerState {
     thought: Unescaper,
     scratch: String,
     pub(super) calls: WholeCalls,
-    /// The call whose arguments are arriving in pieces.
     pub(super) streamed: Option<StreamedCall>,
-    /// Number of calls that the upstream has run itself.
     pub(super) server_calls: u32,
     /// Whether the client asked for only one candidate, so that all candidates form one response.
     merges: bool,
@@ -317,7 +315,6 @@ impl AnswerState {
     }
 }
 
-/// Collects the numbers in a value, in order.
 fn numbers<'a>(json: Json<'a>, found: &mut Vec<Json<'a>>) {
     match json.kind() {
         Kind::Number => found.push(json),

@@ -34,7 +34,6 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Whether the chunk is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.candidates.is_some() || self.feedback.is_some() || self.usage.is_some()
     }

@@ -12,7 +12,6 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Grounding {
-    /// Whether characters are counted.
     counts: bool,
     runs: Vec<Run>,
     /// The latest `groundingMetadata`, which includes the earlier ones.
@@ -54,7 +53,6 @@ impl Grounding {
         }
     }
 
-    /// Records a frame's metadata.
     pub(super) fn note(&mut self, metadata: Json<'_>) {
         self.metadata.clear();
         self.metadata.push_str(metadata.raw());

@@ -20,7 +20,6 @@ pub(super) struct PartKind<'a> {
     content: Content<'a>,
     is_thought: bool,
     signature: Option<Json<'a>>,
-    /// Whether the part has unknown members.
     has_others: bool,
 }
 
@@ -72,7 +71,6 @@ impl<'a> PartKind<'a> {
         read
     }
 
-    /// Whether the part contributes content to the response.
     pub(super) fn is_content(&self) -> bool {
         !matches!(self.content, Content::Nothing | Content::Unknown | Content::Text(""))
     }
@@ -237,7 +235,6 @@ fn tool(call: Json<'_>) -> Cow<'_, str> {
     name.to_ascii_lowercase().into()
 }
 
-/// The members of an object, without its id.
 fn without_id(json: Json<'_>) -> String {
     let mut body = Encoder::default();
     body.object(|body| {

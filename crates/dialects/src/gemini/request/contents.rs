@@ -82,7 +82,6 @@ fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     }
 }
 
-/// Writes the parts of a content.
 struct Parts<'b> {
     body: &'b mut Encoder,
     count: usize,

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::is_usable;
 
-/// The cookie that requests new tokens.
 pub(super) fn refresh(uid: &str, token: &str) -> String {
     let asked = json!({
         "ResponseType": "token",
@@ -19,7 +18,6 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
     format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
 }
 
-/// The access token and the refresh token that a response sets.
 pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<String>) {
     let set = |name: &str| {
         let cookies = headers.get_all(header::SET_COOKIE).iter();

@@ -6,7 +6,6 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use super::{Random, undecryptable};
 use crate::failure::{Failure, Kind};
 
-/// Length of an AES-256 key in bytes.
 pub(super) const KEY_LENGTH: usize = 32;
 
 /// The key of a request, and the id that ties encrypted pieces to that request.

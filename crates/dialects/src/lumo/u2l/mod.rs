@@ -23,7 +23,6 @@ use crate::failure::{Failure, Kind};
 /// Fills bytes with cryptographically secure randomness.
 pub type Random<'r> = &'r mut dyn FnMut(&mut [u8]);
 
-/// The failure for a piece that cannot be decrypted.
 fn undecryptable(what: &str) -> Failure {
     let message = format!("the upstream sent an encrypted piece that cannot be decrypted: {what}");
     Failure::new(Kind::Upstream, message).with_code("upstream_decrypt_failed")

@@ -27,7 +27,6 @@ pub(in super::super) struct Unsealer {
     key: RequestKey,
     /// Bytes of incomplete characters, for each text.
     begun: BTreeMap<String, Vec<u8>>,
-    /// The arguments received so far, by the index of the call.
     arguments: BTreeMap<u64, String>,
     /// Maximum total size of the arguments in bytes. Exceeding it fails the response.
     room: usize,

@@ -22,7 +22,6 @@ pub(super) struct Blocks {
     originals: Option<Vec<Value>>,
 }
 
-/// A block, and the part that it represents.
 struct Block {
     part: Part,
     /// The contents of a result that are not text.

@@ -160,7 +160,6 @@ fn put_sampling(body: &mut Encoder, conversation: &Conversation, dropped: &mut V
     }
 }
 
-/// Writes the reasoning effort and the response format.
 fn put_output(
     body: &mut Encoder,
     conversation: &Conversation,

@@ -10,7 +10,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The tools of a request, and the tool choice.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     /// The tools of other types.
@@ -77,7 +76,6 @@ impl Toolbox {
     }
 }
 
-/// An element of `tools`.
 enum Declared {
     Client(Tool),
     /// A tool whose type is not `custom`.

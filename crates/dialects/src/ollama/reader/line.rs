@@ -45,12 +45,10 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether the line is part of a response.
     pub(super) fn is_part(&self) -> bool {
         self.message.is_some() || self.done.is_some()
     }
 
-    /// Whether the line reports the end of the response.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.as_bool() == Some(true))
     }

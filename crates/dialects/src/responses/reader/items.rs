@@ -151,7 +151,6 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Passes on the phase of a message if that has not been done yet.
     fn phase(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let phase = text(item, "phase");
         if (phase.is_empty() && !self.has_phases) || text(item, "type") != "message" {
@@ -214,7 +213,6 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Number of items that have started.
     fn begun(&self) -> usize {
         self.open.len() + self.ended.len()
     }
@@ -316,7 +314,6 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Handles the complete text of a part.
     pub(super) fn part_done(
         &mut self,
         event: &StreamEvent<'_>,

@@ -25,7 +25,6 @@ use crate::{
 pub struct ResponseReader {
     settings: ReaderSettings,
     has_started: bool,
-    /// Whether the response arrived in one piece.
     is_whole: bool,
     pub(super) text: Channel,
     pub(super) reasoning: Channel,
@@ -48,7 +47,6 @@ struct Plain {
     target: Target,
 }
 
-/// What a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Part(PartKey),

@@ -25,9 +25,7 @@ pub(super) struct Assembly {
     begun: bool,
     /// The items in order, as JSON. `None` while an item is open.
     items: Vec<Option<Rope>>,
-    /// The open message or reasoning.
     open: Option<Open>,
-    /// The calls that have not ended.
     calls: Vec<Call>,
     /// The open call that was cut off.
     cut_call: Option<u32>,
@@ -39,7 +37,6 @@ pub(super) struct Assembly {
     image_calls: Vec<String>,
     /// Citations that are held until the text that they belong to arrives.
     citations: Vec<Annotation<'static>>,
-    /// The phase of the next message.
     phase: String,
     /// Number of characters of text so far.
     characters: u64,
@@ -185,7 +182,6 @@ impl Assembly {
         }
     }
 
-    /// Adds a complete item.
     fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
         // The item's texts were counted when they arrived.

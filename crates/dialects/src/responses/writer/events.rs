@@ -4,13 +4,10 @@ use bytes::{BufMut, BytesMut};
 
 use super::rope::{Pending, Rope};
 
-/// Where to write the events of a response.
 #[derive(Debug)]
 pub(super) enum Events<'o> {
-    /// To the client.
     Written {
         out: &'o mut BytesMut,
-        /// The number of the next event.
         sequence: &'o mut u64,
         /// Pending output. `None` if everything is written at once.
         pending: Option<&'o mut Pending>,

@@ -23,7 +23,6 @@ pub(super) enum Key {
     Id(String, String),
 }
 
-/// A call that the upstream or toolwire runs.
 #[derive(Debug)]
 pub(super) struct HostedItem {
     pub(super) key: Key,
@@ -35,7 +34,6 @@ pub(super) struct HostedItem {
     arguments: String,
     /// The start of every delta with arguments.
     prefix: String,
-    /// Whether the arguments are complete.
     called: bool,
 }
 
@@ -46,18 +44,15 @@ pub(super) enum Kind {
     Mcp,
 }
 
-/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome<'c> {
     /// It has not started, or is still running.
     Open,
-    /// With this image.
     Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
     /// Without a result, since upstreams need not reveal one.
     Unshown,
-    /// The response was cut off.
     Cut,
 }
 
@@ -168,7 +163,6 @@ impl HostedItem {
         (self.place, item.into())
     }
 
-    /// Writes the item's event `word`.
     fn put(&self, word: &str, events: &mut Events<'_>) {
         let kind = match self.kind {
             Kind::Search => format!("response.web_search_call.{word}"),

@@ -38,7 +38,6 @@ pub(super) fn status(is_whole: bool) -> &'static str {
     if is_whole { "completed" } else { "incomplete" }
 }
 
-/// `text` as a JSON string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -72,7 +71,6 @@ pub(super) struct Message {
     place: Place,
     /// The phase. Empty if the message has none.
     phase: String,
-    /// The parts that have ended.
     parts: Vec<Rope>,
     part: Option<Part>,
 }

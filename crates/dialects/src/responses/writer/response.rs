@@ -15,7 +15,6 @@ use crate::{
 pub(super) struct Head {
     /// `resp_`, followed by [`Head::suffix`].
     id: String,
-    /// When the response was created, in seconds of Unix time.
     created: u64,
     model: String,
     stored: bool,
@@ -24,7 +23,6 @@ pub(super) struct Head {
     left_out: Vec<String>,
 }
 
-/// How far a response has progressed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Status<'a> {
     InProgress,
@@ -36,7 +34,6 @@ pub(super) enum Status<'a> {
 /// escaped.
 const OUTPUT: &str = "\0";
 
-/// The prefix of response ids.
 const ID_PREFIX: &str = "resp_";
 
 /// Makes response ids differ from other ids with the same seed.

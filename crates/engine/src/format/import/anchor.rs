@@ -1,13 +1,10 @@
 //! [`Anchor`]: a regular expression that is literal text except for blanks and named groups.
 
-/// A part of an anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Text.
     Literal(String),
     /// A named group. What it matches is up to the engine, which has its own rules for names and keys.
     Group(String),
-    /// Any characters.
     Any,
 }
 

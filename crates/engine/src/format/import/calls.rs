@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::{Anchor, Definition, Field, Part, Refused, only};
 
-/// Where a call's name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     Content,

@@ -101,7 +101,6 @@ fn only(table: &Map<String, Value>, path: &str, known: &[&str]) -> Result<(), Re
     }
 }
 
-/// One of the template's fields.
 struct Field<'t> {
     key: &'t str,
     table: &'t Map<String, Value>,

@@ -91,7 +91,6 @@ impl CharKind {
         }
     }
 
-    /// The estimated number of tokens in a run of this many characters.
     fn tokens(self, run: usize) -> usize {
         match self {
             // A single blank belongs to the next word.
@@ -117,12 +116,10 @@ pub(super) fn schema(references: &References<'_>, detail: Detail, json: &mut Enc
 struct Shortening<'r, 'a> {
     references: &'r References<'a>,
     detail: Detail,
-    /// Number of references that may still be replaced.
     left: usize,
 }
 
 impl<'a> Shortening<'_, 'a> {
-    /// Writes the schema of the argument `key`.
     fn schema(&mut self, schema: Json<'a>, key: &str, depth: usize, json: &mut Encoder) {
         if schema.kind() != Kind::Object {
             json.compact(schema);

@@ -26,7 +26,6 @@ const MAX_REQUEST: usize = 120;
 /// Length of arguments, in bytes, above which another tool makes a better example.
 const LONG: usize = 80;
 
-/// A message with example calls.
 pub(super) struct Example {
     /// A request that a user might have made.
     request: String,

@@ -73,7 +73,6 @@ const RESULT: &str = "<result>\n{{named_content}}\n</result>";
 /// tag.
 pub(in crate::format) const TOOL_RESPONSE: &str = "<tool_response>\n{{named_content}}\n</tool_response>";
 
-/// A call as a JSON object.
 pub(in crate::format) const OBJECT: &str = r#"{"name":{{json_name}},"arguments":{{arguments}}}"#;
 
 impl Form {

@@ -165,7 +165,6 @@ fn demand(conversation: &mut Conversation, prefix: &str) -> Option<String> {
     (!demands.is_empty()).then(|| demands.join("\n\n"))
 }
 
-/// Appends `demand` to the last user text.
 fn put_behind(turns: &mut Vec<Turn>, demand: &str) {
     let demand = format!("[{demand}]");
     match turns.iter_mut().rev().find(|turn| turn.role == Role::User) {
@@ -178,13 +177,11 @@ fn is_system(turn: &Turn) -> bool {
     matches!(turn.role, Role::System | Role::Developer)
 }
 
-/// Inserts the examples before the first turn that is not a system turn.
 fn put_examples(turns: &mut Vec<Turn>, examples: Vec<Turn>) {
     let place = turns.iter().position(|turn| !is_system(turn)).unwrap_or(turns.len());
     turns.splice(place..place, examples);
 }
 
-/// Inserts the instructions at the configured place.
 fn place(turns: &mut Vec<Turn>, instructions: Option<String>, teaching: &Teaching) {
     if !teaching.in_user_turn && !teaching.in_last_user_turn {
         let Some(instructions) = instructions else { return };

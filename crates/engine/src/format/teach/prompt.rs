@@ -27,7 +27,6 @@ To call a tool, write {{words}}, as in these examples:
 
 {{rules}}";
 
-/// The template for instructions without examples.
 const TEMPLATE_WITHOUT_EXAMPLES: &str = "\
 You can call these tools{{list_note}}
 
@@ -47,7 +46,6 @@ To call a tool, write {{words}}. The first messages are examples.
 
 {{rules}}";
 
-/// The text to add to a conversation.
 pub(super) struct Prompt {
     pub(super) instructions: String,
     pub(super) example_turns: Vec<Turn>,
@@ -181,7 +179,6 @@ impl Parts<'_> {
         Prompt { instructions, example_turns, left_out }
     }
 
-    /// The rules for making calls, one per line.
     fn rules(&self) -> String {
         let when = "- Call a tool when it helps with the request. Otherwise answer in plain text.";
         let arguments = match self.teach.form.arguments {
@@ -222,7 +219,6 @@ fn line(described: &DescribedTool<'_>, prefix: &str, detail: Detail, is_signatur
     if detail == Detail::Names { described.shortest(is_signature, write) } else { write() }
 }
 
-/// A tool as JSON, on one line.
 fn declaration(described: &DescribedTool<'_>, prefix: &str, detail: Detail) -> String {
     let Tool { name, description, parameters, .. } = described.tool;
     let mut json = Encoder::default();

@@ -16,10 +16,8 @@ use crate::wire::json::Json;
 /// further targets count as unknown.
 pub(super) const MAX_FOLLOWED: usize = 4 << 20;
 
-/// Maximum number of names in the path of a reference.
 const MAX_PATH: usize = 16;
 
-/// Resolves references within one schema.
 #[derive(Debug)]
 pub(super) struct References<'a> {
     root: Json<'a>,

@@ -86,7 +86,6 @@ struct Sampler<'r, 'a> {
     references: &'r References<'a>,
     read_back: ReadBack,
     variant: usize,
-    /// Number of schemas that may still be visited.
     steps: usize,
 }
 
@@ -100,7 +99,6 @@ impl<'a> Sampler<'_, 'a> {
         }
     }
 
-    /// The required members of an object.
     fn required(&mut self, object: Json<'a>, depth: usize) -> Option<Vec<Member>> {
         let mut members = Vec::new();
         let Some(required) = object.get("required") else { return Some(members) };

@@ -30,7 +30,6 @@ pub(super) fn signature(described: &DescribedTool<'_>, prefix: &str, detail: Det
 struct Keywords<'a> {
     reference: Option<Json<'a>>,
     description: Option<Json<'a>>,
-    /// `format`, `pattern`, `minimum` and `maximum`.
     bounds: [Option<Json<'a>>; BOUNDS.len()],
     constant: Option<Json<'a>>,
     listed: Option<Json<'a>>,
@@ -79,7 +78,6 @@ impl<'a> Keywords<'a> {
 struct TypeWriter<'r, 'a> {
     references: &'r References<'a>,
     detail: Detail,
-    /// Number of schemas that may still be visited.
     steps: usize,
 }
 
@@ -133,7 +131,6 @@ impl<'a> TypeWriter<'_, 'a> {
         }
     }
 
-    /// The type of a value.
     fn of(&mut self, schema: Json<'a>, depth: usize) -> String {
         let resolved = self.resolved(Keywords::read(schema));
         self.named(resolved, depth)

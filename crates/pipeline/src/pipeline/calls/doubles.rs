@@ -18,7 +18,6 @@ use crate::{
 pub(super) struct Doubles {
     made: Vec<Made>,
     doubtful: Vec<Held>,
-    /// Bytes of arguments that are retained for comparison with later calls.
     kept: usize,
 }
 

@@ -90,7 +90,6 @@ impl Calls {
         }
     }
 
-    /// Handles the end of the hop, and decides whether another hop follows.
     pub(super) fn finish(&mut self, said: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let incomplete = std::mem::take(&mut self.incomplete);
         let untold = |entry: &Entry| matches!(entry.fate, Fate::Annotated { arguments: Some(_), .. });

@@ -25,7 +25,6 @@ use crate::{
     tools::is_spelling_of,
 };
 
-/// The hosted tools of a request, and the calls in the current hop.
 #[derive(Debug, Default)]
 pub(super) struct HostedCalls {
     /// The names under which the model may call them.
@@ -168,9 +167,7 @@ impl HostedCalls {
 
 /// What follows a hop, judging by its hosted calls.
 pub(super) enum After {
-    /// They run, and another hop follows.
     Hop(FollowUp),
-    /// The response ends.
     End {
         /// The turn to add to the client's next request if that request contains results of the client's
         /// calls.
@@ -210,7 +207,6 @@ impl Calls {
         Fate::Hosted { rescue }
     }
 
-    /// Handles the end of a hosted call.
     pub(super) fn end_hosted(&mut self, source: u32, end: CallEnd, rescue: bool) {
         if end == CallEnd::Cut {
             self.cut = true;

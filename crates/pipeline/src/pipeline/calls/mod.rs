@@ -46,10 +46,9 @@ use crate::{
     wire::text::{append, boundary_upto, head},
 };
 
-/// How a call is handled.
 #[derive(Debug)]
 enum Fate {
-    /// Sent under this index.
+    /// Sent with this index.
     Sent { index: u32, runner: Runner },
     /// Held until it has ended, then sent.
     Waits { start: CallStart<'static>, arguments: String, rescue: bool },
@@ -69,7 +68,6 @@ enum Fate {
 struct Entry {
     /// The call's index in that stage.
     source: u32,
-    /// Number of bytes of arguments so far.
     bytes: usize,
     fate: Fate,
 }
@@ -80,13 +78,11 @@ pub(super) struct Calls {
     settings: Rules,
     parallel: bool,
     ids: Ids,
-    /// Calls in order of appearance.
     entries: Vec<Entry>,
     doubles: Doubles,
     /// Number of calls that have started. Omitted calls count as well, since each takes up memory.
     begun: usize,
     sent_ids: Vec<String>,
-    /// The ids of the calls that are reported separately.
     annotated_ids: Vec<String>,
     past_ids: Vec<String>,
     /// Names and arguments of rescued calls.
@@ -100,9 +96,7 @@ pub(super) struct Calls {
     broken: Vec<String>,
     /// Whether the response was cut off inside a call.
     cut: bool,
-    /// Whether the client declared tools.
     has_tools: bool,
-    /// The hosted tools, if there are any.
     hosted: Option<Box<HostedCalls>>,
     /// The turn whose hosted calls run only when the client sends its next request.
     pub(super) deferred: Option<DeferredTurn>,
@@ -309,7 +303,6 @@ impl Calls {
         }
     }
 
-    /// Whether a new call is held because it may be a duplicate of an earlier one.
     fn is_held_double(&mut self, start: &CallStart<'_>) -> bool {
         let declared = self.tools.resolve(&start.name).map(|name| self.tools.declared(name));
         self.doubles.begins(start, declared.unwrap_or(&start.name))
@@ -332,7 +325,6 @@ impl Calls {
         }
     }
 
-    /// Sends the token counts, summed over all hops.
     fn usage(&mut self, usage: Usage, frame: Option<&str>, out: &mut impl Sink) {
         let sum = self.usage.take(&usage, self.keeps_text);
         let frame = frame.filter(|_| sum.is_none());

@@ -96,7 +96,6 @@ impl AnswerState {
         self.is_whole || choice.is_some_and(|choice| choice.has_message)
     }
 
-    /// Handles all choices in a chunk.
     pub(super) fn merge(&mut self, chunk: &Chunk<'_>, out: &mut impl Sink) -> Result<(), Failure> {
         let mut merged = self.merged.take().unwrap_or_default();
         if chunk.has_choices() {

@@ -13,7 +13,6 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// Takes `messages` out of the request.
 pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     let messages = request.list("messages")?;
     let path = request.at("messages");

@@ -12,11 +12,9 @@ use crate::{
     wire::json::{Json, Kind as JsonKind},
 };
 
-/// The tools of a request, and the tool choice.
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,
     pub(super) custom: HashSet<String>,
-    /// The tools of unknown types.
     pub(super) server: Vec<ServerTool>,
     pub(super) choice: ToolChoice,
     pub(super) parallel: bool,
@@ -63,11 +61,9 @@ pub(super) fn take(request: &mut Fields<'_, '_>) -> Result<Toolbox, Failure> {
     Ok(Toolbox { tools, custom, server, choice, parallel: parallel.unwrap_or(true), legacy })
 }
 
-/// An element of `tools`.
 enum Declared {
     Function(Tool),
     Custom(Tool),
-    /// A tool of an unknown type.
     Unknown(ServerTool),
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Context<'a> {
     options: &'a Options,
     /// The past calls, if results must name their tools.
     calls: Option<CallsById<'a>>,
-    /// Whether past calls must be sent with reasoning.
     needs_reasoning: bool,
     /// From this turn on, the first call of each turn needs a signature.
     signed_from: Option<usize>,
@@ -352,7 +351,6 @@ fn function(body: &mut Encoder, call: &Call) {
     });
 }
 
-/// Writes the remaining fields of the message, except the stored originals.
 fn extend(body: &mut Encoder, rest: &Map<String, Value>) {
     for (key, value) in rest {
         if !matches!(key.as_str(), "content" | "tool_calls") {

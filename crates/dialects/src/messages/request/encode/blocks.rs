@@ -14,7 +14,6 @@ use crate::{
     wire::json::Encoder,
 };
 
-/// A block of a message.
 #[derive(Debug)]
 pub(super) enum Block<'c> {
     /// As the client wrote it.
@@ -41,7 +40,6 @@ pub(super) enum Block<'c> {
         signature: &'c str,
     },
     Redacted(&'c str),
-    /// A block with a cache hint.
     Hinted(Box<Block<'c>>, &'c Value),
 }
 
