@@ -9,7 +9,6 @@ use crate::{
     failure::{Failure, Kind},
 };
 
-/// OpenAI Responses as a client dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client;
 

@@ -34,7 +34,6 @@ pub(super) fn references(body: &[u8]) -> References {
     parsed(body, read).unwrap_or_default()
 }
 
-/// The id that an `item_reference` refers to.
 fn referenced(item: Json<'_>) -> Option<String> {
     // Clients may omit the type.
     let kind = item.get("type").and_then(|kind| kind.as_str());

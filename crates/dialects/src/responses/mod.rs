@@ -30,7 +30,6 @@ fn own_item_id(prefix: &str, suffix: &str, index: usize) -> String {
     format!("{prefix}_{suffix}_{OWN}{index}")
 }
 
-/// Whether `id` belongs to an item for a call that toolwire ran.
 fn is_own_item(id: &str) -> bool {
     let number = id.rsplit_once('_').and_then(|(_, last)| last.strip_prefix(OWN));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

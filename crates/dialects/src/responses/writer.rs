@@ -35,7 +35,6 @@ pub type Writer = ResponseWriter<Stream, Whole>;
 #[derive(Debug)]
 pub struct Stream {
     assembly: Assembly,
-    /// The number of the next event.
     sequence: u64,
     /// Pending output. `None` if everything is written at once.
     pending: Option<Pending>,

@@ -9,9 +9,7 @@ use crate::{
 /// The citations in the open block, and the position in the response's text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    /// Number of characters of text so far.
     at: u64,
-    /// The position at which the block started.
     from: u64,
     /// The URL and the title of each page.
     pages: Vec<(String, String)>,

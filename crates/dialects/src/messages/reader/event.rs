@@ -7,7 +7,6 @@ use crate::wire::json::{Invalid, Json};
 /// The members of an event. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
-    /// `type`
     pub(super) kind: Cow<'a, str>,
     pub(super) index: Option<Json<'a>>,
     pub(super) delta: Option<Json<'a>>,
@@ -31,7 +30,6 @@ pub(super) struct Piece<'a> {
     pub(super) is_alone: bool,
 }
 
-/// The kind of string that a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     Text,
@@ -69,7 +67,6 @@ impl<'a> StreamEvent<'a> {
         place.get_or_insert(value);
     }
 
-    /// The index of the block.
     pub(super) fn index(&self) -> Option<u64> {
         self.index.and_then(|index| index.as_u64())
     }

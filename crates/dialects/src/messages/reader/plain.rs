@@ -11,9 +11,7 @@ pub(super) struct Plain {
     /// them.
     braces: usize,
     pub(super) kind: PieceKind,
-    /// The index of the block.
     pub(super) index: Option<u64>,
-    /// Whether the frame may be forwarded.
     pub(super) is_canonical: bool,
 }
 

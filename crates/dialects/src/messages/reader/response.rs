@@ -38,7 +38,6 @@ pub struct ResponseReader {
     /// Whether the client did not ask for a stream.
     wants_whole: bool,
     has_started: bool,
-    /// Whether the response arrived in one piece.
     is_whole: bool,
     text: Channel,
     thinking: Channel,

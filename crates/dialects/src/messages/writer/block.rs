@@ -25,7 +25,6 @@ impl Hosted {
         if name == "web_search" { Self::Search } else { Self::Other }
     }
 
-    /// The prefix of the API's ids for such calls.
     fn prefix(self) -> &'static str {
         match self {
             Self::Search => "srvtoolu",
@@ -47,7 +46,6 @@ impl Hosted {
         }
     }
 
-    /// The block of the call's result.
     pub(super) fn result(self, id: &str, content: &str, is_error: bool) -> Value {
         match self {
             Self::Search => {
@@ -175,7 +173,6 @@ pub(super) fn notes(warnings: &[Value]) -> Value {
     json!({ "warnings": warnings })
 }
 
-/// An element of `warnings`.
 pub(super) fn warning(warning: &Warning<'_>) -> Value {
     json!({"code": warning.code, "message": warning.message})
 }

@@ -16,9 +16,7 @@ const LEAD: &str = "event: content_block_delta\ndata: ";
 
 #[derive(Debug)]
 pub(super) struct Deltas {
-    /// The index of the block.
     pub(super) index: usize,
-    /// The key of the string.
     key: &'static str,
     /// The start of every delta, up to the text of the string.
     prefix: Vec<u8>,
@@ -35,7 +33,6 @@ impl Deltas {
         Self { index, key, prefix, spelling: Vec::new() }
     }
 
-    /// Writes a piece.
     pub(super) fn put(&self, piece: &str, out: &mut BytesMut) {
         out.put_slice(&self.prefix);
         escape_into(out, piece);

@@ -23,11 +23,8 @@ use crate::{
 pub struct Stream {
     head: Head,
     begun: bool,
-    /// Number of blocks that have started.
     blocks: usize,
-    /// The open block of text or thinking.
     open: Option<Open>,
-    /// The open blocks of calls.
     calls: Vec<OpenCall>,
     /// Calls that the client does not run, whose results are written as blocks too.
     hosted: Vec<(u32, Hosted)>,
@@ -61,10 +58,8 @@ struct OpenCall {
     input: Input,
 }
 
-/// Where the input of a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input {
-    /// In deltas.
     Streamed,
     /// In deltas that have not arrived yet.
     Due,
@@ -241,7 +236,6 @@ impl Stream {
         }
     }
 
-    /// Writes a delta with a citation.
     fn cited(&mut self, frame: &str, out: &mut BytesMut) {
         let delta = Json::parse(frame).ok().and_then(|event| event.get("delta"));
         if let Some(delta) = delta {
@@ -309,7 +303,6 @@ impl Stream {
         Open { kind, deltas: Deltas::new(index, delta) }
     }
 
-    /// Closes the open block of text or thinking.
     fn close(&mut self, out: &mut BytesMut) {
         if let Some(open) = self.open.take() {
             put_stop(open.deltas.index, out);

@@ -178,7 +178,6 @@ impl Whole {
         }
     }
 
-    /// Adds a block of the upstream.
     fn own_block(&mut self, frame: &str, block: Block) {
         self.kept += frame.len();
         self.blocks.push(block);

@@ -11,7 +11,6 @@ use crate::{
 /// The members of an event. If a member is repeated, its first occurrence counts.
 #[derive(Debug, Default)]
 pub(super) struct StreamEvent<'a> {
-    /// `type`
     pub(super) kind: Cow<'a, str>,
     pub(super) output_index: Option<Json<'a>>,
     pub(super) item_id: Option<Json<'a>>,
@@ -57,7 +56,6 @@ impl<'a> StreamEvent<'a> {
         Ok((event, json))
     }
 
-    /// The index of the item.
     pub(super) fn output_index(&self) -> Option<u64> {
         self.output_index.and_then(|index| index.as_u64())
     }
@@ -69,7 +67,6 @@ impl<'a> StreamEvent<'a> {
         id.map_or_else(own, |id| Digest::of(&id))
     }
 
-    /// The index of the part within its item.
     pub(super) fn part_index(&self) -> u64 {
         self.part_index.and_then(|index| index.as_u64()).unwrap_or(0)
     }

@@ -103,7 +103,6 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The texts in `content`.
 pub(super) fn texts(content: Option<Json<'_>>) -> Vec<String> {
     let Some(content) = content else { return Vec::new() };
     if let Some(text) = content.as_str() {

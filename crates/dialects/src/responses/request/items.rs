@@ -56,7 +56,6 @@ struct History<'a, 't> {
     declares: bool,
 }
 
-/// A turn, and the items that it is made from.
 struct Run<'a> {
     turn: Turn,
     items: Vec<Json<'a>>,

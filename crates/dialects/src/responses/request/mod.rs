@@ -235,7 +235,6 @@ fn response_format(text: &Fields<'_, '_>, format: Json<'_>) -> Result<Option<Val
     Ok(Some(members.into()))
 }
 
-/// The failure for a request without input.
 fn no_input(fields: &Fields<'_, '_>) -> Failure {
     let message = "`input` is missing or empty; it must be a string, or an array of at least one item";
     Failure::new(Kind::Request, message)

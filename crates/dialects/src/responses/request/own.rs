@@ -48,7 +48,6 @@ pub(super) fn call(kind: &str, item: Json<'_>) -> Option<(Call, CallOutput)> {
     Some((Call::new(id, name, arguments), output))
 }
 
-/// The text of an `error` member.
 fn error(error: &Value) -> Option<String> {
     if let Some(text) = error.as_str().or_else(|| error.get("message")?.as_str()) {
         return Some(text.to_owned());

@@ -17,7 +17,6 @@ use crate::{
 /// Maximum length of names that toolwire generates. Other APIs do not allow longer names.
 const LONGEST_FLAT: usize = 64;
 
-/// The tools of a request, and the tool choice.
 #[derive(Default)]
 pub(super) struct Toolbox {
     pub(super) tools: Vec<Tool>,

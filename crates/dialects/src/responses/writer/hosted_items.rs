@@ -48,11 +48,13 @@ pub(super) enum Kind {
 pub(super) enum Outcome<'c> {
     /// It has not started, or is still running.
     Open,
+    /// With this image.
     Image(&'c Media<'c>),
     /// With this result.
     Result { content: &'c str, is_error: bool },
     /// Without a result, since upstreams need not reveal one.
     Unshown,
+    /// The response was cut off.
     Cut,
 }
 

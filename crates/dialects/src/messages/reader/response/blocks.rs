@@ -19,7 +19,6 @@ pub(super) struct OpenBlock {
     kind: BlockKind,
 }
 
-/// A call that the upstream runs itself.
 #[derive(Debug)]
 pub(super) struct HostedCall {
     id: String,

@@ -62,7 +62,6 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Handles a message that was not streamed.
     pub(super) fn whole(
         &mut self,
         event: &StreamEvent<'_>,

@@ -77,15 +77,12 @@ fn put_original<'t>(body: &mut Encoder, original: &Value, ids: &mut impl Iterato
     }
 }
 
-/// Whether an item of this type is a call to a client tool, or the result of one.
 fn is_call_or_result(kind: &str) -> bool {
     matches!(kind, "function_call" | "custom_tool_call" | "function_call_output" | "custom_tool_call_output")
 }
 
 struct Items<'a> {
-    /// The names of custom tools.
     customs: HashSet<&'a str>,
-    /// The ids of calls to custom tools.
     custom_calls: HashSet<&'a str>,
     dropped: &'a mut Vec<String>,
 }
