@@ -88,7 +88,7 @@ fn is(element: &Value, key: &str, text: &str) -> bool {
     element.get(key).and_then(Value::as_str) == Some(text)
 }
 
-/// Returns the next element for which `is_it` is true, and advances the list past it.
+/// Returns the next element for which `is_it` is true and advances the list past it.
 fn after<'t>(list: &mut &'t [Value], is_it: impl Fn(&Value) -> bool) -> Option<&'t Value> {
     /// Limits the search if the client did not write the part at all.
     const NEAR: usize = 16;

@@ -39,7 +39,7 @@ impl Channel {
         !self.cut && !cuts_pair(body)
     }
 
-    /// Decodes a string that repeats all earlier text, and returns the part of it that is new.
+    /// Decodes a string that repeats all earlier text and returns the part of it that is new.
     pub(super) fn news<'a>(&'a mut self, body: &'a str) -> &'a str {
         self.unescaper.finish();
         let text = self.unescaper.decode(body, &mut self.scratch);

@@ -123,7 +123,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Handles a piece of the arguments, and returns the next piece of the input.
+    /// Handles a piece of the arguments and returns the next piece of the input.
     pub(super) fn piece(&mut self, piece: &str) -> String {
         match self {
             Self::Plain => piece.to_owned(),
@@ -154,7 +154,7 @@ impl Input {
         }
     }
 
-    /// Ends the call, and returns the rest of the input. Arguments without an input are returned as they are.
+    /// Ends the call and returns the rest of the input. Arguments without an input are returned as they are.
     pub(super) fn end(&mut self, end: CallEnd) -> String {
         match std::mem::replace(self, Self::Behind) {
             Self::Held { held, tool } => whole(&held, &tool),

@@ -167,7 +167,7 @@ impl<'a, 'p> Fields<'a, 'p> {
     }
 }
 
-/// Parses a request's body as a JSON object, and passes its fields to `read`.
+/// Parses a request's body as a JSON object and passes its fields to `read`.
 ///
 /// # Errors
 /// [`Kind::Request`] if the body is not a JSON object, and the errors of `read`.

@@ -111,7 +111,7 @@ pub struct ServerTool {
 }
 
 impl ServerTool {
-    /// Creates a tool. If there is no `name`, the tool is called like its type.
+    /// Creates a tool, which is named after its type if `name` is `None`.
     pub fn new(kind: impl Into<String>, name: Option<String>) -> Self {
         let kind = kind.into();
         Self { name: name.unwrap_or_else(|| kind.clone()), kind }

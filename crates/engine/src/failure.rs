@@ -137,7 +137,7 @@ impl Failure {
         self
     }
 
-    /// Marks a failure from before the upstream was called, which thus says nothing about the upstream.
+    /// Marks a failure that occurred before the upstream was called and says nothing about the upstream.
     #[must_use]
     pub fn unasked(mut self) -> Self {
         self.0.is_unasked = true;

@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! Servers deviate from this API wherever a client library tolerates it, and often where it does not
 //! (docs/protocols/chat.md#upstream-deviations). [`BodyReader`] finds the frames in any kind of body,

@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! Servers send an event stream or, like Ollama, JSON Lines. A body that is a single JSON value, on one line
 //! or several, is a response without streaming, or an error. [`BodyReader`] distinguishes these, [`answer`]

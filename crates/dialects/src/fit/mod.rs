@@ -158,7 +158,7 @@ impl Fitting<'_> {
         removed
     }
 
-    /// Converts a turn, and appends the result to `turns`.
+    /// Converts a turn and appends the result to `turns`.
     fn turn(&self, turn: &Turn, index: &CallIndex<'_>, turns: &mut Vec<Turn>) -> Result<(), Unfit> {
         let mut split = SplitTurns { turn, first: turns.len(), parts: Vec::new(), calls: Vec::new(), turns };
         for part in &turn.parts {

@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! A streamed response is an event stream or, without `alt=sse`, a JSON array; other responses are a single
 //! object. [`BodyReader`] finds the data, [`answer`] interprets it, and [`chunk`] is a view of one response

@@ -1,4 +1,4 @@
-//! Encodes a [`Conversation`] as a request body, and derives the request's path
+//! Encodes a [`Conversation`] as a request body and derives the request's path
 //! (docs/protocols/gemini.md#request).
 
 mod contents;

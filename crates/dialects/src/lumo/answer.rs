@@ -356,7 +356,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Ends a body without an end marker, and accepts the response as complete. Unfinished content still
+    /// Ends a body without an end marker and accepts the response as complete. Unfinished content still
     /// counts as truncated.
     ///
     /// # Errors
@@ -368,7 +368,7 @@ impl AnswerState {
         self.end(out)
     }
 
-    /// Fails the response, and drops incomplete content.
+    /// Fails the response and drops incomplete content.
     pub(super) fn abort(&mut self, out: &mut impl Sink) {
         if !self.is_finished() {
             self.release(Ending::Cut, out);

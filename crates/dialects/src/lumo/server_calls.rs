@@ -52,7 +52,7 @@ enum ReportedArguments<'a> {
     Nothing,
     /// A string that contains the JSON of the arguments, or a piece of it.
     Text(Json<'a>),
-    /// Any other JSON, which is the arguments themselves.
+    /// Any other JSON, which is the arguments object itself.
     Value(Json<'a>),
 }
 
@@ -163,7 +163,7 @@ impl ServerCalls {
         Ok(self.calls.len() - 1)
     }
 
-    /// Adds a report to the waiting call at `at`, and emits the call if the report dispatches it.
+    /// Adds a report to the waiting call at `at` and emits the call if the report dispatches it.
     fn go_on(
         &mut self,
         at: usize,

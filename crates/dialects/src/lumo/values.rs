@@ -178,7 +178,7 @@ impl Values {
     }
 }
 
-/// Scans `rest`, and appends what it consumes to `text`. Returns the number of bytes consumed. Control
+/// Scans `rest` and appends what it consumes to `text`. Returns the number of bytes consumed. Control
 /// characters in the strings of calls are escaped, because models write raw line breaks there.
 fn scan(scanner: &mut Scanner, rest: &str, outside: Outside, text: &mut String) -> (usize, Progress) {
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! [`BodyReader`] finds the frames, [`response`] interprets them, and [`event`] is a view of a single frame.
 //! A response without streaming is read as if each of its blocks had been streamed in one piece.

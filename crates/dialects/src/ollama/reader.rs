@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! A streamed response has one JSON object per line; other responses are a single object. [`BodyReader`]
 //! finds the lines, [`answer`] interprets them, and [`line`] is a view of a single line.

@@ -1,4 +1,4 @@
-//! Reads an upstream's response, and turns it into events.
+//! Reads an upstream's response and turns it into events.
 //!
 //! [`BodyReader`] finds the frames, [`response`] interprets them, and [`event`] is a view of a single frame.
 //! Deltas are passed on as they arrive. The event that ends an item repeats the complete item, and supplies

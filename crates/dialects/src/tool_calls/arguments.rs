@@ -275,7 +275,7 @@ impl Arguments {
         }
     }
 
-    /// Ends the arguments, and passes on held text. An incomplete repetition counts as a repetition.
+    /// Ends the arguments and passes on held text. An incomplete repetition counts as a repetition.
     pub(super) fn settle(&mut self, mut give: impl FnMut(Cow<'_, str>)) {
         let again = self.again.take();
         let repeats =

@@ -70,7 +70,7 @@ impl Extent {
         Self { repair: max_held, ..self }
     }
 
-    /// Handles a piece, and returns the text to pass on in its place. This is nearly always the piece itself,
+    /// Handles a piece and returns the text to pass on in its place. This is nearly always the piece itself,
     /// and only then is it borrowed.
     pub(super) fn push<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         match self.take(piece) {
@@ -96,7 +96,7 @@ impl Extent {
         }
     }
 
-    /// Ends the arguments, and returns the remaining text to pass on. `cut` says that the response was cut
+    /// Ends the arguments and returns the remaining text to pass on. `cut` says that the response was cut
     /// off.
     pub(super) fn finish(&mut self, cut: bool) -> Cow<'static, str> {
         let held = std::mem::take(&mut self.held);

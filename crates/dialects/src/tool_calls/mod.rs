@@ -220,9 +220,8 @@ impl CallDeltas {
         if call.is_repeat { Ok(()) } else { self.grow(at, address.key(), piece, out) }
     }
 
-    /// Merges a `function_call` with the `tool_calls` that follow it. Their first piece, which belongs to the
-    /// call `key`, belongs to that same call. If its arguments were already complete, further pieces only
-    /// repeat it.
+    /// Merges a `function_call` with the `tool_calls` that follow it: the call `key` in `tool_calls` is the same
+    /// call. If its arguments were already complete, further pieces only repeat it.
     fn adopt(&mut self, key: Key) {
         if let Some(call) = self.calls.last_mut() {
             call.key = key;
@@ -243,7 +242,7 @@ impl CallDeltas {
         by_id.or_else(by_place).or_else(latest)
     }
 
-    /// Starts a call. This makes the names of earlier calls certain, and ends those whose arguments are
+    /// Starts a call. This makes the names of earlier calls certain and ends those whose arguments are
     /// complete.
     fn open(&mut self, key: Key, out: &mut impl Sink) -> Result<usize, Failure> {
         self.announce(out);

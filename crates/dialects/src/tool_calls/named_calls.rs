@@ -151,7 +151,7 @@ impl NamedCalls {
     /// no effect.
     ///
     /// # Errors
-    /// [`Kind::Protocol`]: the text does not start with the pieces, and has another value.
+    /// [`Kind::Protocol`]: the text neither starts with the pieces nor means the same.
     pub(crate) fn complete(&mut self, key: u64, whole: &str, out: &mut impl Sink) -> Result<(), Failure> {
         let call = find(&mut self.calls, key).filter(|call| call.state != State::Ended);
         let Some(call) = call.filter(|_| !whole.is_empty()) else { return Ok(()) };

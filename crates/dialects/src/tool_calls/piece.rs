@@ -39,7 +39,7 @@ pub(super) enum ArgumentsPiece<'a> {
     None,
     /// The raw body of a JSON string that contains a piece of the arguments.
     Text(&'a str),
-    /// JSON that is not a string, and is the arguments themselves.
+    /// JSON other than a string, which is the arguments object itself.
     Raw(&'a str),
 }
 

@@ -40,7 +40,7 @@ fn read(deltas: &[&str], cut: bool) -> Vec<(String, String, String, CallEnd)> {
     calls_of(&events)
 }
 
-/// Reads deltas with complete calls, and returns `id name arguments` for each call.
+/// Reads deltas with complete calls and returns `id name arguments` for each call.
 fn whole(deltas: &[&str]) -> Vec<String> {
     let calls = read(deltas, false);
     assert!(calls.iter().all(|call| call.3 == CallEnd::Complete), "{calls:?}");

@@ -144,7 +144,7 @@ fn object(properties: Map<String, Value>, required: Vec<Value>, additional: Opti
     })
 }
 
-/// Reads a schema, and writes what the subset can express of it.
+/// Reads a schema and writes what the subset can express of it.
 struct Fitting<'a> {
     root: &'a Value,
     subset: Subset,
@@ -177,7 +177,7 @@ impl Fitting<'_> {
             return json!({"enum": values});
         }
         for key in ["anyOf", "oneOf"] {
-            // Beside properties of the schema itself, a branch only restricts them.
+            // If the schema has properties of its own, a branch only restricts those.
             if let Some(branches) = members.get(key).and_then(Value::as_array)
                 && !members.contains_key("properties")
             {

@@ -16,7 +16,7 @@ use crate::{
 const MAX_TEXT: usize = 256 << 10;
 
 impl Pipeline {
-    /// Processes the text inside `failure` as the hop's response, and ends the hop. Returns `false` and
+    /// Processes the text inside `failure` as the hop's response and ends the hop. Returns `false` and
     /// changes nothing if there is no such text, or if it contains no complete call to a declared tool.
     pub fn recover(&mut self, failure: &Failure, out: &mut BytesMut) -> bool {
         let may_read = |text: &&str| self.state == State::Open && !self.is_behind() && text.len() <= MAX_TEXT;

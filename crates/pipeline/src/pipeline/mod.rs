@@ -333,7 +333,7 @@ impl Pipeline {
         self.stages.emitted.has_content
     }
 
-    /// Starts counting the text that the client receives, and records up to the first `max` bytes of it.
+    /// Starts counting the text that the client receives and records up to the first `max` bytes of it.
     pub fn observe_text(&mut self, max: usize) {
         self.stages.emitted.text = Some(Box::new(EmittedText::new(max)));
     }
@@ -493,7 +493,7 @@ impl Stages {
         ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
     }
 
-    /// Ends the hop's text, and passes what the detector releases to the stages after it.
+    /// Ends the hop's text and passes what the detector releases to the stages after it.
     fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
         let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
         let next = ToWriter { withheld, reasoning, writer, emitted, out };

@@ -74,7 +74,7 @@ impl StateCollector {
         is_wanted.then(|| Part::Reasoning { text: self.open.clone(), signature: None, redacted: false })
     }
 
-    /// Counts `more` bytes, and returns whether the total is within the limit.
+    /// Counts `more` bytes and returns whether the total is within the limit.
     fn has_room(&mut self, more: usize) -> bool {
         self.kept = self.kept.saturating_add(more);
         if self.kept > self.limit {

@@ -45,7 +45,7 @@ impl WithheldEvents {
         withheld
     }
 
-    /// Prepares for another hop, and discards the content withheld from the previous one.
+    /// Prepares for another hop and discards the content withheld from the previous one.
     pub(super) fn next_hop(&mut self, has_sent_content: bool) {
         self.events = VecDeque::new();
         self.bytes = 0;
@@ -95,7 +95,7 @@ impl WithheldEvents {
         self.bytes > self.limit
     }
 
-    /// Passes on the withheld content, and withholds nothing from now on.
+    /// Passes on the withheld content and withholds nothing from now on.
     pub(super) fn release(&mut self, mut pass_on: impl FnMut(Event<'_>)) {
         self.state = WithheldState::Passing;
         self.bytes = 0;

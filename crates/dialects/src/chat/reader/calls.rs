@@ -123,7 +123,7 @@ impl Calls {
     }
 }
 
-/// Records the events of calls, and attaches frames to events that have one.
+/// Records the events of calls and attaches frames to events that have one.
 pub(super) struct Listening<'a, S> {
     calls: &'a mut Calls,
     /// The frame that may be the first of a call.

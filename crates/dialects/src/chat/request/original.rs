@@ -146,7 +146,7 @@ impl<'a> Originals<'a> {
         Self(rest.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Returns the next original for which `means` is true, and skips the originals before it.
+    /// Returns the next original for which `means` is true and skips the originals before it.
     pub(super) fn next(&mut self, means: impl Fn(&Value) -> bool) -> Option<&'a Value> {
         /// Limits the search if a part has no original.
         const NEAR: usize = 16;

@@ -5,7 +5,7 @@ use crate::{
     wire::json::{Invalid, Json, Kind},
 };
 
-/// A chunk or a complete response, which have the same fields.
+/// A chunk, or a complete response, which has the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Chunk<'a> {
     pub(super) id: Option<Json<'a>>,

@@ -14,7 +14,7 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
         "UID": uid,
     });
     let encoded: String = form_urlencoded::byte_serialize(asked.to_string().as_bytes()).collect();
-    // In a form, `+` stands for a space, but not in a cookie.
+    // `+` stands for a space in a form, but not in a cookie.
     format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
 }
 

@@ -81,7 +81,7 @@ impl Unsealer {
         if Json::parse(&arguments).is_ok() { Ok(arguments) } else { whole(self.key.open(&arguments)?) }
     }
 
-    /// Removes the arguments of client calls from a frame, and collects them.
+    /// Removes the arguments of client calls from a frame and collects them.
     fn take_arguments(&mut self, frame: &mut Map<String, Value>) -> Result<(), Failure> {
         let delta = frame.get_mut("choices").and_then(|choices| choices.get_mut(0)?.get_mut("delta"));
         let calls = delta.and_then(|delta| delta.get_mut("tool_calls")?.as_array_mut());
@@ -104,7 +104,7 @@ impl Unsealer {
         Ok(())
     }
 
-    /// Decrypts the members of an object that has the `encrypted` flag or is inside such an object, and
+    /// Decrypts the members of an object that has the `encrypted` flag or is inside such an object and
     /// removes the flags. `target` is the channel of the text.
     fn object(
         &mut self,
@@ -160,7 +160,7 @@ fn has_finish(frame: &Map<String, Value>) -> bool {
     reason.and_then(Value::as_str).is_some_and(|reason| !reason.is_empty())
 }
 
-/// Appends `bytes` to `begun`. Returns the complete characters, and leaves the remaining bytes in `begun`.
+/// Appends `bytes` to `begun`. Returns the complete characters and leaves the remaining bytes in `begun`.
 fn joined(begun: &mut Vec<u8>, bytes: Vec<u8>) -> Result<String, Failure> {
     begun.extend(bytes);
     let complete = match str::from_utf8(begun) {

@@ -1,4 +1,4 @@
-//! Decodes content blocks, and converts them to turns.
+//! Decodes content blocks and converts them to turns.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes conversations for upstreams
+//! Decodes a client's request body into a [`Conversation`] and encodes conversations for upstreams
 //! ([`encode`]).
 //!
 //! Each tool result becomes a turn of its own, so a user message may become several turns:

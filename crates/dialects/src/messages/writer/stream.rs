@@ -276,7 +276,7 @@ impl Stream {
         }
     }
 
-    /// Returns the open block of this kind. Closes a block of another kind, and starts a new one if
+    /// Returns the open block of this kind. Closes a block of another kind and starts a new one if
     /// necessary.
     fn open(&mut self, kind: Kind, out: &mut BytesMut) -> &mut Open {
         let open = match self.open.take() {
@@ -380,7 +380,7 @@ impl Stream {
         put_stop(index, out);
     }
 
-    /// Starts the next block, and returns its index.
+    /// Starts the next block and returns its index.
     fn block_start(&mut self, block: &Value, out: &mut BytesMut) -> usize {
         let index = self.next_block(out);
         let event = json!({"type": "content_block_start", "index": index, "content_block": block});
@@ -388,7 +388,7 @@ impl Stream {
         index
     }
 
-    /// Starts the next block with the upstream's own event, and returns its index.
+    /// Starts the next block with the upstream's own event and returns its index.
     fn block_frame(&mut self, frame: &str, out: &mut BytesMut) -> usize {
         self.close(out);
         let index = self.next_block(out);

@@ -2,7 +2,7 @@
 
 use crate::wire::json::{Invalid, Json, Kind};
 
-/// A line of a stream or a complete response, which have the same fields.
+/// A line of a stream, or a complete response, which has the same fields.
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     pub(super) model: Option<Json<'a>>,

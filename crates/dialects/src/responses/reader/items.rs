@@ -217,7 +217,7 @@ impl ResponseReader {
         self.open.len() + self.ended.len()
     }
 
-    /// Starts an item, and returns its position in the response.
+    /// Starts an item and returns its position in the response.
     fn begin_item(&mut self, index: Option<u64>, id: Digest) -> Result<u64, Failure> {
         if self.begun() >= MAX_ITEMS {
             let message = format!("the upstream's response has more than {MAX_ITEMS} items");

@@ -297,7 +297,7 @@ impl ResponseReader {
         self.plain.forget();
     }
 
-    /// Sets the finish reason, and ends everything that is still open.
+    /// Sets the finish reason and ends everything that is still open.
     fn finish(&mut self, finish: Finish, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         self.flush(cut, out);

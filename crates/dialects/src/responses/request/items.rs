@@ -1,4 +1,4 @@
-//! Decodes the items of `input`, and converts them to turns.
+//! Decodes the items of `input` and converts them to turns.
 
 use std::mem;
 

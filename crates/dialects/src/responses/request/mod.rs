@@ -1,4 +1,4 @@
-//! Decodes a client's request body into a [`Conversation`], and encodes conversations for upstreams
+//! Decodes a client's request body into a [`Conversation`] and encodes conversations for upstreams
 //! ([`encode`]).
 //!
 //! `input` is a flat list of items. Consecutive items that belong together form a turn:

@@ -123,7 +123,7 @@ impl Assembly {
         }
     }
 
-    /// Ends the response, and writes its last event. Returns the complete response as JSON.
+    /// Ends the response and writes its last event. Returns the complete response as JSON.
     pub(super) fn finish(&mut self, events: &mut Events<'_>) -> Rope {
         self.begin(events);
         let status = Status::Ended(self.finish);

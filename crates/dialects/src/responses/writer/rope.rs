@@ -62,7 +62,7 @@ impl Rope {
         self.pieces.push(Arc::new(text));
     }
 
-    /// Appends another rope and shares its pieces.
+    /// Appends another rope. Its pieces are shared, not copied.
     pub(super) fn append(&mut self, other: &Self) {
         if other.is_large() {
             self.close_piece();

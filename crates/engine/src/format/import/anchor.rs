@@ -61,7 +61,7 @@ impl Anchor {
         }
     }
 
-    /// Allows blanks here, and starts a new literal.
+    /// Allows blanks here and starts a new literal.
     fn space(&mut self) {
         self.0.push(Part::Literal(String::new()));
     }

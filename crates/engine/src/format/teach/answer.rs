@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversation::Conversation;
 
-/// Removes the fields that constrain the response format from the request, and describes the constraint in
+/// Removes the fields that constrain the response format from the request and describes the constraint in
 /// words. `None` if there are no such fields.
 ///
 /// These fields are `response_format` and what servers add to OpenAI's API: vLLM's `structured_outputs` and

@@ -135,7 +135,7 @@ impl HostedCalls {
         self.calls.iter().any(|call| call.call.id == id)
     }
 
-    /// Removes the calls of this hop, and returns their ids.
+    /// Removes the calls of this hop and returns their ids.
     pub(super) fn next_hop(&mut self) -> impl Iterator<Item = String> + use<> {
         (self.kept, self.held) = (0, Vec::new());
         let calls = std::mem::take(&mut self.calls);

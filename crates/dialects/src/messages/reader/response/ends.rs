@@ -117,7 +117,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// Sets the finish reason, and ends everything that is still open.
+    /// Sets the finish reason and ends everything that is still open.
     fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         if cut {
