@@ -166,7 +166,7 @@ pub struct Answering {
     pub reasoning: Reasoning,
     /// The model name to report if the upstream does not send one.
     pub model: String,
-    /// The current time, and the seed for ids.
+    /// The current time and the seed for ids.
     pub stamp: Stamp,
 }
 

@@ -148,7 +148,7 @@ fn folded(letter: char) -> char {
     match letter {
         'ſ' => 's',
         '\u{212a}' => 'k',
-        // By the case rules of Java, and of Turkish.
+        // By the case rules of Java and of Turkish.
         'İ' | 'ı' => 'i',
         letter => letter.to_ascii_lowercase(),
     }

@@ -1,7 +1,7 @@
 //! Takes the fields of a request out of their objects, by name and type. The fields that remain are those
 //! unknown to the decoder.
 //!
-//! Every error is the client's fault: it gives the path of the field, and describes a valid value.
+//! Every error is the client's fault: it gives the path of the field and describes a valid value.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 

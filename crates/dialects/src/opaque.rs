@@ -28,7 +28,7 @@ pub(crate) fn carried_back(text: &str, dialect: Dialect) -> Opaque<'static> {
     Opaque::new(dialect.name(), text.to_owned())
 }
 
-/// The dialect that prefixes `text`, and the text after the prefix.
+/// The dialect that prefixes `text` and the text after the prefix.
 fn foreign(text: &str) -> Option<(Dialect, &str)> {
     let (name, text) = text.split_once(MARK)?;
     Some((name.parse().ok()?, text))

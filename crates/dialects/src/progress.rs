@@ -1,4 +1,4 @@
-//! [`Progress`]: how far a response has progressed, and whether it may end there.
+//! [`Progress`]: how far a response has progressed and whether it may end there.
 
 use crate::failure::{Failure, Kind};
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The failure for an HTTP error response. `retry_after` is the value of that header. `body` may contain
-/// anything, and may be truncated.
+/// anything and may be truncated.
 pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     let words = Words::of_body(body);
     let lead = match status {

@@ -1,4 +1,4 @@
-//! [`SystemMessages`]: how many system messages an upstream receives, and where they are placed.
+//! [`SystemMessages`]: how many system messages an upstream receives and where they are placed.
 
 use std::borrow::Cow;
 

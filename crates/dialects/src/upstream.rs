@@ -278,6 +278,6 @@ pub struct UpstreamRequest {
     pub stream: bool,
     /// The text with which the request starts the response.
     pub prefill: Option<Prefill>,
-    /// The key that encrypts the request, and therefore also the response.
+    /// The key that encrypts the request and therefore also the response.
     pub key: Option<super::RequestKey>,
 }

@@ -291,7 +291,7 @@ pub enum MixedTurns {
     /// results.
     #[default]
     Defer,
-    /// Run the hosted calls, and ask the model to repeat the client calls.
+    /// Run the hosted calls and ask the model to repeat the client calls.
     ServerFirst,
     /// Drop the hosted calls.
     ClientOnly,
@@ -365,7 +365,7 @@ impl Limits {
         Failure::new(Kind::Limit, message)
     }
 
-    /// The name of a call is not declared, and is longer than `max_name`.
+    /// The name of a call is not declared and is longer than `max_name`.
     pub fn name_too_long(&self) -> Failure {
         let limit = self.max_name;
         let message = format!("a tool call's name is longer than {limit} bytes (limits.max_name)");

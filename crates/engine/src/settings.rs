@@ -35,14 +35,14 @@ impl Key {
         Self { default: Some(default), ..self }
     }
 
-    /// Makes the key settable only in the configuration file, and not through the admin API.
+    /// Makes the key settable only in the configuration file and not through the admin API.
     #[must_use]
     pub fn file_only(self) -> Self {
         Self { is_file_only: true, ..self }
     }
 }
 
-/// The field that holds a key's value, and the values that the key accepts.
+/// The field that holds a key's value and the values that the key accepts.
 pub enum Field<'v> {
     /// `true` or `false`.
     Switch(&'v mut bool),
@@ -137,7 +137,7 @@ pub trait Choice {
     fn choose(&mut self, word: &str);
 }
 
-/// A field that has one of several values, and the word for each value.
+/// A field that has one of several values and the word for each value.
 #[derive(Debug)]
 pub struct OneOf<'v, T: 'static>(pub &'v mut T, pub &'static [(&'static str, T)]);
 

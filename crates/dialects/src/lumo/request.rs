@@ -19,7 +19,7 @@ use crate::{
 pub enum Version {
     /// `ai/v1/chat`: a `Prompt` of turns, and typed objects in the response. Supports only Lumo's own tools.
     V1,
-    /// `ai/v1/chat/completions`: similar to OpenAI's API, and supports client tools.
+    /// `ai/v1/chat/completions`: similar to OpenAI's API and supports client tools.
     #[default]
     V2,
 }
@@ -44,7 +44,7 @@ pub struct Options {
     pub target: String,
     /// The account for which requests are sent.
     pub account: Box<super::AccountSettings>,
-    /// Whether to encrypt requests, and for which recipient.
+    /// Whether to encrypt requests and for which recipient.
     pub encryption: super::Encryption,
 }
 

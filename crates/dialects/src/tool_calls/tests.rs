@@ -459,7 +459,7 @@ fn call_in_legacy_and_current_form_is_one_call() {
         (vec![head("t", left), head("f", left), head("t", right), head("f", right)], vec![&x]),
         // The older format first, and each piece only once.
         (vec![head("f", left), head("t", right)], vec![&x]),
-        // The head in the older format, and the call in the newer one.
+        // The head in the older format and the call in the newer one.
         (vec![head("f", ""), head("t", all), head("f", all)], vec![&x]),
         // The complete call in the older format, then again in the newer one.
         (vec![head("f", all), head("t", all)], vec![&x]),

@@ -93,7 +93,7 @@ pub fn constrain(
     }
 }
 
-/// What a request requires, and what its server can enforce.
+/// What a request requires and what its server can enforce.
 struct Request<'a> {
     /// The tools that may be called, of which there is at least one.
     tools: Vec<&'a Tool>,

@@ -9,7 +9,7 @@ use super::{
 /// How messages with headers are recognised.
 #[derive(Debug)]
 pub struct Channels {
-    /// The openers of a header, and where each is recognised.
+    /// The openers of a header and where each is recognised.
     pub open: &'static [(&'static str, Place)],
     /// Whether the text may start inside a header whose opener is in the prompt. Applies only if the format
     /// was chosen by name.
@@ -318,7 +318,7 @@ pub static FUNCTIONARY_V32: Format = Format {
     teach: None,
 };
 
-/// GLM-4-9B: a message consists of a call's name on a line of its own, and the arguments.
+/// GLM-4-9B: a message consists of a call's name on a line of its own and the arguments.
 pub static GLM4_9B: Format = Format {
     name: "glm4_9b",
     summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",

@@ -3,7 +3,7 @@
 //!
 //! Three families of formats can be defined: JSON calls between markers, calls whose name precedes their
 //! arguments (`name_end`), and calls with a tag for each argument (`parameter`). The engine holds `'static`
-//! references to formats, so a format built from a definition is leaked, and lives as long as the program.
+//! references to formats, so a format built from a definition is leaked and lives as long as the program.
 //! Configurations and manifests are read once, so this leaks only a few hundred bytes.
 
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub struct Definition {
     /// The texts before an argument's key, after the key, and after the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<[String; 3]>,
-    /// Whether a line break before and after a value is not part of the value.
+    /// Whether to strip one line break before and after each value.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
     /// The text with which reasoning starts, followed by the texts that may end it.

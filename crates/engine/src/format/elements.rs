@@ -20,7 +20,7 @@ pub struct Elements {
     pub json: &'static [(&'static str, &'static str)],
     /// The closers of the call, in which `%` stands for its name.
     pub end: &'static [&'static str],
-    /// Whether a line break before and after a value is not part of the value.
+    /// Whether to strip one line break before and after each value.
     pub trim: bool,
     /// Whether an array in the schema may be written as a repeated element.
     pub repeats: bool,

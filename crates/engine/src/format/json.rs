@@ -368,7 +368,7 @@ pub static K2_HORIZON: Format = Format {
     ),
 };
 
-/// What OpenAI's API itself returns, when a model imitates it in text.
+/// The JSON that OpenAI's API itself returns, written as text by a model.
 pub static OPENAI_FUNCTION_CALL: Format = Format {
     name: "openai_function_call",
     summary: "the function_call or tool_calls object of OpenAI's API, as text",

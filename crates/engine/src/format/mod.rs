@@ -1,7 +1,7 @@
 //! The formats in which models write tool calls as text. Each is a table that `detect` interprets.
 //!
 //! A [`Format`] defines how calls are recognised ([`Grammar`]), which models write them, and an example. The
-//! module `teach` describes formats to models, and shows them past calls.
+//! module `teach` describes formats to models and shows them past calls.
 
 mod calls;
 mod channels;

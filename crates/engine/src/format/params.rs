@@ -18,7 +18,7 @@ pub struct Params {
     pub close: &'static str,
     /// The closers of the call.
     pub end: &'static [&'static str],
-    /// Whether a line break before and after a value is not part of the value.
+    /// Whether to strip one line break before and after each value.
     pub trim: bool,
     /// Whether values may have CDATA sections.
     pub cdata: bool,

@@ -1,4 +1,4 @@
-//! The names of hosted tools, and how models write them.
+//! The names of hosted tools and how models write them.
 
 use crate::digest::Digest;
 
@@ -85,7 +85,7 @@ pub(super) fn undecorated(written: &str, is_declared: impl Fn(&str) -> bool) -> 
 /// Maximum number of namespaces before a name, as in `multi_tool_use.functions.f`.
 const MAX_NAMESPACES: usize = 4;
 
-/// Splits a name into a namespace of the model's own format, and the name that follows.
+/// Splits a name into a namespace of the model's own format and the name that follows.
 fn split_namespace(name: &str) -> Option<(&str, &str)> {
     if let Some((namespace, inner)) = name.split_once("::") {
         return Some((namespace, inner.trim_start()));

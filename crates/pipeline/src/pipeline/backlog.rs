@@ -15,7 +15,7 @@ use crate::{
 /// Maximum number of bytes of text that are processed at once.
 pub const SLICE: usize = 4 << 10;
 
-/// An event in the queue, and the frame that may be forwarded in its place.
+/// An event in the queue and the frame that may be forwarded in its place.
 #[derive(Debug)]
 pub(super) struct Waiting {
     frame: Option<String>,

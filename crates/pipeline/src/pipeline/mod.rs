@@ -317,7 +317,7 @@ impl Pipeline {
     }
 
     /// Whether the hop's finish reason has arrived. If the upstream then does not end its body, the caller
-    /// may still call [`Pipeline::finish`], and loses only token counts.
+    /// may still call [`Pipeline::finish`] and loses only token counts.
     pub fn is_hop_finished(&self) -> bool {
         self.stages.calls.pending.is_some() || self.reader.lacks_only_mark()
     }

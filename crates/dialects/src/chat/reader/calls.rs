@@ -60,7 +60,7 @@ impl Calls {
         Listening { calls: self, head: None, piece, out }
     }
 
-    /// Like `listen`, for a delta with which a call may start. `frame` is the delta's frame, if the frame
+    /// Like `listen`, but for a delta that may start a call. `frame` is the delta's frame, if the frame
     /// contains nothing else.
     pub(super) fn listen_for_head<'a, S: Sink>(
         &'a mut self,

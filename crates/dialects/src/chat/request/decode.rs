@@ -1,7 +1,7 @@
 //! Decodes a client's request body into a [`Conversation`].
 //!
 //! Known fields are removed from the object and checked; all others are stored unchanged. Every error is the
-//! client's fault: it gives the path of the field, and describes a valid value.
+//! client's fault: it gives the path of the field and describes a valid value.
 
 mod messages;
 mod own;

@@ -125,7 +125,7 @@ impl<'a> Chunk<'a> {
         tokens.chain(self.output)
     }
 
-    /// The first choice, and whether there are more.
+    /// The first choice and whether there are more.
     pub(super) fn choice(&self) -> (Option<Choice<'a>>, bool) {
         let Some(choices) = self.choices else {
             let choice = self.content.map(|text| Choice { text: Some(text), finish: None });

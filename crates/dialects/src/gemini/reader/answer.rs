@@ -300,7 +300,7 @@ impl AnswerState {
         Ok(())
     }
 
-    /// Learns the template of a frame that contains one piece of text, and token counts.
+    /// Learns the template of a frame that contains one piece of text and token counts.
     fn learn(&mut self, chunk: &Chunk<'_>, frame: &str, channel: Channel, body: &str) {
         if !self.plain.may_learn() {
             return;

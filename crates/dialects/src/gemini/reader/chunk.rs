@@ -1,4 +1,4 @@
-//! A view of one frame: the response object, and its first candidate.
+//! A view of one frame: the response object and its first candidate.
 
 use crate::wire::json::{Invalid, Json, Kind};
 
@@ -38,7 +38,7 @@ impl<'a> Chunk<'a> {
         self.candidates.is_some() || self.feedback.is_some() || self.usage.is_some()
     }
 
-    /// The candidate with index 0, and the number of other candidates.
+    /// The candidate with index 0 and the number of other candidates.
     pub(super) fn candidate(&self) -> (Option<Candidate<'a>>, u64) {
         let (mut first, mut others) = (None, 0);
         for candidate in self.candidates.into_iter().flat_map(|candidates| candidates.elements()) {

@@ -112,7 +112,7 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// The first step of a path, and the remaining path.
+/// The first step of a path and the remaining path.
 fn step(path: &str) -> Option<(Step<'_>, &str)> {
     if let Some(path) = path.strip_prefix('.') {
         let end = path.find(['.', '[']).unwrap_or(path.len());

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Kind};
 
 pub(super) const KEY_LENGTH: usize = 32;
 
-/// The key of a request, and the id that ties encrypted pieces to that request.
+/// The key of a request and the id that ties encrypted pieces to that request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestKey {
     key: [u8; KEY_LENGTH],

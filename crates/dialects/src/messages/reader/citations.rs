@@ -6,7 +6,7 @@ use crate::{
     wire::json::Json,
 };
 
-/// The citations in the open block, and the position in the response's text.
+/// The citations in the open block and the position in the response's text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
     at: u64,

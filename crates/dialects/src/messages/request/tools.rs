@@ -100,7 +100,7 @@ fn declared(path: Path<'_>, declaration: Json<'_>) -> Result<Declared, Failure> 
     Ok(Declared::Client(Tool { name, description, parameters: schema.map(Into::into), strict, declared }))
 }
 
-/// Reads the tool choice, and whether several calls are allowed.
+/// Reads the tool choice and whether several calls are allowed.
 fn choice(request: &mut Fields<'_, '_>) -> Result<(ToolChoice, bool), Failure> {
     let Some(value) = request.any("tool_choice") else { return Ok((ToolChoice::Auto, true)) };
     let path = request.at("tool_choice");

@@ -162,7 +162,7 @@ impl WholeForm for Whole {
 }
 
 impl Whole {
-    /// Records an event, and the upstream's own frame for it.
+    /// Records an event and the upstream's own frame for it.
     fn verbatim(&mut self, frame: &str, event: &Event<'_>) {
         match (event, begun_block(frame)) {
             (Event::CallStart(start), Some(block)) if start.runner != Runner::Client => {

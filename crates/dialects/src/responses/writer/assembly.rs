@@ -1,4 +1,4 @@
-//! [`Assembly`]: assembles a response as it grows, and writes its events.
+//! [`Assembly`]: assembles a response as it grows and writes its events.
 
 use serde_json::{Value, json};
 

@@ -199,7 +199,7 @@ impl HostedItem {
         item.to_string()
     }
 
-    /// The query of the search, and its results.
+    /// The query of the search and its results.
     fn action(&self, outcome: Outcome<'_>) -> Value {
         let arguments = Json::parse(&self.arguments).ok();
         let text = |key: &str| Some(arguments?.get(key)?.as_str()?.into_owned());

@@ -41,7 +41,7 @@ struct Keywords<'a> {
     required: Option<Json<'a>>,
 }
 
-/// The keywords that constrain an argument, and how to word them.
+/// The keywords that constrain an argument and how to word them.
 const BOUNDS: [(&str, &str); 4] =
     [("format", "format"), ("pattern", "pattern"), ("minimum", "at least"), ("maximum", "at most")];
 

@@ -1,4 +1,4 @@
-//! Content blocks: their starts and ends, and deltas that do not extend a single string.
+//! Content blocks: their starts and ends and deltas that do not extend a single string.
 
 use std::borrow::Cow;
 

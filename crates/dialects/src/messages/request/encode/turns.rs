@@ -30,7 +30,7 @@ pub(super) enum Author {
     Assistant,
 }
 
-/// Returns the blocks of `system`, and the messages.
+/// Returns the blocks of `system` and the messages.
 pub(super) fn arranged<'c>(
     turns: &'c [Turn],
     options: &Options,

@@ -1,4 +1,4 @@
-//! Encodes the tools of a request, and the tool choice.
+//! Encodes the tools and the tool choice of a request.
 
 use std::collections::HashSet;
 
