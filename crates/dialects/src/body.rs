@@ -250,7 +250,7 @@ impl<R: ResponseState> BodyReader<R> {
         self.response.skipped()
     }
 
-    /// Skips white space and a byte order mark and chooses the kind of body by the first byte after them.
+    /// Skips white space and a byte order mark, and chooses the kind of body by the first byte after them.
     /// Returns the rest of `bytes`.
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = bytes;

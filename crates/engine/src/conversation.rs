@@ -105,8 +105,8 @@ pub struct Namespaced {
 pub struct ServerTool {
     /// The type, often with a version, as in `web_search_20250305`.
     pub kind: String,
-    /// The name by which the tool is called and chosen. In dialects in which such tools have no name, the
-    /// type.
+    /// The name by which the tool is called and chosen, or its type in dialects in which such tools have no
+    /// name.
     pub name: String,
 }
 

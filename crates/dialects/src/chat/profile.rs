@@ -169,7 +169,6 @@ impl Profile {
             host.strip_suffix(known).is_some_and(|before| {
                 // Google's regional hosts put the region and a hyphen first:
                 // `us-central1-aiplatform.googleapis.com`.
-                // `us-central1-aiplatform.googleapis.com`.
                 before.is_empty()
                     || before.ends_with('.')
                     || (known.ends_with("googleapis.com") && before.ends_with('-'))

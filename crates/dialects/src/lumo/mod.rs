@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! bytes ─▶ Reader (lines, frames) ─JSON─▶ v1 | v2 (what a frame means) ─▶ AnswerState (its state)          ─▶ Events
-//!                                                                          ├─ Values: tool payloads cut over frames
+//!                                                                          ├─ Values: tool payloads split across frames
 //!                                                                          ├─ ServerCalls: calls that Lumo runs itself
-//!                                                                          ├─ Images: images that come progressively
-//!                                                                          └─ CallDeltas: calls of the client's tools
+//!                                                                          ├─ Images: images that arrive progressively
+//!                                                                          └─ CallDeltas: calls to the client's tools
 //! ```
 //!
 //! [`encode`] writes requests, and [`refusal()`] reads error responses. [`u2l`] is Lumo's encryption,

@@ -1,7 +1,7 @@
 //! [`constrain`]: chooses a constraint with which the upstream's server enforces well-formed calls.
 //!
 //! ```text
-//! tools, tool_choice ─▶ what must hold ─▶ what the server can enforce ─▶ Constraint (schema, tags, grammar, prefill)
+//! tools, tool_choice ─▶ what is required ─▶ what the server can enforce ─▶ Constraint (schema, tags, grammar, prefill)
 //! ```
 //!
 //! A constraint does not tell the model what to write, so it is used together with descriptions of the tools

@@ -129,9 +129,9 @@ pub enum TagKind {
     Marked,
     /// Like `Marked`, but with these exceptions.
     Special(Special),
-    /// An HTML element. Its name may be in any case, with attributes, and the element may contain a `<code>`
-    /// element. Ordinary text contains such elements too, so the content counts as a call only if it is
-    /// strict JSON and names a declared tool.
+    /// An HTML element. Its name may be in any case, its tag may have attributes, and its content may be in a
+    /// `<code>` element. Ordinary text contains such elements too, so the content counts as a call only if it
+    /// is strict JSON and names a declared tool.
     Html,
 }
 

@@ -1,4 +1,4 @@
-//! Formats whose calls are in Python syntax, in Gemma's notation, or on lines of text.
+//! Formats whose calls are in Python syntax, in Gemma's notation, or on labelled lines.
 
 use super::{
     CallBody, Calls, Format, GEMMA_THOUGHT, Grammar, Place, Python, ReasoningHabits, Tag, TagKind,
