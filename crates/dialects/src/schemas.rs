@@ -81,8 +81,8 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Adds the properties of an alternative. If several alternatives have the same property, any of their
-    /// schemas applies to it.
+    /// Adds the properties of an alternative. If several alternatives have the same property, its value may match
+    /// the schema of any of them.
     fn add(&mut self, properties: Map<String, Value>) {
         for (name, form) in properties {
             match self.properties.get_mut(&name) {

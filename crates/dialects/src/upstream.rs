@@ -28,7 +28,7 @@ pub trait UpstreamSide {
     /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
 
-    /// The account for which requests may be sent, in dialects that have accounts.
+    /// The account whose session requests may use, in dialects that have accounts.
     fn account(&self) -> Option<&super::AccountSettings> {
         None
     }

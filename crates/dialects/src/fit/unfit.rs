@@ -64,8 +64,8 @@ fn place_of(value: &Value, wanted: &Value) -> Option<String> {
     }
 }
 
-/// Members of a Messages request that refer to data on Anthropic's servers: parts of the conversation, or
-/// files that it works with.
+/// Members of a Messages request that rely on Anthropic's servers, which store threads, run containers and call
+/// MCP servers.
 const ELSEWHERE: [(&str, &str); 3] = [
     (
         "thread",
@@ -78,8 +78,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Rejects a request that relies on such data, because the model would otherwise not see all of the
-/// conversation.
+/// Rejects a request with such a member, because ignoring it would change what the model sees.
 pub(super) fn refuse_elsewhere(conversation: &Conversation) -> Result<(), Unfit> {
     let Some(rest) = conversation.rest.from_dialect(Dialect::Messages.name()) else { return Ok(()) };
     let is_given = |key: &str| match rest.get(key) {

@@ -178,9 +178,8 @@ fn merge(reduced: &mut Map<String, Value>, part: Map<String, Value>) {
     }
 }
 
-/// Returns an equivalent schema with `anyOf` as its only keyword, since the API rejects any others. An object
-/// without `anyOf` gets the properties of all alternatives; in other cases, the keywords beside `anyOf` are
-/// copied into each alternative.
+/// Makes `anyOf` the only keyword, since the API rejects others beside it. If the schema has properties, it gets
+/// those of all alternatives instead of `anyOf`. Otherwise, its keywords are copied into each alternative.
 fn with_lone_choices(mut reduced: Map<String, Value>) -> Map<String, Value> {
     if reduced.len() < 2 {
         return reduced;

@@ -1,4 +1,4 @@
-//! [`AccountSettings`]: the Proton account for which requests are sent.
+//! [`AccountSettings`]: the Proton account whose session requests use.
 
 use std::path::PathBuf;
 

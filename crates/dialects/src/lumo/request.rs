@@ -42,7 +42,7 @@ pub struct Options {
     pub native_tools: Vec<String>,
     /// The target to request: `message`, `title` or `suggested_questions`.
     pub target: String,
-    /// The account for which requests are sent.
+    /// The account whose session requests use.
     pub account: Box<super::AccountSettings>,
     /// Whether to encrypt requests and for which recipient.
     pub encryption: super::Encryption,

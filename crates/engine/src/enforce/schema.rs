@@ -150,7 +150,7 @@ struct Fitting<'a> {
     subset: Subset,
     /// Number of bytes that may still be written.
     left: &'a mut usize,
-    /// Whether no keyword has been left out.
+    /// Whether nothing was replaced with `{}` and no `additionalProperties` was dropped.
     exact: bool,
 }
 
