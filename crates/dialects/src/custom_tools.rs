@@ -188,7 +188,7 @@ impl Input {
 }
 
 enum Opening<'a> {
-    /// `{"input":"`, followed by this text.
+    /// `{"input":"`, followed by this string.
     Text(&'a str),
     /// With part of what is expected: more may follow.
     Short,

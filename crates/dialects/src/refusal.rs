@@ -142,8 +142,8 @@ fn is_bare_message(object: &Value) -> bool {
         .is_some_and(|members| members.keys().all(|key| MESSAGE_KEYS.contains(&key.as_str()) || beside(key)))
 }
 
-/// The values of `code` and `type` for a prompt that exceeds the model's context: those of OpenAI, Z.ai,
-/// llama.cpp, Copilot, and of gateways.
+/// The values of `code` and `type` for a prompt that exceeds the model's context, as used by OpenAI, Z.ai,
+/// llama.cpp, Copilot and gateways.
 const TOO_LONG_CODES: [&str; 7] = [
     "context_length_exceeded",
     "model_context_window_exceeded",

@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Whether a response that continues a text starts by repeating that text.
+    /// Whether a response that continues a prefill starts by repeating it.
     pub(crate) fn repeats_prefill(self) -> bool {
         self == Self::Mistral
     }

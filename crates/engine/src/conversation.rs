@@ -314,7 +314,7 @@ impl Conversation {
         })
     }
 
-    /// Approximate number of bytes that the texts and tools of the conversation take in a request.
+    /// Approximate number of bytes that the text and tools of the conversation take in a request.
     pub fn size(&self) -> usize {
         let of_part = |part: &Part| match part {
             Part::Text(text) => text.size(),
@@ -350,7 +350,7 @@ impl Turn {
         Self::of(role, vec![Part::Text(text.into())])
     }
 
-    /// The texts of the message, joined by newlines.
+    /// The text parts of the message, joined by newlines.
     pub fn joined_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -359,8 +359,8 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Merges several plain texts into one, for servers that accept only a string. Returns `false` if there
-    /// are media, or texts with fields of their own.
+    /// Merges several text parts into one, for servers that accept only a string. Returns `false` if there
+    /// are media, or text parts with fields of their own.
     pub fn collapse_text(&mut self) -> bool {
         let is_media = |part: &Part| matches!(part, Part::Image { .. } | Part::Other(_));
         if self.rest.contains("content") || self.parts.iter().any(is_media) {

@@ -274,7 +274,7 @@ impl Enforce {
 pub struct HostedRules {
     /// What to do if a hop contains both hosted calls and client calls.
     pub mixed_turns: MixedTurns,
-    /// The text to insert between the texts of two hops.
+    /// The separator between the text of two hops.
     pub separator: String,
 }
 

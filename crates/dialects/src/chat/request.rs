@@ -6,7 +6,7 @@
 //!
 //! Decoding and encoding a request preserves everything that the client sent. Fields that
 //! [`Conversation`](crate::conversation::Conversation) does not model stay in its `rest`, down to the digits
-//! of numbers. If a message contains more than its parts can represent (such as `cache_control` on a text, or
+//! of numbers. If a message contains more than its parts can represent (such as `cache_control` on text, or
 //! a signature on a call), the original is stored as well; see `original`.
 
 mod decode;

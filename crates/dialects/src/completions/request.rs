@@ -54,7 +54,7 @@ const HANDLED: [&str; 9] = [
 
 const BETWEEN_TURNS: &str = "\n\n";
 
-/// The texts of a conversation, for models without a template.
+/// The bare text of a conversation, for models without a template.
 pub(super) fn bare_prompt(conversation: &Conversation) -> Prompt {
     let texts = conversation.turns.iter().map(|turn| {
         let results = turn.parts.iter().filter_map(|part| match part {

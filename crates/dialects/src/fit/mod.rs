@@ -318,7 +318,7 @@ impl Fitting<'_> {
         Ok(())
     }
 
-    /// The texts and media of a result. Content that cannot be sent is described in a text.
+    /// The text and media in a result. Content that cannot be sent is described in text.
     fn told(&self, pieces: Vec<Piece>) -> (Vec<String>, Vec<Part>) {
         let (mut texts, mut media) = (Vec::new(), Vec::new());
         for piece in pieces {

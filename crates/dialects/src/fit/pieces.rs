@@ -114,7 +114,7 @@ fn says_something(content: &Value) -> bool {
     }
 }
 
-/// The joined texts in `content`.
+/// The joined text in `content`.
 fn texts(content: Option<&Value>) -> String {
     let mut pieces = Vec::new();
     read_all(content.unwrap_or(&Value::Null), &mut pieces);

@@ -49,7 +49,7 @@ impl SplitTurns<'_> {
     }
 }
 
-/// Moves the texts that follow a result into the result.
+/// Moves the text that follows a result into the result.
 fn join_result(parts: &mut Vec<Part>) {
     let Some(Part::Result(_)) = parts.first() else { return };
     let (texts, mut others): (Vec<_>, Vec<_>) =

@@ -25,7 +25,7 @@ use crate::{
     wire::json::{Json, Kind as JsonKind, MAX_DEPTH, Unescaper},
 };
 
-/// Maximum depth to which content that is not a string is searched for texts. It may be a list of parts with
+/// Maximum depth to which content that is not a string is searched for text. It may be a list of parts with
 /// nested content.
 pub(super) const MAX_PARTS: usize = 5;
 
@@ -161,7 +161,7 @@ impl AnswerState {
     }
 
     /// Handles content for `target` that is not a string. On the tool channels, its JSON is used; on others,
-    /// the texts in it, which may be up to `depth` containers deep.
+    /// the strings in it, which may be up to `depth` containers deep.
     ///
     /// # Errors
     /// The content is encrypted, or a tool payload exceeds its limit.

@@ -2,7 +2,7 @@
 
 use crate::wire::json::{Json, Kind, MAX_DEPTH, Progress, Scanner};
 
-/// Whether a text is a JSON object.
+/// Whether a string is a JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     /// It is a complete JSON object.

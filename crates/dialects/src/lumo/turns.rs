@@ -1,6 +1,6 @@
 //! [`turns`]: converts messages to Lumo's turns, for both versions (docs/protocols/lumo.md#turns).
 //!
-//! All system texts become one turn. A call becomes a turn of its own, after the text that the assistant
+//! All system messages become one turn. A call becomes a turn of its own, after the text that the assistant
 //! wrote before it. Every call gets a result, since Lumo may reject a call without one. No text is lost.
 
 use std::{borrow::Cow, collections::HashSet, mem};

@@ -411,7 +411,7 @@ fn is_closer(text: &str) -> bool {
     text.len() < MAX_CLOSER && !text.contains([' ', '\t', '\n', '\r', '{', '"', '\''])
 }
 
-/// Joins both texts, without a copy if one of them is empty.
+/// Joins both strings, without a copy if one of them is empty.
 fn joined<'p>(one: Cow<'p, str>, other: Cow<'p, str>) -> Cow<'p, str> {
     match (one.is_empty(), other.is_empty()) {
         (_, true) => one,

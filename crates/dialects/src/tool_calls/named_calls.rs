@@ -290,7 +290,7 @@ impl NamedCall {
     }
 }
 
-/// The length and the digest of a text that has been passed on in pieces.
+/// The length and the digest of text that has been passed on in pieces.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Streamed {
     length: usize,

@@ -34,7 +34,7 @@ pub fn media_behind_results(turns: &[Turn]) -> Cow<'_, [Turn]> {
     Cow::Owned(arranged)
 }
 
-/// Removes the media from a turn that contains a tool's result. Returns them, preceded by a text that says
+/// Removes the media from a turn that contains a tool's result. Returns them, preceded by a text part that says
 /// which result they belong to. `name` is the tool's name, if it is known.
 pub(crate) fn take_media(turn: &mut Turn, name: &str) -> Vec<Part> {
     if !has_media(turn) {

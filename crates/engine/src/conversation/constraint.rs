@@ -24,7 +24,7 @@ impl Constraint {
     }
 }
 
-/// A text with which a request starts the response.
+/// The text with which a request starts the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefill {
     /// The text.
@@ -33,10 +33,10 @@ pub struct Prefill {
     pub is_repeated: bool,
 }
 
-/// Constrained calls between fixed texts, as enforced by servers with xgrammar.
+/// Constrained calls between fixed strings, as enforced by servers with xgrammar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StructuralTags {
-    /// The texts that trigger a tag. Each [`Tag::begin`] starts with exactly one of them.
+    /// The strings that trigger a tag. Each [`Tag::begin`] starts with exactly one of them.
     pub triggers: Vec<String>,
     /// The tags that a trigger may start.
     pub tags: Vec<Tag>,
@@ -46,7 +46,7 @@ pub struct StructuralTags {
     pub only_one: bool,
 }
 
-/// JSON between two fixed texts.
+/// JSON between two fixed strings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tag {
     /// The text before the JSON, including the trigger.

@@ -1,4 +1,4 @@
-//! [`Text`]: a text in a request, which is decoded only when it is read.
+//! [`Text`]: text in a request, which is decoded only when it is read.
 
 use std::{
     borrow::Cow,
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::wire::json::{Encoder, Json};
 
-/// A text. If it was received as a JSON string, it is decoded when it is first read, and written as it was
+/// Text in a request. If it was received as a JSON string, it is decoded when it is first read, and written as it was
 /// received, including its escapes.
 ///
 /// Most of a long request is text that nothing reads on its way to the upstream. Decoding and escaping it

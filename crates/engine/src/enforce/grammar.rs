@@ -40,7 +40,7 @@ comma ::= "," " "?
 colon ::= ":" " "?
 "#;
 
-/// The grammar of a response that consists only of these calls. Each call is given by the texts around its
+/// The grammar of a response that consists only of these calls. Each call is given by the strings around its
 /// arguments and their schema. `None` if the grammar would be too large.
 pub(super) fn of_calls(
     notation: &Notation,

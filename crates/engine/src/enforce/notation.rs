@@ -1,4 +1,4 @@
-//! [`Notation`]: the fixed texts around the JSON arguments of a call, derived from how the format writes
+//! [`Notation`]: the fixed strings around the JSON arguments of a call, derived from how the format writes
 //! calls.
 
 use crate::{
@@ -30,13 +30,13 @@ impl Notation {
         fits.then_some(Self { form })
     }
 
-    /// The texts before and after the arguments of a call to the tool `name` among several calls.
+    /// The strings before and after the arguments of a call to the tool `name` among several calls.
     pub(super) fn call(&self, name: &str) -> (String, String) {
         let form = Form { around: ("", "", ""), ..self.form };
         split(&form, name)
     }
 
-    /// The texts before and after the arguments of a single call to the tool `name`.
+    /// The strings before and after the arguments of a single call to the tool `name`.
     pub(super) fn alone(&self, name: &str) -> (String, String) {
         split(&self.form, name)
     }
@@ -65,7 +65,7 @@ fn split(form: &Form, name: &str) -> (String, String) {
     }
 }
 
-/// The length of the longest prefix that both texts share.
+/// The length of the longest prefix that both strings share.
 pub(super) fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.char_indices().zip(other.chars()).take_while(|((_, one), other)| one == other);
     same.last().map_or(0, |((at, last), _)| at + last.len_utf8())

@@ -54,13 +54,13 @@ pub struct Definition {
     /// Markers around all calls of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub section: Option<[String; 2]>,
-    /// The texts before an argument's key, after the key, and after the value.
+    /// The strings before an argument's key, after the key, and after the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<[String; 3]>,
     /// Whether to strip one line break before and after each value.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trim: bool,
-    /// The text with which reasoning starts, followed by the texts that may end it.
+    /// The string with which reasoning starts, followed by the strings that may end it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning: Vec<String>,
     /// Meaningless markers around the response.

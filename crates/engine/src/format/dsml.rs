@@ -94,7 +94,7 @@ pub static DEEPSEEK_V4: Format = Format {
     models: &["deepseek-v4*"],
     example: "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
     grammars: DSML,
-    // Another format already covers this text.
+    // Another format already detects these calls.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),

@@ -195,7 +195,7 @@ pub static MIMO: Format = Format {
     models: &["mimo-v2*"],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
-    // Another format already covers this text.
+    // Another format already detects these calls.
     auto: false,
     reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
@@ -257,7 +257,7 @@ pub static GLM47: Format = Format {
     models: &["glm-4.7*", "glm-5*", "ling-3*", "*laguna*"],
     example: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    // Another format already covers this text.
+    // Another format already detects these calls.
     auto: false,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(

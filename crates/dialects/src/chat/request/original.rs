@@ -1,7 +1,7 @@
 //! Originals: the lists in a message as the client wrote them, stored if the parts made from them contain
 //! less.
 //!
-//! A [`Turn`](crate::conversation::Turn) holds texts, images and calls, but no fields that exist in only one
+//! A [`Turn`](crate::conversation::Turn) holds text, images and calls, but no fields that exist in only one
 //! dialect. If an element has such fields, the complete list is stored in the turn's `rest` under its own
 //! key. The encoder then writes a part's original if it still matches the part. Parts that a stage has
 //! changed or added are written without additional fields, so nothing outdated is sent.

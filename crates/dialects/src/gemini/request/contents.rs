@@ -72,7 +72,7 @@ fn side_of(role: Role) -> Option<&'static str> {
     }
 }
 
-/// Writes the texts of instructions.
+/// Writes the text of instructions.
 fn texts(body: &mut Encoder, turn: &Turn, dropped: &mut Vec<String>) {
     for part in &turn.parts {
         match part {

@@ -65,7 +65,7 @@ fn seal_turn(turn: &mut Map<String, Value>, key: &RequestKey, random: Random<'_>
     Ok(())
 }
 
-/// Encrypts one part of a turn's content: a text, or the bytes of an image in a `data:` URL, whose type
+/// Encrypts one part of a turn's content: text, or the bytes of an image in a `data:` URL, whose type
 /// becomes `application/octet-stream`. Each part gets its own `encrypted` flag
 /// (docs/protocols/lumo.md#encryption).
 fn seal_part(

@@ -25,7 +25,7 @@ const WHOLE: [&str; 2] = ["arguments", "parameters"];
 #[derive(Debug)]
 pub(in super::super) struct Unsealer {
     key: RequestKey,
-    /// Bytes of incomplete characters, for each text.
+    /// Bytes of incomplete characters, for each channel.
     begun: BTreeMap<String, Vec<u8>>,
     arguments: BTreeMap<u64, String>,
     /// Maximum total size of the arguments in bytes. Exceeding it fails the response.
@@ -62,7 +62,7 @@ impl Unsealer {
     /// Returns the frames that are still held when the response has ended.
     ///
     /// # Errors
-    /// A text ends inside a character, or arguments cannot be decrypted.
+    /// The text of a channel ends inside a character, or arguments cannot be decrypted.
     pub(in super::super) fn finish(&mut self) -> Result<Vec<String>, Failure> {
         if self.begun.values().any(|bytes| !bytes.is_empty()) {
             return Err(undecryptable("its text ends inside a character"));

@@ -158,7 +158,7 @@ fn instructions(fields: &mut Fields<'_, '_>) -> Result<Option<Turn>, Failure> {
     Ok((!text.is_empty()).then(|| Turn::text(Role::System, text)))
 }
 
-/// Reads the texts of one item of `instructions`. Upstreams receive them as a single text.
+/// Reads the text of one item of `instructions`. Upstreams receive it as part of a single string.
 fn instruction(path: Path<'_>, item: Json<'_>) -> Result<Vec<String>, Failure> {
     let Some(content) = item.get("content") else {
         return Err(missing(Path::Member(&path, "content"), "a string or an array of content parts"));

@@ -184,7 +184,7 @@ impl Assembly {
 
     fn done(&mut self, (place, item): (Place, Rope), events: &mut Events<'_>) {
         place.put_item(DONE, &item, events);
-        // The item's texts were counted when they arrived.
+        // The item's text was counted when it arrived.
         self.kept += ITEM;
         if let Some(slot) = self.items.get_mut(place.index) {
             *slot = Some(item);
@@ -422,5 +422,5 @@ impl Assembly {
     }
 }
 
-/// Bytes that each item counts in addition to its texts.
+/// Bytes that each item counts in addition to its text.
 const ITEM: usize = 128;

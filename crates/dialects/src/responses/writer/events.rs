@@ -57,7 +57,7 @@ impl<'o> Events<'o> {
         self.text(&["event: ", kind, "\ndata: {\"type\":\"", kind, "\","]);
     }
 
-    /// Writes these texts, after any pending output.
+    /// Writes these strings, after any pending output.
     fn text(&mut self, parts: &[&str]) {
         match self {
             Self::Written { pending: Some(pending), .. } if !pending.is_empty() => {

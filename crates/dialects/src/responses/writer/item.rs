@@ -46,7 +46,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A text that is sent in deltas and the start of these deltas.
+/// Text that is sent in deltas, and the start of these deltas.
 #[derive(Debug)]
 struct Streamed {
     prefix: String,

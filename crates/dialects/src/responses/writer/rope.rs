@@ -1,7 +1,7 @@
-//! [`Rope`]: a text of any size that is stored only once, no matter how often it is written. [`Pending`]:
+//! [`Rope`]: a string of any size that is stored only once, no matter how often it is written. [`Pending`]:
 //! output that is written later.
 //!
-//! The last events of a stream repeat its texts up to four times. Built in one piece, they would take many
+//! The last events of a stream repeat its text up to four times. Built in one piece, they would take many
 //! times the memory of the response, and block the thread while they are written.
 
 use std::{collections::VecDeque, sync::Arc};
@@ -10,10 +10,10 @@ use bytes::{BufMut, BytesMut};
 
 use crate::wire::json::escape_str;
 
-/// Size of a piece in bytes. Shorter texts are copied, and longer ones are shared.
+/// Size of a piece in bytes. Shorter strings are copied, and longer ones are shared.
 const PIECE: usize = 64 << 10;
 
-/// A text in pieces. A small text is a single string.
+/// A string in pieces. A small one is a single piece.
 #[derive(Debug, Default)]
 pub(super) struct Rope {
     /// Pieces that no longer change.

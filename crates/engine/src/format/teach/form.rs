@@ -17,7 +17,7 @@ use crate::conversation::{Call, CallOutput};
 /// How to write calls and results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// The texts before, between and after the calls of a turn.
+    /// The strings before, between and after the calls of a turn.
     pub around: (&'static str, &'static str, &'static str),
     /// The template for a call. `{{name}}` stands for the tool's name, and `{{json_name}}` for the name as a
     /// JSON string; `{{arguments}}` for the arguments, and `{{json_arguments}}` for their JSON as a JSON
@@ -86,7 +86,7 @@ impl Form {
         Self { arguments: ArgumentForm::Each { one, between, values }, ..Self::json(call) }
     }
 
-    /// Sets the texts before, between and after the calls.
+    /// Sets the strings before, between and after the calls.
     pub const fn within(self, before: &'static str, between: &'static str, after: &'static str) -> Self {
         Self { around: (before, between, after), ..self }
     }

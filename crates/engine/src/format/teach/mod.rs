@@ -66,7 +66,7 @@ pub struct Teaching {
     /// The complete instructions, which override all of the above: a description of the tools by the model's
     /// own chat template.
     pub text: Option<String>,
-    /// Whether to put the instructions and system texts, in brackets, before the first user text, for models
+    /// Whether to put the instructions and system messages, in brackets, before the first user text, for models
     /// that have no system role or pay less attention to it. Otherwise, they form a system turn.
     pub in_user_turn: bool,
     /// Like `in_user_turn`, but before the last user text. That is closer to the response, but changes the

@@ -89,7 +89,7 @@ impl HostedCalls {
         self.names.iter().any(|own| own == name)
     }
 
-    /// The text to insert between the texts of two hops.
+    /// The separator between the text of two hops.
     pub(super) fn separator(&self) -> &str {
         &self.rules.separator
     }
@@ -146,7 +146,7 @@ impl HostedCalls {
         self.calls.iter_mut().rev().find(|call| call.source == source)
     }
 
-    /// The complete calls, each with whether toolwire runs it.
+    /// The complete calls. The flag says whether toolwire runs the call.
     fn whole(&self) -> impl Iterator<Item = (&Call, bool)> {
         let whole = self.calls.iter().filter(|call| call.has_ended && !call.call.id.is_empty());
         whole.map(|call| (&call.call, call.runner == Runner::Toolwire))
@@ -313,7 +313,7 @@ impl Calls {
         After::End { deferred, dropped }
     }
 
-    /// Sends the separator between the texts of two hops. Called before the first text of the later hop.
+    /// Sends the separator between the text of two hops. Called before the first text of the later hop.
     pub(super) fn separate(&mut self, out: &mut impl Sink) {
         self.is_separator_due = false;
         let separator = self.hosted.as_ref().map(|hosted| hosted.separator().to_owned()).unwrap_or_default();

@@ -266,7 +266,7 @@ impl<S: Sink> Sink for WithFrame<'_, S> {
 /// Maximum number of open blocks. The API itself never has more than one.
 const MAX_OPEN: usize = 64;
 
-/// The content of a result: the string, the joined texts if all its blocks are texts, or else its JSON.
+/// The content of a result: the string, the joined text if all its blocks are text, or else its JSON.
 fn result_text(content: Json<'_>) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return text;

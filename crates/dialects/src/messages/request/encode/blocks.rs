@@ -196,7 +196,7 @@ impl<'c> Block<'c> {
         }
     }
 
-    /// Removes trailing white space from a text. Returns `false` if nothing is left.
+    /// Removes trailing white space from text. Returns `false` if nothing is left.
     pub(super) fn trim_end(&mut self) -> bool {
         if let Self::Hinted(block, _) = self {
             return block.trim_end();
