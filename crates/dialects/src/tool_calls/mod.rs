@@ -60,7 +60,7 @@ pub(crate) struct CallDeltas {
     calls: Vec<StreamedCall>,
     tools: DeclaredTools,
     next: u32,
-    /// The number of the current delta, by which pieces of different deltas are told apart.
+    /// The number of the current delta, which distinguishes its pieces from those of other deltas.
     delta: u64,
     max_depth: usize,
     /// Whether arguments that are not JSON are repaired.
