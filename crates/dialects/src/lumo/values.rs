@@ -35,7 +35,6 @@ enum State {
     Json(Scanner),
     Prose,
     /// Inside a call that is not valid JSON, until its brackets are closed. Objects within it are not calls.
-    /// separate call.
     Broken(Nesting),
 }
 

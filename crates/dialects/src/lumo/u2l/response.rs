@@ -104,8 +104,8 @@ impl Unsealer {
         Ok(())
     }
 
-    /// Decrypts the members of an object that has the `encrypted` flag or is inside such an object and
-    /// removes the flags. `target` is the channel of the text.
+    /// Decrypts the members of an object if it, or an object around it, has the `encrypted` flag, and removes the
+    /// flags. `target` is the channel of the text.
     fn object(
         &mut self,
         object: &mut Map<String, Value>,

@@ -73,7 +73,7 @@ fn system(fields: &mut Fields<'_, '_>) -> Result<Vec<Turn>, Failure> {
     Ok(Vec::from_iter((!blocks.parts.is_empty()).then(|| blocks.into_turn(Role::System, Map::new()))))
 }
 
-/// Reads the turns and the tools that system messages between them add.
+/// Reads the turns, and the tools that system messages between them add.
 fn messages(fields: &mut Fields<'_, '_>) -> Result<(Vec<Turn>, Vec<Tool>), Failure> {
     let messages = fields.list("messages")?;
     let path = fields.at("messages");
