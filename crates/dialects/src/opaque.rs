@@ -22,7 +22,7 @@ pub(crate) fn carried<'a>(state: &'a Opaque<'_>, dialect: Dialect) -> Cow<'a, st
     Cow::Owned(format!("{}{MARK}{}", state.dialect, state.text))
 }
 
-/// Converts what a client of `dialect` has sent back to the original state.
+/// Recovers the original state from `text`, which a client of `dialect` has sent back.
 pub(crate) fn carried_back(text: &str, dialect: Dialect) -> Opaque<'static> {
     let (dialect, text) = foreign(text).unwrap_or((dialect, text));
     Opaque::new(dialect.name(), text.to_owned())

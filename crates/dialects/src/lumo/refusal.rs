@@ -22,8 +22,8 @@ pub fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Failure {
     }
 }
 
-/// The failure that a JSON body describes instead of being a stream, even with status 200: Proton's `{Code,
-/// Error}`, or OpenAI's `{error}`. `None` for any other body.
+/// The failure described by a JSON body that is not a stream, even with status 200: Proton's `{Code, Error}`, or
+/// OpenAI's `{error}`. `None` for any other body.
 pub(super) fn described(body: Json<'_>, status: u16) -> Option<Failure> {
     if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
         return Some(openai(error, status));

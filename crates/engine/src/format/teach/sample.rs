@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 128;
 /// Maximum number of required arguments that a tool may have to serve as an example.
 const MAX_REQUIRED: usize = 8;
 
-/// Maximum number of properties among which optional arguments are searched for.
+/// Maximum number of properties to consider as optional arguments.
 const MAX_OPTIONAL: usize = 32;
 
 /// Maximum length of a value in characters.
