@@ -49,8 +49,8 @@ pub(super) fn input_arguments(input: &str) -> String {
     json.finish_text()
 }
 
-/// Maximum bytes in which the input's key is searched for. If it is not found there, the arguments are read
-/// only when they are complete.
+/// The input's key must end within about this many bytes of arguments. Otherwise, the arguments are read only
+/// when they are complete.
 const LONGEST_OPENING: usize = 256;
 
 /// The calls to custom tools in one response. Boxed because few responses have such calls.

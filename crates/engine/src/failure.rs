@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
-/// Redacts secrets in text that leaves toolwire by other ways than the response.
+/// Redacts secrets in text that leaves toolwire by ways other than the response.
 pub trait Redact: fmt::Debug + Send + Sync {
     /// Returns `text` with its secrets redacted.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;

@@ -28,7 +28,7 @@ pub(super) fn refusal(status: u16, retry_after: Option<&str>, body: &[u8]) -> Fa
     refusal::refusal(status, retry_after.or(delay.as_deref()), body)
 }
 
-/// Converts a duration such as `34.07s` to whole seconds.
+/// Converts a duration such as `34.07s` to seconds, rounded up.
 fn seconds(delay: &str) -> Option<String> {
     let (whole, fraction) =
         delay.strip_suffix('s')?.split_once('.').unwrap_or((delay.strip_suffix('s')?, ""));

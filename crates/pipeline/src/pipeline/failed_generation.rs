@@ -33,7 +33,7 @@ impl Pipeline {
 
 /// Rewrites `text` in a format that the detector knows. Llama on Groq also writes
 /// `<function=NAME{…}</function>`, `<function(NAME){…}`, and Python calls without a marker. In a normal
-/// response these would be read as prose, but here they are what the server rejected.
+/// response these would be read as prose, but here the server has rejected them as calls.
 fn as_known(text: &str) -> Cow<'_, str> {
     let whole = text.trim();
     let is_list = whole.starts_with('[') && whole.ends_with(")]");

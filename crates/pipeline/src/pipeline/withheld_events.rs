@@ -34,7 +34,7 @@ pub(super) struct WithheldEvents {
     peak: usize,
 }
 
-/// Bytes that each event counts in addition to its text, which bounds the number of events.
+/// Bytes counted for each event in addition to its text, to bound the number of events.
 const OVERHEAD: usize = 64;
 
 impl WithheldEvents {
