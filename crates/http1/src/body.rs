@@ -1,48 +1,48 @@
-//! [`BodyDecoder`]: removes the framing from a body (RFC 9112, sections 6 and 7): chunks, a length, or the
-//! end of the connection.
+//! [`BodyDecoder`]: removes the framing of a body (RFC 9112, sections 6 and 7), which is delimited by chunks, a length
+//! or the end of the connection.
 //!
-//! [`BodyDecoder::next`] returns the data in place, as slices of the bytes that were read. Nothing is copied,
-//! and only the position in the framing is kept.
+//! [`BodyDecoder::next`] returns the data in place, as slices of the input. Nothing is copied, and only the position in
+//! the framing is stored.
 
 use std::fmt;
 
-/// Maximum bytes of a chunk's extensions, and of a body's trailer fields. Both are discarded once read.
+/// The maximum size of a chunk's extensions and of all trailer fields, in bytes. Both are discarded.
 const MAX_OVERHEAD: usize = (16 << 10) - 1;
 
-/// Maximum number of trailer fields.
+/// The maximum number of trailer fields.
 const MAX_TRAILERS: u8 = 100;
 
-/// Maximum number of digits of a chunk's size, including leading zeros: enough for the largest size.
+/// The maximum number of digits in a chunk size, including leading zeros. The largest size needs all of them.
 const MAX_DIGITS: u8 = 16;
 
-/// Decodes a body whose bytes arrive split in any way.
+/// Decodes a body that arrives in arbitrary pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyDecoder {
     state: State,
-    /// Bytes of extensions or trailer fields that are still allowed.
+    /// How many more bytes of extensions or trailer fields are allowed.
     overhead: usize,
-    /// Trailer fields that are still allowed.
+    /// How many more trailer fields are allowed.
     trailers: u8,
 }
 
-/// The part of the framing that comes next.
+/// What the decoder expects next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Data, up to the end of the connection.
+    /// Data up to the end of the connection.
     UntilClose,
-    /// This many bytes of data, after which the body ends.
+    /// This many bytes of data, and then the end of the body.
     Length(u64),
-    /// A chunk's size: its value so far, and the number of digits read.
+    /// A chunk size: its value so far, and the number of digits read.
     Size(u64, u8),
-    /// Blanks after a chunk's size.
+    /// White space after a chunk size.
     SizeBlank(u64),
     /// The extensions of a chunk of this size.
     Extension(u64),
-    /// The LF that ends the line of a chunk's size.
+    /// The LF at the end of the chunk-size line.
     SizeLf(u64),
-    /// This many bytes of a chunk, then the line end that follows the chunk.
+    /// This many bytes of chunk data, and then CR LF.
     Chunk(u64),
-    /// The line end after a chunk: CR, then LF.
+    /// The CR after chunk data.
     ChunkCr,
     ChunkLf,
     /// The first byte of a trailer field, or the CR of the empty line that ends the body.
@@ -57,15 +57,16 @@ enum State {
 /// Why a body cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
-    /// A chunk's size is not a hexadecimal number of at most 16 digits.
+    /// A chunk size is not a hexadecimal number of at most 16 digits.
     Size,
     /// A line or a chunk does not end with CR LF.
     LineEnd,
-    /// A chunk's extensions contain a control character.
+    /// A chunk extension contains a control character.
     Extension,
     /// A trailer field is malformed.
     Trailer,
-    /// The extensions of a chunk, or the trailer fields, take 16 KiB or more, or there are more than 100 trailer fields.
+    /// A chunk's extensions or the trailer fields take up 16 KiB or more, or there are more than 100 trailer
+    /// fields.
     Overhead,
     /// The connection was closed before the end of the body.
     Incomplete,
@@ -87,17 +88,17 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 impl BodyDecoder {
-    /// A chunked body.
+    /// Creates a decoder for a chunked body.
     pub fn chunked() -> Self {
         Self::new(State::Size(0, 0))
     }
 
-    /// A body of `length` bytes.
+    /// Creates a decoder for a body of `length` bytes.
     pub fn of_length(length: u64) -> Self {
         Self::new(if length == 0 { State::End } else { State::Length(length) })
     }
 
-    /// A body that ends with its connection.
+    /// Creates a decoder for a body that ends with the connection.
     pub fn until_close() -> Self {
         Self::new(State::UntilClose)
     }
@@ -106,14 +107,14 @@ impl BodyDecoder {
         Self { state, overhead: MAX_OVERHEAD, trailers: MAX_TRAILERS }
     }
 
-    /// Whether the body has ended. Bytes that follow are not part of it.
+    /// Whether the body has ended. Any bytes that follow are not part of it.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.state == State::End
     }
 
-    /// Returns the next data in `bytes`, which is advanced past what was read. `None`: all of `bytes` was
-    /// read, or the body has ended.
+    /// Returns the next data in `bytes`, and advances `bytes` past what was read. Returns `None` if all of `bytes`
+    /// was read or the body has ended.
     ///
     /// # Errors
     /// The framing is malformed.
@@ -150,7 +151,7 @@ impl BodyDecoder {
     /// Ends the body because the connection was closed.
     ///
     /// # Errors
-    /// [`BodyError::Incomplete`], unless the body ends with its connection.
+    /// [`BodyError::Incomplete`], unless the body ends with the connection.
     pub fn close(&mut self) -> Result<(), BodyError> {
         match self.state {
             State::UntilClose | State::End => {
@@ -161,7 +162,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The state after one byte of framing.
+    /// Returns the state after a byte of framing.
     fn after(&mut self, byte: u8) -> Result<State, BodyError> {
         Ok(match (self.state, byte) {
             (State::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
@@ -187,7 +188,7 @@ impl BodyDecoder {
                 State::TrailerStart
             }
             (State::SizeLf(size), b'\n') => {
-                // The limit applies to each chunk: each chunk of a long response may have an extension.
+                // Each chunk has its own limit, so that every chunk of a long response may have an extension.
                 self.overhead = MAX_OVERHEAD;
                 State::Chunk(size)
             }
@@ -206,14 +207,14 @@ impl BodyDecoder {
         })
     }
 
-    /// Counts a byte of extensions or trailer fields.
+    /// Counts a byte of extensions or trailer fields against the limit.
     fn count(&mut self) -> Result<(), BodyError> {
         self.overhead = self.overhead.checked_sub(1).ok_or(BodyError::Overhead)?;
         Ok(())
     }
 }
 
-/// The state after one byte of a trailer field.
+/// Returns the state after a byte of a trailer field.
 fn after_trailer(state: State, byte: u8) -> Result<State, BodyError> {
     Ok(match (state, byte) {
         (State::TrailerStart | State::TrailerName, byte) if is_token(byte) => State::TrailerName,
@@ -228,14 +229,13 @@ fn after_trailer(state: State, byte: u8) -> Result<State, BodyError> {
     })
 }
 
-/// Whether the byte is a `tchar` (RFC 9110, section 5.6.2), the only characters that a field's name may
-/// contain.
+/// Whether the byte is a `tchar`, which is all that field names may contain (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether a field's value or a chunk's extensions may contain the byte: anything but control characters
-/// other than a tab.
+/// Whether field values and chunk extensions may contain the byte: a tab, or anything that is not a control
+/// character.
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }
@@ -259,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// Decodes a body that arrives in `pieces`. Returns its data, the number of bytes after it, and whether
-    /// it has ended.
+    /// Decodes a body that arrives in `pieces`. Returns its data, the number of bytes after it, and whether it has
+    /// ended.
     fn read<'p>(
         mut body: BodyDecoder,
         pieces: impl IntoIterator<Item = &'p [u8]>,

@@ -1,4 +1,4 @@
-//! [`ResponseEncoder`]: writes a response that is sent without hyper.
+//! [`ResponseEncoder`]: writes responses that hyper does not send.
 
 use std::time::SystemTime;
 
@@ -7,36 +7,35 @@ use http::response::Parts;
 
 use super::fields::{put_field, put_fields};
 
-/// The end of a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Number of field lines in a head that hyper writes, with some to spare.
+/// The maximum number of fields in a head that hyper has written. It writes fewer.
 const MAX_FIELDS: usize = 8;
 
-/// Expected maximum size of a response's head, in bytes.
+/// The capacity to reserve for a response's head, in bytes.
 const EXPECTED_HEAD: usize = 512;
 
-/// How a response's body is delimited, and whether its connection persists.
+/// Writes a response, and knows how its body is delimited and whether the connection persists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseEncoder {
     framing: Framing,
     keep_alive: bool,
 }
 
-/// How the client knows where a body ends (RFC 9112, section 6.3).
+/// How the client finds the end of a body (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Chunked,
     Length(u64),
-    /// By the end of the connection.
+    /// The end of the connection ends the body.
     UntilClose,
 }
 
 impl ResponseEncoder {
-    /// Continues a response of unknown length as hyper began it with `head`: hyper knows the request's
-    /// version and whether the connection may persist.
+    /// Creates an encoder that frames a response of unknown length like hyper does in `head`. hyper knows the
+    /// request's version and whether the connection may persist.
     ///
-    /// If the head does not say `chunked`, or cannot be read, the body ends with the connection.
+    /// If the head does not say `chunked` or cannot be parsed, the body ends with the connection.
     pub fn following(head: &[u8]) -> Self {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -52,23 +51,23 @@ impl ResponseEncoder {
         }
     }
 
-    /// Sets the length of the body, which the head then states.
+    /// Declares the length of the body in the head.
     pub fn set_length(&mut self, length: u64) {
         self.framing = Framing::Length(length);
     }
 
-    /// Closes the connection after this response; the head says so.
+    /// Closes the connection after this response, and says so in the head.
     pub fn set_close(&mut self) {
         self.keep_alive = false;
     }
 
-    /// Whether another response may follow on the connection.
+    /// Whether the connection may carry another response.
     pub fn is_keep_alive(&self) -> bool {
         self.keep_alive
     }
 
-    /// The head: the status and headers of `parts`, and the fields that belong to the connection, which
-    /// `parts` must not contain. `now` is written as `Date`.
+    /// Returns the head: the status and headers of `parts`, and the fields that describe the connection, which
+    /// `parts` must not contain. `now` becomes the `Date`.
     pub fn head(&self, parts: &Parts, now: SystemTime) -> Vec<u8> {
         let reason = parts.status.canonical_reason().unwrap_or_default();
         let mut head = Vec::with_capacity(EXPECTED_HEAD);
@@ -91,12 +90,11 @@ impl ResponseEncoder {
         head
     }
 
-    /// Appends `data` to `out` as a piece of the body, followed by the end of the body if it is the last
-    /// piece.
+    /// Appends `data` to `out` as a piece of the body. If `is_last` is set, also appends the end of the body.
     #[inline]
     pub fn put_data(&self, out: &mut Vec<u8>, data: &[u8], is_last: bool) {
         let is_chunked = self.framing == Framing::Chunked;
-        // A chunk without data would end the body.
+        // An empty chunk would end the body.
         let is_chunk = is_chunked && !data.is_empty();
         if is_chunk {
             put_hex(out, data.len());
@@ -112,7 +110,7 @@ impl ResponseEncoder {
     }
 }
 
-/// Writes a chunk's size. This runs for each token, and `format!` takes ten times as long.
+/// Writes a chunk size. This runs once per token, and `format!` takes ten times as long.
 fn put_hex(out: &mut Vec<u8>, number: usize) {
     let digits = (usize::BITS - number.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {

@@ -1,31 +1,31 @@
-//! HTTP/1.1 messages that toolwire reads and writes with its own code. Sans-IO: bytes in, bytes out; the sockets are in
-//! the gateway.
+//! HTTP/1.1 messages that toolwire parses and writes itself. This crate is sans-IO: it only converts bytes, and the
+//! gateway owns the sockets.
 //!
-//! # What is our own, what is hyper's, and why
+//! # Which messages hyper handles, and why
 //!
 //! | message | code | why |
 //! |---|---|---|
-//! | a client's request | hyper | It is the part of HTTP with the most to get wrong, and costs once per request. |
-//! | a response made by toolwire itself (errors, models, metrics) | hyper | It costs once per request. |
-//! | a response that comes from an upstream | [`ResponseEncoder`] | hyper's write buffers would stay with the connection for as long as the model writes. |
-//! | a request to an upstream | [`RequestHead`] | All of it but the length is the same for every request, so it is formatted once. |
-//! | an upstream's response | [`HeadReader`], [`BodyDecoder`] | hyper's client needs a task, a channel and a buffer for each connection; a stream may not cost that much. |
-//! | HTTP/2, on both sides; the list of an upstream's models | hyper | Our own code would gain nothing. |
+//! | a client's request | hyper | Requests are the most error-prone part of HTTP, and the cost is only paid once per request. |
+//! | a response that toolwire creates (errors, models, metrics) | hyper | The cost is only paid once per request. |
+//! | a response from an upstream | [`ResponseEncoder`] | hyper would keep its write buffers allocated for as long as the model writes. |
+//! | a request to an upstream | [`RequestHead`] | Only the length differs between requests, so the head is formatted once. |
+//! | an upstream's response | [`HeadReader`], [`BodyDecoder`] | hyper's client needs a task, a channel and a buffer per connection, which is too much per stream. |
+//! | HTTP/2 on both sides; the list of an upstream's models | hyper | Code of our own would not be any better. |
 //!
-//! `docs/performance.md` has the measurements. Syntax is left to `httparse`, which hyper uses too; our own
-//! code decides what the fields mean, where a message ends, and whether its connection may be used again.
+//! `docs/performance.md` has the measurements. `httparse`, which hyper also uses, parses the syntax. This crate decides what
+//! the fields mean, where a message ends, and whether its connection may be reused.
 //!
 //! # The handover
 //!
-//! hyper decides whether a client's connection persists, since it has seen the whole request, but it does not write the
-//! response. `worker::handover` of the gateway states the invariant under which a connection is taken over from hyper, and
-//! has the test for it.
+//! hyper has seen the complete request, so it decides whether a client's connection persists, but it does not write
+//! the response. `worker::handover` in the gateway defines and tests the invariant under which a connection is
+//! taken over from hyper.
 //!
 //! # How this crate is tested
 //!
-//! docs/protocols/http1.md#requirements lists what the standard requires, each with the tests that verify it. The fuzz check
-//! `http1` (`tests/core/fuzz/checks`) reads arbitrary bytes, split in any way, with this crate and with hyper's client, and
-//! allows only docs/protocols/http1.md#differences-from-hyper.
+//! docs/protocols/http1.md#requirements lists the requirements of the standard and the tests that verify them. The fuzz
+//! check `http1` (`tests/core/fuzz/checks`) reads arbitrary bytes in arbitrary pieces with this crate and with hyper's
+//! client. The results may differ only as described in docs/protocols/http1.md#differences-from-hyper.
 
 mod body;
 mod encode;

@@ -7,27 +7,27 @@ use http::{Request, Uri, header};
 
 use super::fields::{put_field, put_fields};
 
-/// Maximum bytes of the line that states the body's length, and of the end of the head.
+/// The maximum size of the `Content-Length` line and the end of the head, in bytes.
 const LENGTH_LINE: usize = 48;
 
-/// The head of a request as it is written, except for the length of its body.
+/// The head of a request, already written except for the length of the body.
 #[derive(Clone)]
 pub struct RequestHead(Bytes);
 
 impl RequestHead {
-    /// Writes the head of `request`: its target in origin form, and `Host` unless the headers have one.
+    /// Writes the head of `request` with its target in origin form. Adds `Host` if the headers have none.
     pub fn new(request: &Request<()>) -> Self {
         Self::with_target(request, &[])
     }
 
-    /// Like [`RequestHead::new`], for a proxy that passes the request on: its target is in absolute form
-    /// (RFC 9112, section 3.2.2).
+    /// Like [`RequestHead::new`], but for a request through a proxy, which needs the target in absolute form (RFC
+    /// 9112, section 3.2.2).
     pub fn for_proxy(request: &Request<()>) -> Self {
         let scheme = request.uri().scheme_str().unwrap_or("http");
         Self::with_target(request, &[scheme, "://", host(request.uri())])
     }
 
-    /// `before` is the text that precedes the path in the target.
+    /// `before` precedes the path in the target.
     fn with_target(request: &Request<()>, before: &[&str]) -> Self {
         let uri = request.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
@@ -43,7 +43,7 @@ impl RequestHead {
         Self(head.freeze())
     }
 
-    /// The complete head, for a body of `length` bytes.
+    /// Returns the complete head for a body of `length` bytes.
     pub fn for_body(&self, length: usize) -> BytesMut {
         let mut head = BytesMut::with_capacity(self.0.len() + LENGTH_LINE);
         head.put_slice(&self.0);
@@ -53,13 +53,13 @@ impl RequestHead {
     }
 }
 
-/// The host with its port. The authority of a URL may also contain a user and a password.
+/// Returns the host and the port. The authority of a URL may also contain a user name and a password.
 fn host(uri: &Uri) -> &str {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
-/// The head may contain a key, so its bytes are not shown.
+/// Prints only the length, since the head may contain a key.
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RequestHead({} bytes)", self.0.len())

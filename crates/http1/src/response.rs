@@ -1,4 +1,5 @@
-//! [`HeadReader`]: reads the head of a response, and what it says about the rest (RFC 9112, sections 4 to 6 and 9).
+//! [`HeadReader`]: parses the head of a response, and what it says about the body and the connection (RFC 9112,
+//! sections 4 to 6 and 9).
 
 use std::{fmt, mem::MaybeUninit};
 
@@ -11,27 +12,26 @@ use super::{
     fields::{list_contains, list_items},
 };
 
-/// Maximum bytes of all heads of a response: interim ones (1xx) and the final one.
+/// The maximum size of all heads of a response, both interim (1xx) and final, in bytes.
 pub const MAX_HEAD: usize = 64 << 10;
 
-/// The bytes with which every response begins.
 const PROTOCOL: &[u8] = b"HTTP/1.";
 
-/// Maximum number of field lines in a response's head.
+/// The maximum number of fields in a head.
 const MAX_FIELDS: usize = 100;
 
-/// The longest body that a `Content-Length` may announce. No real body comes near this length, and arithmetic with
-/// it cannot overflow.
+/// The largest `Content-Length` that is accepted. No real body comes close to it, and it is small enough that
+/// arithmetic cannot overflow.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// A response's head, and what it says about the rest of the response.
+/// The head of a response, and what follows from it.
 #[derive(Debug)]
 pub struct ResponseHead {
-    /// Status, version and headers.
+    /// The status, the version and the headers.
     pub parts: Parts,
-    /// Decodes the body that follows.
+    /// The decoder for the body.
     pub body: BodyDecoder,
-    /// Whether the connection may be used again once the body has ended.
+    /// Whether the connection may be reused after the body.
     pub keep_alive: bool,
 }
 
@@ -40,14 +40,13 @@ pub struct ResponseHead {
 pub enum HeadError {
     /// The bytes do not begin with `HTTP/1.`.
     Protocol,
-    /// The heads take more than [`MAX_HEAD`] bytes.
+    /// The heads are larger than [`MAX_HEAD`].
     TooLong,
-    /// The syntax is wrong, for this reason.
+    /// The syntax is invalid, for this reason.
     Syntax(String),
-    /// The status is 101, and no upgrade was requested.
+    /// The status is 101, but no upgrade was requested.
     Upgrade,
-    /// `Transfer-Encoding` is not `chunked`. toolwire offers no other coding, and without undoing the coding
-    /// the body cannot be read.
+    /// `Transfer-Encoding` is not `chunked`. toolwire accepts no other coding, so it could not decode the body.
     TransferEncoding,
     /// `Content-Length` is not a single number.
     ContentLength,
@@ -74,39 +73,38 @@ impl fmt::Display for HeadError {
 
 impl std::error::Error for HeadError {}
 
-/// Reads the head of a response from bytes that arrive split in any way. Looks at each byte once.
+/// Parses the head of a response that arrives in arbitrary pieces. Each byte is examined once.
 #[derive(Debug, Default)]
 pub struct HeadReader {
     unread: BytesMut,
-    /// Bytes of interim heads and of empty lines, which have been discarded.
+    /// How many bytes of interim heads and empty lines have been discarded.
     passed: usize,
-    /// Bytes of `unread` that were searched for the end of the head without finding it.
+    /// How many bytes of `unread` are known not to contain the end of the head.
     searched: usize,
 }
 
 impl HeadReader {
-    /// Adds the bytes that were read next.
+    /// Appends the next bytes of the response.
     pub fn push(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
-    /// Whether no bytes have been read so far.
     pub fn is_empty(&self) -> bool {
         self.passed == 0 && self.unread.is_empty()
     }
 
-    /// The final head, once it is complete. Interim heads (1xx) are skipped.
+    /// Returns the final head once it is complete, skipping interim heads (1xx).
     ///
     /// # Errors
-    /// The bytes are not the beginning of a valid response.
+    /// The bytes cannot be the start of a valid response.
     pub fn next_head(&mut self) -> Result<Option<ResponseHead>, HeadError> {
         loop {
             self.skip_empty_lines();
             if *self.unread == *b"\r" {
-                // The first half of another empty line.
+                // This may be the first half of another empty line.
                 return Ok(None);
             }
-            // Checked at once, because another protocol may never send an empty line.
+            // Checked at once, since another protocol might never send an empty line.
             let begun = self.unread.get(..PROTOCOL.len()).unwrap_or(&self.unread);
             if !PROTOCOL.starts_with(begun) {
                 return Err(HeadError::Protocol);
@@ -129,13 +127,13 @@ impl HeadReader {
         }
     }
 
-    /// The bytes that follow the head.
+    /// Returns the bytes that follow the head.
     pub fn into_rest(self) -> Bytes {
         self.unread.freeze()
     }
 
-    /// Skips empty lines before the status line. The parser would skip them too, but would start again from
-    /// the first line at each read.
+    /// Skips empty lines before the status line. The parser would do that too, but it would start over at the first
+    /// line for each read.
     fn skip_empty_lines(&mut self) {
         let mut length = 0;
         while let Some(line) = self.unread.get(length..) {
@@ -156,7 +154,7 @@ impl HeadReader {
         self.searched = 0;
     }
 
-    /// The length of the head, including the empty line that ends it. A line ends with LF or CR LF.
+    /// Returns the length of the head, including the empty line at its end. Lines end with LF or CR LF.
     fn find_end(&mut self) -> Option<usize> {
         while let Some(line) = self.unread.get(self.searched..) {
             let Some(at) = memchr::memchr(b'\n', line) else {
@@ -166,7 +164,7 @@ impl HeadReader {
             let length = match line.get(at + 1..).unwrap_or_default() {
                 [b'\n', ..] => 2,
                 [b'\r', b'\n', ..] => 3,
-                // It is not known yet whether the next line is empty.
+                // The next line may or may not be empty.
                 [] | [b'\r'] => {
                     self.searched += at;
                     return None;
@@ -182,7 +180,7 @@ impl HeadReader {
     }
 }
 
-/// Checks that the head of a response received over HTTP/2 would not be too long for HTTP/1.1.
+/// Checks that a head received over HTTP/2 does not exceed the limit for HTTP/1.1.
 ///
 /// # Errors
 /// [`HeadError::TooLong`]
@@ -192,7 +190,7 @@ pub fn check_head_size(parts: &Parts) -> Result<(), HeadError> {
     if length > MAX_HEAD { Err(HeadError::TooLong) } else { Ok(()) }
 }
 
-/// Parses one head, which ends with its empty line.
+/// Parses one head, including the empty line at its end.
 fn parse(bytes: &[u8]) -> Result<ResponseHead, HeadError> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut raw = httparse::Response::new(&mut []);
@@ -215,7 +213,7 @@ fn parse(bytes: &[u8]) -> Result<ResponseHead, HeadError> {
     Ok(ResponseHead { parts, body, keep_alive })
 }
 
-/// How the body is delimited (RFC 9112, section 6.3), in the response to a POST.
+/// Returns how the body of a response to a POST is delimited (RFC 9112, section 6.3).
 fn framing(head: &Parts) -> Result<BodyDecoder, HeadError> {
     if head.status.is_informational()
         || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
@@ -237,7 +235,7 @@ fn framing(head: &Parts) -> Result<BodyDecoder, HeadError> {
     }
 }
 
-/// The length that the head announces. Repetitions of the same length count as one (RFC 9110, section 8.6).
+/// Returns the length in the head. Repetitions of the same length count as one (RFC 9110, section 8.6).
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
     let lines = headers.get_all(header::CONTENT_LENGTH).into_iter();
     let mut lengths =
@@ -254,8 +252,8 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, HeadError> {
 /// Whether the connection persists (RFC 9112, section 9.3).
 fn is_persistent(head: &Parts) -> bool {
     let says = |option: &[u8]| list_contains(&head.headers, &header::CONNECTION, option);
-    // A length together with a transfer coding is a means of smuggling messages, and HTTP/1.0 has no transfer
-    // codings: such a connection is not used again (RFC 9112, sections 6.1 and 6.3).
+    // A message with both a length and a transfer coding may be an attempt at smuggling, and HTTP/1.0 has no
+    // transfer codings. Such connections are not reused (RFC 9112, sections 6.1 and 6.3).
     let is_doubtful = head.headers.contains_key(header::TRANSFER_ENCODING)
         && (head.headers.contains_key(header::CONTENT_LENGTH) || head.version != Version::HTTP_11);
     !says(b"close") && !is_doubtful && (head.version == Version::HTTP_11 || says(b"keep-alive"))
@@ -265,7 +263,7 @@ fn is_persistent(head: &Parts) -> bool {
 mod tests {
     use super::*;
 
-    /// Reads the head at the start of `pieces`. Returns it with the bytes after it.
+    /// Parses the head at the start of `pieces`. Returns the head and the bytes after it.
     fn read_pieces<'p>(
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Result<(Option<ResponseHead>, Bytes), HeadError> {

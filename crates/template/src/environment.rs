@@ -1,5 +1,5 @@
-//! The environment of chat templates: what transformers adds to Jinja, and the differences between minijinja
-//! and Python.
+//! The environment in which templates run: what transformers adds to Jinja, and adjustments where minijinja differs
+//! from Python.
 
 use std::{error, fmt};
 
@@ -12,13 +12,13 @@ use minijinja_contrib::globals;
 
 use super::{methods, python};
 
-/// Maximum depth of nested calls of macros and blocks.
+/// The maximum depth of nested macro and block calls.
 const RECURSION: usize = 60;
 
-/// Bytes of JSON per unit of work. The engine charges for a filter's result only once it exists.
+/// How many bytes of JSON cost one unit of work. The engine itself charges for a filter's result only once it
+/// exists.
 const JSON_PER_FUEL: usize = 16;
 
-/// An environment without templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
@@ -47,7 +47,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// Writes floats as Python does.
+/// Formats floats like Python does.
 fn formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if value.kind() == ValueKind::Number && !value.is_integer() {
         let number = f64::try_from(value.clone())?;
@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
 
 impl error::Error for Refusal {}
 
-/// Maximum number of characters of such a message that are shown to the client.
+/// The maximum length, in characters, of such a message when it is shown to the client.
 const MAX_REFUSAL: usize = 1000;
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {
@@ -76,7 +76,7 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
-/// The message of `raise_exception`, if the error came from it.
+/// Returns the message of `raise_exception` if that caused the error.
 pub(super) fn refusal_of(error: &Error) -> Option<String> {
     let mut source: Option<&dyn error::Error> = Some(error);
     while let Some(current) = source {

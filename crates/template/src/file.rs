@@ -1,9 +1,9 @@
-//! The files that contain a chat template: `tokenizer_config.json`, or the template alone.
+//! Reads files that contain a chat template: a `tokenizer_config.json`, or the template itself.
 
 use super::TemplateError;
 use crate::wire::json::{Json, Kind};
 
-/// A special token of the model, which its template uses as a variable.
+/// A special token of the model, which templates can use as a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SpecialToken {
     pub(super) name: String,
@@ -14,17 +14,17 @@ pub(super) struct SpecialToken {
 #[derive(Debug)]
 pub(super) struct TemplateFile {
     pub(super) default: String,
-    /// The template named `tool_use`, for requests with tools.
+    /// The template called `tool_use`, which is for requests with tools.
     pub(super) tool_use: Option<String>,
     pub(super) tokens: Vec<SpecialToken>,
 }
 
-/// The special tokens that transformers gives to templates.
+/// The special tokens that transformers passes to templates.
 const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// Reads the text of a file. A JSON object is a `tokenizer_config.json` (or a `chat_template.json`); any other
-/// text is a template.
+/// Parses a file. A JSON object is a `tokenizer_config.json` or a `chat_template.json`. Anything else is a
+/// template.
 pub(super) fn read(text: &str) -> Result<TemplateFile, TemplateError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let json = Json::parse(text).ok().filter(|json| json.kind() == Kind::Object);
@@ -51,7 +51,7 @@ pub(super) fn read(text: &str) -> Result<TemplateFile, TemplateError> {
     }
 }
 
-/// A list of `{"name": …, "template": …}`.
+/// Reads a list of `{"name": …, "template": …}`.
 fn named(list: Json<'_>, tokens: Vec<SpecialToken>) -> Result<TemplateFile, TemplateError> {
     let find = |wanted: &str| {
         let mut found = list.elements().filter(|entry| {
@@ -67,7 +67,7 @@ fn named(list: Json<'_>, tokens: Vec<SpecialToken>) -> Result<TemplateFile, Temp
     }
 }
 
-/// The text of a token, which is a string or an object that contains it.
+/// Returns the text of a token, which is either a string or an object that contains one.
 fn token(value: Json<'_>) -> Option<String> {
     let text = value.as_str().or_else(|| value.get("content")?.as_str())?;
     Some(text.into_owned())

@@ -1,10 +1,9 @@
-//! The tags `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja.
+//! Replaces `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja.
 //!
-//! They mark the text that the model wrote, for training. A prompt does not need the marks, but the block
-//! between the tags has its own scope, so the tags are replaced with `{% with %}` and `{% endwith %}`, which
-//! leave the lines and the white space unchanged.
+//! These tags mark the model's own text, which matters only for training. The block between them has its own scope,
+//! so the tags become `{% with %}` and `{% endwith %}`, which preserves line numbers and white space.
 
-/// `source` with the tags replaced; text, comments, strings and raw blocks stay unchanged.
+/// Returns `source` with the tags replaced. Text, comments, strings and raw blocks are unchanged.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -29,7 +28,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
         match word {
             "generation" if !is_raw => out.push_str(&tag.replacen("generation", "with", 1)),
             "endgeneration" if !is_raw => out.push_str(&tag.replacen("endgeneration", "endwith", 1)),
-            // In a raw block, only the tag that ends the block counts.
+            // In a raw block, only the tag that ends the block has a meaning.
             _ if is_raw && word != "raw" => {
                 out.push('{');
                 rest = rest.get(at + 1..).unwrap_or_default();
@@ -43,7 +42,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Number of bytes up to and including `end`, which counts only outside of strings.
+/// Returns the length of a tag up to and including `end`, ignoring `end` in strings.
 fn tag_length(tag: &str, end: &str) -> usize {
     let mut quote = None;
     let mut escaped = false;
@@ -63,7 +62,7 @@ fn tag_length(tag: &str, end: &str) -> usize {
     tag.len()
 }
 
-/// The word in a tag, if the tag contains only one.
+/// Returns the content of a tag, without the markers for white space control.
 fn tag_word(inside: &str) -> &str {
     let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
     let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);

@@ -1,8 +1,7 @@
-//! Instructions from the part of a template that describes the tools, for an upstream that accepts messages.
+//! Extracts instructions for tools from a template, for upstreams that accept messages.
 //!
-//! A conversation of one system message is rendered with the tools and without them. If the template only
-//! inserts text directly before or after the text of the system message, the inserted text is the template's
-//! description of the tools.
+//! A conversation with one system message is rendered with and without the tools. If the only difference is text
+//! directly before or after the system message, that text is how the template describes the tools.
 
 use crate::{
     conversation::{Conversation, Role, Tool, Turn},
@@ -11,17 +10,17 @@ use crate::{
 
 use super::{ChatTemplate, TemplateError};
 
-/// The system message of the conversation that is rendered. No template contains it.
+/// The system message of the rendered conversation. It does not occur in any template.
 const SYSTEM: &str = "7f3c1e90-system";
 
-/// The user message, without which many templates reject a conversation.
+/// The user message, since many templates reject a conversation without one.
 const USER: &str = "7f3c1e90-user";
 
 impl ChatTemplate {
-    /// The template's description of `tools`, without surrounding white space.
+    /// Returns the template's description of `tools`, without white space around it.
     ///
     /// # Errors
-    /// [`Kind::Internal`] if the template does not describe tools within the system message, or fails.
+    /// [`Kind::Internal`] if the template fails, or does not describe tools in the system message.
     pub fn tool_instructions(&self, tools: &[Tool], now: u64) -> Result<String, Failure> {
         let turns = vec![Turn::text(Role::System, SYSTEM), Turn::text(Role::User, USER)];
         let mut conversation = Conversation { turns, ..Conversation::default() };
@@ -38,10 +37,10 @@ impl ChatTemplate {
         })
     }
 
-    /// Checks with a sample tool that [`ChatTemplate::tool_instructions`] is possible.
+    /// Checks with a sample tool that [`ChatTemplate::tool_instructions`] works.
     ///
     /// # Errors
-    /// The reason why it is not possible.
+    /// Explains why it does not work.
     pub fn check_instructions(&self) -> Result<(), TemplateError> {
         let tool = Tool { description: "An example.".to_owned(), ..Tool::named("example") };
         let text =
@@ -53,7 +52,7 @@ impl ChatTemplate {
     }
 }
 
-/// The text that `with` has directly before or after the system message, if that is the only difference.
+/// Returns the text directly before or after the system message in `with`, if that is all that `without` lacks.
 fn inserted<'a>(without: &str, with: &'a str) -> Option<&'a str> {
     let at = without.find(SYSTEM)?;
     [at + SYSTEM.len(), at].into_iter().find_map(|place| {

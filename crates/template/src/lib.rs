@@ -1,18 +1,19 @@
-//! [`ChatTemplate`]: a model's own chat template, which writes a conversation as one prompt.
+//! [`ChatTemplate`]: a model's own chat template, which renders a conversation as a single prompt.
 //!
 //! ```text
 //! tokenizer_config.json or *.jinja ─parse─▶ ChatTemplate ─render(Conversation, time)─▶ Prompt
 //! ```
 //!
-//! Templates are Jinja, as transformers renders it: blocks trimmed, loop controls, and a few functions
-//! (docs/protocols/completions.md#chat-templates). The language is minijinja's; `environment` makes it behave
-//! like Python's where the two differ. A template comes with a model and is not trusted: its work is charged
-//! to a budget that grows with the conversation, so neither an endless loop nor a text that doubles can block
-//! a thread or exhaust memory. One gap remains: minijinja does not charge for comparing lists, or for
-//! converting them to text within an expression. Both take exponential time for a list that contains itself
-//! twice on each of many levels.
+//! Templates are written in Jinja and rendered like transformers does: with trimmed blocks, loop controls and a few
+//! functions (docs/protocols/completions.md#chat-templates). minijinja runs them, and `environment` adjusts what it
+//! does differently from Python.
 //!
-//! Text that a client wrote is data, never a part of the template.
+//! Templates come with models and are not trusted. Their work is limited by a budget that grows with the
+//! conversation, so an endless loop or a string that keeps doubling can neither block a thread nor exhaust memory.
+//! There is one gap: minijinja does not charge for comparing lists, or for converting them to text within an
+//! expression. Both take exponential time for a list that contains the same list twice on each of many levels.
+//!
+//! Text from clients is data and never becomes part of the template.
 
 mod environment;
 mod file;
@@ -36,56 +37,55 @@ use toolwire_engine::{
 };
 use toolwire_wire as wire;
 
-/// A compiled chat template with the model's special tokens.
+/// A compiled chat template and the model's special tokens.
 pub struct ChatTemplate {
     environment: Environment<'static>,
     /// The name of the file, for error messages.
     origin: String,
-    /// The model has a separate template for requests with tools.
+    /// Whether there is a separate template for requests with tools.
     has_tool_template: bool,
-    /// Variables such as `bos_token`.
+    /// The values of variables such as `bos_token`.
     tokens: Vec<SpecialToken>,
-    /// The text of the file, which tells whether two templates are equal.
+    /// The text of the file, by which templates are compared.
     source: String,
 }
 
-/// Name of the main template in the environment. Names do not affect escaping, since nothing is escaped.
+/// The name of the main template in the environment. It does not affect escaping, which is disabled.
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
 /// The variable with the token that begins a text.
 const BOS: &str = "bos_token";
 
-/// Units of work in addition to those that grow with the conversation. A unit is one instruction or 64 bytes.
+/// The fixed part of the budget. A unit of work is one instruction or 64 bytes.
 const BASE_FUEL: usize = 200_000;
 
-/// Bytes of the conversation per additional unit of work. This allows each byte to be copied about fifteen
-/// times, and a message of a few words to take about forty instructions.
+/// How many bytes of the conversation add one unit of work. That is enough to copy each byte about fifteen times,
+/// and for a message of a few words, to run about forty instructions.
 const BYTES_PER_FUEL: usize = 4;
 
-/// Bytes of stack for calls of macros and blocks, and for the clients' values.
+/// The fixed part of the stack size in bytes, which is for macro and block calls and for values from clients.
 const BASE_STACK: usize = 8 << 20;
 
-/// Bytes of stack that are reserved for each unit of work. The memory is used only if a template nests
-/// values.
+/// How many bytes of stack each unit of work adds. The memory is used only if a template nests values.
 const STACK_PER_FUEL: usize = 512;
 
-/// Maximum bytes of a prompt in addition to those that grow with its conversation.
+/// The fixed part of a prompt's maximum size, in bytes.
 const BASE_OUTPUT: usize = 4 << 20;
 
-/// Maximum bytes of the prompt for each byte of the conversation: JSON may be written with escapes and
-/// indented.
+/// How many bytes each byte of the conversation adds to the prompt's maximum size. JSON may be written with escapes
+/// and indentation.
 const OUTPUT_PER_BYTE: usize = 8;
 
-/// Maximum bytes of a template's source. Real templates have less than 30 KB.
+/// The maximum size of a template's source in bytes. Real templates are smaller than 30 KB.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Why a template cannot be used: the error, and its line in the template if the line is known.
+/// Why a template cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// The line within the template, from 1.
+    /// The line in the template, counted from 1, if known.
     pub line: Option<usize>,
-    /// The error.
+    /// What is wrong.
     pub message: String,
 }
 
@@ -110,11 +110,11 @@ impl TemplateError {
 }
 
 impl ChatTemplate {
-    /// Compiles the text of a `tokenizer_config.json`, or of a Jinja file. `origin` is the file's name for
+    /// Compiles the text of a `tokenizer_config.json` or of a Jinja file. `origin` is the name of the file, for
     /// error messages.
     ///
     /// # Errors
-    /// The file contains no template, or one with a syntax error.
+    /// The file does not contain a template, or the template has a syntax error.
     pub fn parse(text: &str, origin: impl Into<String>) -> Result<Self, TemplateError> {
         let file = file::read(text)?;
         let mut environment = environment::environment();
@@ -136,17 +136,16 @@ impl ChatTemplate {
         })
     }
 
-    /// The name of its file.
+    /// The name of the template's file.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The prompt for the model's next message. `now` is the time that `strftime_now` shows: seconds of Unix
-    /// time, shown in UTC.
+    /// Renders the prompt for the model's next message. `now` is the time for `strftime_now`, in seconds of Unix
+    /// time, and is formatted in UTC.
     ///
     /// # Errors
-    /// [`Kind::Request`] if the template rejects the conversation; [`Kind::Internal`] if the template fails or
-    /// exceeds a limit.
+    /// [`Kind::Request`] if the template rejects the conversation; [`Kind::Internal`] if it fails or exceeds a limit.
     pub fn render(&self, conversation: &Conversation, now: u64) -> Result<Prompt, Failure> {
         let (variables, size) = messages::variables(conversation, &self.tokens);
         let has_tools = conversation.callable_tools().next().is_some();
@@ -156,8 +155,8 @@ impl ChatTemplate {
         Ok(Prompt { text, bos })
     }
 
-    /// Renders on a separate thread, whose stack is large enough for the allowed work: a template can nest
-    /// lists in a loop, and dropping them takes one stack frame per level.
+    /// Renders on a new thread whose stack is large enough for the allowed work. A template can nest lists in a
+    /// loop, and dropping them takes one stack frame per level.
     fn render_variables(
         &self,
         mut variables: Vec<(String, Value)>,
@@ -220,7 +219,7 @@ impl PartialEq for ChatTemplate {
     }
 }
 
-/// The prompt while it is being written.
+/// The prompt as it is being written.
 struct Output {
     text: Vec<u8>,
     limit: usize,

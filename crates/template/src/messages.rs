@@ -1,4 +1,4 @@
-//! The variables of a template: the conversation in the form that transformers gives to templates.
+//! Builds the variables of a template: the conversation in the form that transformers passes to templates.
 
 use minijinja::{Value, value::ValueKind};
 
@@ -9,19 +9,19 @@ use crate::{
     wire::json::{Json, Kind},
 };
 
-/// Names of variables that a client's `chat_template_kwargs` cannot replace.
+/// Variables that a client's `chat_template_kwargs` cannot replace.
 const RESERVED: [&str; 5] = ["messages", "tools", "add_generation_prompt", "strftime_now", "raise_exception"];
 
-/// Bytes that a message or a tool costs in addition to its texts.
+/// How many bytes a message or a tool costs in addition to its text.
 const OVERHEAD: usize = 256;
 
-/// Returns the variables, and the approximate number of bytes of the conversation in them.
+/// Returns the variables, and the approximate size of the conversation in them, in bytes.
 pub(super) fn variables(
     conversation: &Conversation,
     tokens: &[SpecialToken],
 ) -> (Vec<(String, Value)>, usize) {
     let mut size = Size(0);
-    // Few templates write ids.
+    // Few templates show IDs, so results must be in the order of the calls.
     let messages = messages(&results_in_call_order(&conversation.turns), &mut size);
     let tools: Vec<_> = conversation.callable_tools().map(|item| tool(item, &mut size)).collect();
     let tools = if tools.is_empty() { Value::from(()) } else { Value::from(tools) };
@@ -51,7 +51,7 @@ pub(super) fn variables(
     (variables, size.0)
 }
 
-/// Bytes of the conversation so far.
+/// The size of the conversation so far, in bytes.
 struct Size(usize);
 
 impl Size {
@@ -62,7 +62,7 @@ impl Size {
 
 fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
     let mut messages = Vec::with_capacity(turns.len());
-    // The names of the called tools by call id, for results that do not name their tool.
+    // Maps the ID of each call to its name, for results that do not name their tool.
     let mut names: std::collections::HashMap<&str, &str> = std::collections::HashMap::new();
     for turn in turns {
         let mut says_more = turn.parts.is_empty();
@@ -76,7 +76,7 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
                     let known = names.get(output.id.as_str()).copied();
                     messages.push(result(output, known, size));
                 }
-                // Text cannot show the media of a result.
+                // A result's media cannot be shown as text.
                 Part::Image { .. } | Part::Other(_) if turn.role == Role::Tool => {}
                 _ => says_more = true,
             }
@@ -91,8 +91,7 @@ fn messages(turns: &[Turn], size: &mut Size) -> Vec<Value> {
 fn message(turn: &Turn, size: &mut Size) -> Value {
     let role = match turn.role {
         Role::System | Role::Developer => "system",
-        // A result written as text gets the role `user`, since templates expect an id or a name with the role
-        // `tool`.
+        // A result written as text gets the role `user`, since for `tool` templates expect an ID or a name.
         Role::User | Role::Tool => "user",
         Role::Assistant => "assistant",
     };
@@ -130,7 +129,7 @@ fn call(call: &Call, size: &mut Size) -> Value {
     ])
 }
 
-/// The arguments as an object, which templates expect. Text that is not an object stays text.
+/// Converts arguments to an object, which templates expect. Anything that is not an object stays text.
 fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::from_pairs(std::iter::empty::<(String, Value)>());

@@ -1,7 +1,7 @@
-//! Methods of Python's texts and lists, and the filter `join`, within a template's budget.
+//! Python's methods of strings and lists, and the filter `join`, within a template's budget.
 //!
-//! The engine charges for results only once they exist. A result may be larger than all memory, so its size
-//! is estimated first.
+//! The engine charges for a result only once it exists. Results may be larger than all of memory, so their size is
+//! estimated beforehand.
 
 use std::fmt::{self, Write};
 
@@ -11,22 +11,22 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat;
 
-/// Bytes that are written per unit of work.
+/// How many written bytes cost one unit of work.
 const BYTES_PER_FUEL: usize = 64;
 
-/// Bytes that are read per unit of work: reading is much cheaper than writing.
+/// How many bytes of input cost one unit of work. Reading is much cheaper than writing.
 const READ_PER_FUEL: usize = 1024;
 
-/// Maximum width and maximum precision of a field in `str.format`.
+/// The maximum width and precision of a field in `str.format`.
 const MAX_WIDTH: usize = 4096;
 
-/// Maximum bytes of a number without a width or precision.
+/// The maximum size in bytes of a formatted number that has neither width nor precision.
 const NUMBER: usize = 512;
 
-/// Memory that a piece of a split text takes in addition to its own bytes.
+/// How much memory each piece of a split string takes in addition to its text, in bytes.
 const PIECE: usize = 64;
 
-/// Calls a method that a value has in Python but not in Jinja.
+/// Calls a method that values have in Python but not in Jinja.
 pub(super) fn call(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -45,7 +45,7 @@ pub(super) fn call(
     pycompat::unknown_method_callback(state, value, method, args)
 }
 
-/// The filter `join`. With an empty separator, the engine does not count the size of the joined items.
+/// The filter `join`. If the separator is empty, the engine does not count the size of the joined items.
 pub(super) fn join(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -62,13 +62,13 @@ pub(super) fn join(
             afford(state, size.saturating_add(items.len().saturating_mul(size_of::<Value>())))?;
             items.push(item);
         }
-        // Not `value`: an iterator may give its items only once.
+        // An iterator may yield its items only once, so `value` cannot be used again.
         return filters::join(state, &Value::from(items), joiner, attribute, options);
     }
     filters::join(state, value, joiner, attribute, options)
 }
 
-/// Bytes that the template may still spend.
+/// Returns how many bytes the template may still write.
 fn budget(state: &State<'_, '_>) -> usize {
     let fuel = state.fuel_levels().map_or(u64::MAX, |(_, remaining)| remaining);
     usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL)
@@ -86,8 +86,8 @@ fn too_much() -> Error {
     ErrorKind::OutOfFuel.into()
 }
 
-/// Maximum bytes of the result of a method of `text`. If the size of a call's result cannot be estimated, the
-/// method itself rejects the call.
+/// Returns the maximum size of a method's result, in bytes. The size is 0 for calls that the method itself will
+/// reject.
 fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Result<usize, Error> {
     let size = match method {
         "format" => size_of_format(text, args, budget)?,
@@ -105,22 +105,21 @@ fn size_of_result(text: &str, method: &str, args: &[Value], budget: usize) -> Re
                 Some(separator) => text.matches(separator).count() + 1,
                 None => text.len() / 2 + 1,
             };
-            // If the separator is white space, there are fewer pieces than this, but few texts have that
-            // many.
+            // When splitting at white space, this is an upper bound. Few texts have that many pieces.
             text.len().saturating_add(pieces.min(text.len()).saturating_mul(PIECE) / 4)
         }
         "splitlines" => {
             text.len() + memchr::memchr_iter(b'\n', text.as_bytes()).count().saturating_mul(PIECE)
         }
-        // A character becomes at most three characters in the other case.
+        // Changing the case turns a character into at most three.
         "upper" | "lower" | "title" | "capitalize" => text.len().saturating_mul(3),
         _ => 0,
     };
     Ok(size)
 }
 
-/// Python's `str.join`. An iterator may give its values only once, so the size cannot be measured first; it
-/// is limited while the text is written.
+/// Python's `str.join`. An iterator may yield its values only once, so they cannot be measured beforehand. Instead,
+/// the size is checked while the text is written.
 fn joined(state: &State<'_, '_>, separator: &str, values: &Value) -> Result<Value, Error> {
     let mut joined = Limited { text: String::new(), most: budget(state) };
     for (number, value) in values.try_iter()?.checked().enumerate() {
@@ -131,7 +130,7 @@ fn joined(state: &State<'_, '_>, separator: &str, values: &Value) -> Result<Valu
     Ok(joined.text.into())
 }
 
-/// The size of `str.format`'s result: the sum over its fields, each of which may show the longest argument.
+/// Estimates the size of `str.format`'s result, assuming that every field shows the longest argument.
 fn size_of_format(text: &str, args: &[Value], budget: usize) -> Result<usize, Error> {
     let (mut fields, mut widest) = (0_usize, 0_usize);
     let mut rest = text;
@@ -156,7 +155,7 @@ fn size_of_format(text: &str, args: &[Value], budget: usize) -> Result<usize, Er
     Ok(if is_cheap { 0 } else { text.len().saturating_add(fields.saturating_mul(field)) })
 }
 
-/// The format specification of the field at the start of `field`, without the fill character, and the text
+/// Returns the format specification of the field at the start of `field`, without the fill character, and the text
 /// after it.
 fn spec_of(field: &str) -> (&str, &str) {
     let mut name = field;
@@ -176,14 +175,13 @@ fn spec_of(field: &str) -> (&str, &str) {
     }
 }
 
-/// Number of bytes of a value as text. If the text is longer than `most`, the result is only some number
-/// above `most`.
+/// Returns the length of a value as text, in bytes. If that exceeds `most`, the result is some number above `most`.
 fn length(value: &Value, most: usize) -> usize {
     if let Some(text) = value.as_str() {
         return text.len();
     }
     let mut counter = Counter { bytes: 0, most };
-    // An error means that the text is longer than `most`.
+    // Only fails if the text is longer than `most`.
     let _ = write!(counter, "{value}");
     counter.bytes
 }
@@ -200,7 +198,7 @@ impl Write for Counter {
     }
 }
 
-/// A text of at most `most` bytes.
+/// A string of at most `most` bytes.
 struct Limited {
     text: String,
     most: usize,

@@ -1,4 +1,4 @@
-//! Values as in Python: reads JSON into values, and writes values like `json.dumps`.
+//! Converts values like Python does: parses JSON, and writes values like `json.dumps`.
 
 use std::{fmt, fmt::Write as _, sync::Arc};
 
@@ -9,7 +9,7 @@ use minijinja::{
 
 use crate::wire::json::{Json, Kind};
 
-/// An integer that does not fit into 128 bits, stored as its digits.
+/// An integer that does not fit into 128 bits, as its digits.
 #[derive(Debug)]
 struct LongInteger(String);
 
@@ -23,8 +23,8 @@ impl Object for LongInteger {
     }
 }
 
-/// A JSON value as Python's `json.loads` reads it: keys keep their order, the later one of two members with
-/// the same key counts, and numbers are integers or floats.
+/// Converts JSON like Python's `json.loads`: keys keep their order, the last of several members with the same key
+/// wins, and numbers are either integers or floats.
 pub(super) fn from_json(json: Json<'_>) -> Value {
     match json.kind() {
         Kind::Null => Value::from(()),
@@ -49,8 +49,7 @@ fn number(digits: &str) -> Value {
     }
 }
 
-/// The filter `tojson`, with the options that transformers gives it. The result has at most about `limit`
-/// bytes.
+/// The filter `tojson` with transformers' options. The result is at most slightly larger than `limit` bytes.
 pub(super) fn tojson(
     value: &Value,
     (indent, options): (Option<Value>, Kwargs),
@@ -81,13 +80,13 @@ pub(super) fn tojson(
     Ok(dump.out)
 }
 
-/// Maximum number of spaces per level.
+/// The maximum indentation per level.
 const MAX_INDENT: usize = 32;
 
-/// Maximum depth of a value. The values that clients send are less deep.
+/// The maximum nesting depth, which exceeds that of values from clients.
 const MAX_DEPTH: usize = 200;
 
-/// `json.dumps` with its options.
+/// The state of `json.dumps`, with its options.
 struct Dump {
     out: String,
     indent: Option<String>,
@@ -170,7 +169,7 @@ impl Dump {
         }
     }
 
-    /// Keys that are not strings become strings, as in Python.
+    /// Converts keys that are not strings to strings, like Python does.
     fn member_key(&mut self, key: &Value) {
         match key.kind() {
             ValueKind::String => self.string(key.as_str().unwrap_or_default()),
@@ -208,7 +207,7 @@ impl Dump {
                 char if char < ' ' || (self.ascii && !(' '..='~').contains(&char)) => {
                     let mut units = [0; 2];
                     for unit in char.encode_utf16(&mut units) {
-                        // Writing into a string does not fail.
+                        // Writing to a string cannot fail.
                         let _ = write!(self.out, "\\u{unit:04x}");
                     }
                 }
@@ -219,7 +218,8 @@ impl Dump {
     }
 }
 
-/// A float as Python's `repr` writes it: the shortest digits, with an exponent outside of 1e-4 to 1e16.
+/// Formats a float like Python's `repr`: with the fewest digits that identify it, and with an exponent below 1e-4
+/// and from 1e16 on.
 pub(super) fn float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();

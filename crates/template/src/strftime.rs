@@ -1,4 +1,4 @@
-//! `strftime_now` as in Python's C locale, in UTC.
+//! `strftime_now`, with Python's C locale and in UTC.
 
 use minijinja::{Error, ErrorKind};
 
@@ -20,7 +20,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// Maximum bytes of a format; no real date format is longer.
+/// The maximum length of a format in bytes. No real date format is longer.
 const MAX_FORMAT: usize = 256;
 
 /// Formats the time `now`, in seconds of Unix time, with `format`.

@@ -1,23 +1,22 @@
 //! The WHATWG event stream format: bytes, split anywhere, become lines and then frames.
 //!
-//! [`Lines`] only finds line ends. [`Frames`] turns the lines of a standard stream into frames. A reader for
-//! an upstream that deviates from the standard uses [`Lines`] and [`parse_line`] and does the rest itself.
+//! [`Lines`] only finds line endings. [`Frames`] turns the lines of a standard stream into frames. For an upstream that
+//! deviates from the standard, a reader can build on [`Lines`] and [`parse_line`] instead.
 //!
-//! Data that is contiguous in one input is passed on in place; only data split across several inputs is
-//! copied, once.
-//! The search for a line's end never rescans kept bytes, so the work is linear for pieces of any size.
+//! Data that is contiguous in the input is passed on in place. Data that is split across inputs is copied once.
+//! Bytes are never searched twice for a line ending, so the work is linear for pieces of any size.
 
 use std::{error, fmt, mem, ops::ControlFlow};
 
 use memchr::{memchr, memchr2};
 
-/// U+FEFF in UTF-8: allowed once, at the very start.
+/// U+FEFF in UTF-8, which may only occur at the start of a stream.
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// A line or frame is longer than the reader's limit. Nothing after it is read.
+/// A line or frame exceeds the limit. Nothing after it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oversized {
-    /// The limit, in bytes.
+    /// The limit in bytes.
     pub limit: usize,
 }
 
@@ -31,19 +30,17 @@ impl error::Error for Oversized {}
 
 /// Splits bytes into lines, which end with LF, CR or CRLF, even if CR and LF arrive separately.
 ///
-/// A CR ends its line at once, without waiting to see whether an LF follows. One byte order mark at the start
-/// is dropped.
+/// A CR ends its line at once, without waiting for a possible LF. One byte order mark at the start is dropped.
 #[derive(Debug)]
 pub struct Lines {
     max_line: usize,
-    /// The beginning of a line whose end has not arrived.
+    /// The start of a line whose end has not arrived.
     partial: Vec<u8>,
-    /// `partial` was a complete line and has been passed on.
+    /// Whether `partial` was a complete line that has been passed on.
     spent: bool,
-    /// Number of bytes of the byte order mark seen so far; its full length once it has been found or ruled
-    /// out.
+    /// How many bytes of the byte order mark have been seen. The full length once it has been found or ruled out.
     bom: usize,
-    /// The last line ended with CR: an LF that follows belongs to it.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
     closed: bool,
 }
@@ -52,22 +49,21 @@ pub struct Lines {
 enum Found<'i> {
     /// Contiguous in the input.
     Whole(&'i [u8]),
-    /// Assembled in [`Lines::partial`]. Only the first line of an input can be this.
+    /// Assembled in [`Lines::partial`], which only happens for the first line of an input.
     Joined,
 }
 
 impl Lines {
-    /// A splitter that rejects lines of more than `max_line` bytes, excluding line ends.
+    /// Creates a splitter that rejects lines longer than `max_line` bytes, not counting line endings.
     pub fn new(max_line: usize) -> Self {
         Self { max_line, partial: Vec::new(), spent: false, bom: 0, after_cr: false, closed: false }
     }
 
-    /// Calls `on` with each line that `bytes` complete, without its line end. When `on` breaks, the rest of
-    /// the stream is ignored.
+    /// Calls `on` with each line that `bytes` complete, without its line ending. If `on` breaks, the remaining
+    /// stream is ignored.
     ///
     /// # Errors
-    /// A line is longer than the limit. The lines before it have been passed on, the rest of the stream is
-    /// ignored.
+    /// A line exceeds the limit. The lines before it have been passed on, and the remaining stream is ignored.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -87,15 +83,14 @@ impl Lines {
         Ok(())
     }
 
-    /// Ends the stream: calls `on` with the last line if it is not empty and has no line end.
+    /// Ends the stream. Calls `on` with the last line if it is not empty and has no line ending.
     pub fn finish(&mut self, mut on: impl FnMut(&[u8]) -> ControlFlow<()>) {
         if let Some(line) = self.last() {
             let _ = on(line);
         }
     }
 
-    /// The part of `bytes` that is to be read: without a byte order mark, and empty after the stream has
-    /// ended.
+    /// Returns the part of `bytes` to read: without a byte order mark, and nothing once the stream has ended.
     #[inline]
     fn open<'i>(&mut self, bytes: &'i [u8]) -> &'i [u8] {
         let mut rest = if self.closed { &[] } else { bytes };
@@ -111,7 +106,7 @@ impl Lines {
         rest
     }
 
-    /// Removes the next line from `rest`. If there is none, `rest` is kept for the next input.
+    /// Takes the next line from `rest`. If there is no complete line, stores `rest` for the next input.
     #[inline]
     fn next<'i>(&mut self, rest: &mut &'i [u8]) -> Result<Option<Found<'i>>, Oversized> {
         if mem::take(&mut self.spent) {
@@ -126,7 +121,7 @@ impl Lines {
             }
         }
         let end = match rest {
-            // Every other line is blank and needs no search for its end.
+            // Every other line is blank, so this often avoids a search.
             [b'\n' | b'\r', ..] => 0,
             _ => memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
         };
@@ -150,7 +145,7 @@ impl Lines {
         Ok(Some(Found::Joined))
     }
 
-    /// The last line, if the stream ended without a line end.
+    /// Returns the last line if the stream ended without a line ending.
     fn last(&mut self) -> Option<&[u8]> {
         if mem::take(&mut self.spent) {
             self.partial.clear();
@@ -168,18 +163,18 @@ impl Lines {
 pub enum Line<'a> {
     /// The end of an event.
     Blank,
-    /// `: …`: the text after the colon and one optional space.
+    /// The text after the colon of `: …`, without one leading space.
     Comment(&'a [u8]),
     /// `name: value`.
     Field {
         /// The text before the first colon.
         name: &'a [u8],
-        /// The text after the colon and one optional space; empty if there is no colon.
+        /// The text after the colon, without one leading space. Empty if there is no colon.
         value: &'a [u8],
     },
 }
 
-/// Parses one line, given without its line end.
+/// Parses a line, which must not include its line ending.
 pub fn parse_line(line: &[u8]) -> Line<'_> {
     if line.is_empty() {
         return Line::Blank;
@@ -196,33 +191,32 @@ pub fn parse_line(line: &[u8]) -> Line<'_> {
     if name.is_empty() { Line::Comment(value) } else { Line::Field { name, value } }
 }
 
-/// The items of a stream, in order.
+/// An item of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// An event, ended by a blank line.
+    /// An event that was ended by a blank line.
     Event(Message<'a>),
-    /// A comment. The standard ignores comments; upstreams send them as keep-alives.
+    /// A comment. The standard ignores comments, but upstreams send them as keep-alives.
     Comment(&'a [u8]),
-    /// The time to wait before reconnecting, in milliseconds.
+    /// How long to wait before reconnecting, in milliseconds.
     Retry(u64),
 }
 
 /// One event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The event's type; empty means `message`.
+    /// The type of the event. Empty means `message`.
     pub event: &'a [u8],
-    /// The event's data lines, joined with LF. Not checked to be UTF-8.
+    /// The data lines of the event, joined with LF. They need not be UTF-8.
     pub data: &'a [u8],
-    /// The last event id, from this event or from the last earlier event that had one. `None` if there was
-    /// none.
+    /// The last event ID of this or an earlier event, if any.
     pub id: Option<&'a [u8]>,
 }
 
 /// Reads the frames of a stream as the WHATWG standard defines them.
 ///
-/// An event without a data line is ignored. So are an id with a NUL, a `retry` that does not consist of
-/// digits, and fields with other names.
+/// Ignores events without data lines, IDs that contain NUL, `retry` values that are not only digits, and unknown
+/// fields.
 #[derive(Debug)]
 pub struct Frames {
     lines: Lines,
@@ -234,27 +228,26 @@ pub struct Frames {
 #[derive(Debug, Default)]
 struct Block {
     event: Vec<u8>,
-    /// Data lines that had to be copied, joined; meaningless without `has_data`.
+    /// The joined data lines that had to be copied. Only valid if `has_data` is set.
     data: Vec<u8>,
     has_data: bool,
-    /// Kept for later events.
+    /// Also applies to later events.
     id: Option<Vec<u8>>,
-    /// Total bytes of the event's field lines.
+    /// The total size of the event's field lines in bytes.
     size: usize,
 }
 
 impl Frames {
-    /// A reader that rejects events of more than `max_frame` bytes, counting all field lines without line
-    /// ends, and comments longer than that.
+    /// Creates a reader that rejects events of more than `max_frame` bytes, counting all field lines without line
+    /// endings, and longer comments.
     pub fn new(max_frame: usize) -> Self {
         Self { lines: Lines::new(max_frame), max_frame, block: Block::default() }
     }
 
-    /// Calls `on` with each frame that `bytes` complete. When `on` breaks, the rest of the stream is ignored.
+    /// Calls `on` with each frame that `bytes` complete. If `on` breaks, the remaining stream is ignored.
     ///
     /// # Errors
-    /// A frame is larger than the limit. The frames before it have been passed on, the rest of the stream is
-    /// ignored.
+    /// A frame exceeds the limit. The frames before it have been passed on, and the remaining stream is ignored.
     pub fn push<'i>(
         &mut self,
         bytes: &'i [u8],
@@ -283,8 +276,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Ends the stream: calls `on` with data that is not followed by a line end or blank line. The standard
-    /// drops such data; a reader that must not lose the end of an upstream's stream calls this.
+    /// Ends the stream. Calls `on` with data that was not followed by a line ending or a blank line. The standard
+    /// drops such data, so this is for readers that must not lose the end of an upstream's stream.
     pub fn finish(&mut self, mut on: impl FnMut(Frame<'_>) -> ControlFlow<()>) {
         if self.lines.closed {
             return;
@@ -301,8 +294,7 @@ impl Frames {
 }
 
 impl Block {
-    /// Reads a line of the event. A first data line stays in place, in `whole`, until it is known whether it
-    /// is the only one.
+    /// Reads a line of the event. The first data line stays in place, in `whole`, until another one follows.
     fn line<'l>(
         &mut self,
         line: &'l [u8],
@@ -333,7 +325,7 @@ impl Block {
         ControlFlow::Continue(())
     }
 
-    /// Copies a data line because its event continues after this input or has a second line.
+    /// Copies a data line, because its event continues after this input or has another data line.
     #[inline]
     fn keep(&mut self, data: Option<&[u8]>) {
         let Some(data) = data else { return };
@@ -344,7 +336,6 @@ impl Block {
         self.data.extend_from_slice(data);
     }
 
-    /// Ends the event.
     fn dispatch(
         &mut self,
         whole: Option<&[u8]>,
@@ -367,7 +358,7 @@ fn replace(kept: &mut Vec<u8>, value: &[u8]) {
     kept.extend_from_slice(value);
 }
 
-/// A number written only in ASCII digits.
+/// Parses a number that consists only of ASCII digits.
 fn digits(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

@@ -1,13 +1,14 @@
-//! Suggestions for an unknown word: the most similar known words, and the command that lists all known words.
+//! Suggestions for unknown words: the most similar known words, and the command that lists all of them.
 
-/// Maximum number of characters of an unknown word that are compared. No known word is longer, and the work
-/// grows with the length.
+/// How many characters of an unknown word are compared. No known word is longer, and the work grows with the
+/// length.
 const MAX_COMPARED: usize = 256;
 
-/// Maximum number of words suggested.
+/// The maximum number of suggestions.
 const NAMED: usize = 3;
 
-/// A suggestion for `word`, which is not in `known`. `listed_by` is the command that lists all known words.
+/// Returns a suggestion in place of `word`, which is not in `known`. `listed_by` is the command that lists all
+/// known words.
 pub fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     let nearest = nearest(word, known);
     let quoted = |names: &[(usize, &str)]| {
@@ -32,12 +33,12 @@ pub fn suggest(word: &str, known: &[&str], listed_by: Option<&str>) -> String {
     told
 }
 
-/// The names in `known` that are most similar to `word`.
+/// Returns the words in `known` that are most similar to `word`.
 pub fn nearest_names<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     nearest(word, known).into_iter().take(NAMED).map(|(_, name)| name).collect()
 }
 
-/// `known` with each word's distance from `word`, nearest first.
+/// Returns `known` with the distance of each word from `word`, closest first.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Vec<(usize, &'k str)> {
     let end = word.char_indices().nth(MAX_COMPARED).map_or(word.len(), |(end, _)| end);
     let word = word.get(..end).unwrap_or(word);

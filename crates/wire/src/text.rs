@@ -1,30 +1,29 @@
-//! Slicing that cannot panic. The offsets come from searches for ASCII bytes, so they are character
-//! boundaries.
+//! Slicing that cannot panic. The offsets come from searches for ASCII bytes, so they are at character boundaries.
 
-/// `text[..at]`, empty if there is no such slice.
+/// `text[..at]`, or an empty string if there is no such slice.
 #[inline]
 pub fn head(text: &str, at: usize) -> &str {
     text.get(..at).unwrap_or_default()
 }
 
-/// `text[at..]`, empty if there is no such slice.
+/// `text[at..]`, or an empty string if there is no such slice.
 #[inline]
 pub fn tail(text: &str, at: usize) -> &str {
     text.get(at..).unwrap_or_default()
 }
 
-/// `text[from..to]`, empty if there is no such slice.
+/// `text[from..to]`, or an empty string if there is no such slice.
 #[inline]
 pub fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
 
-/// White space as defined by JSON and Markdown.
+/// Whether the byte is white space in JSON and Markdown.
 pub fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Appends to a buffer that may grow large. The capacity grows by at least an eighth instead of doubling.
+/// Appends to a string that may grow large. Its capacity grows by an eighth rather than doubling.
 #[inline]
 pub fn append(kept: &mut String, text: &str) {
     if kept.capacity() - kept.len() < text.len() {
@@ -33,12 +32,12 @@ pub fn append(kept: &mut String, text: &str) {
     kept.push_str(text);
 }
 
-/// The first character boundary at or after `at`.
+/// Returns the first character boundary at or after `at`.
 pub fn boundary_from(text: &str, at: usize) -> usize {
     (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }
 
-/// The last character boundary at or before `at`.
+/// Returns the last character boundary at or before `at`.
 pub fn boundary_upto(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Work and memory of a template are bounded, and grow with the conversation.
+//! Tests that the work and the memory of a template are bounded and grow with the conversation.
 
 use serde_json::json;
 use toolwire_engine::failure::Kind;
@@ -40,7 +40,7 @@ fn hostile_templates_end_with_an_error() {
     }
 }
 
-/// Each result would take more memory than any machine has.
+/// Each result would need more memory than any machine has.
 #[test]
 fn results_are_refused_before_they_are_written() {
     let field = |spec: &str, value: &str| format!("{{{{ \"{spec}\".format({value}) }}}}");
@@ -116,7 +116,7 @@ fn deep_values_do_not_exhaust_the_stack() {
             let template = format!(
                 "{{% set ns = namespace(x=[]) %}}{{% for i in range(99999) %}}{{% set ns.x = {inner} %}}{{% endfor %}}{shown}"
             );
-            // Whether it renders or fails, both are correct.
+            // Rendering may succeed or fail, but must not crash.
             let _ = render(&template, &said("x"));
         }
     }

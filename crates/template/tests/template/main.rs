@@ -1,7 +1,7 @@
-//! Chat templates are rendered as Python's Jinja renders them, and always within limits.
+//! Tests that chat templates are rendered like Python's Jinja does, and never exceed their limits.
 //!
 //! The templates and requests are in `templates/` and `requests/`. `render.py` renders them with Jinja into
-//! `rendered.json`; CI uses it to check that the file is up to date.
+//! `rendered.json`, and CI checks with it that the file is up to date.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn conversation(request: &Value) -> Conversation {
     ClientDialect::Chat.side().decode(request.to_string().as_bytes()).unwrap()
 }
 
-/// A conversation of one message.
+/// A conversation with one message.
 fn said(text: &str) -> Conversation {
     conversation(&json!({"model": "m", "messages": [{"role": "user", "content": text}]}))
 }
@@ -45,7 +45,7 @@ fn render(template: &str, conversation: &Conversation) -> Result<String, Failure
     template.render(conversation, NOW).map(|Prompt { text, .. }| text)
 }
 
-/// The template in a file. A file that is not a configuration contains no tokens, so tokens are added.
+/// Loads a template. Special tokens are added if the file is a bare template, which cannot define any.
 fn template(name: &str) -> ChatTemplate {
     let text = fs::read_to_string(folder().join("templates").join(name)).unwrap();
     let text = match name.ends_with(".json") {
@@ -84,7 +84,7 @@ fn templates_render_as_in_python() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// The first line that differs.
+/// Returns the first line that differs.
 fn difference(what: &str, expected: &Value, found: &Value) -> String {
     let text = |value: &Value| value["text"].as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (expected, found) = (text(expected), text(found));

@@ -1,16 +1,16 @@
-//! Compares JSON texts by their values, not by how they are written.
+//! Compares JSON by value rather than by how it is written.
 
 use serde_json::{Number, Value};
 
-/// Whether two texts are JSON with the same value. White space, the order of members, escapes and the form of
-/// numbers are ignored. Texts that are not JSON are the same only if they are equal.
+/// Whether both texts are JSON with the same value. White space, the order of members, escapes and the spelling of
+/// numbers are ignored. Texts that are not JSON are the same only if they are identical.
 pub fn is_same(left: &str, right: &str) -> bool {
     let values = || Some((serde_json::from_str(left).ok()?, serde_json::from_str(right).ok()?));
     left == right || values().is_some_and(|(left, right): (Value, Value)| same(&left, &right))
 }
 
-/// Whether `longer` is a later state of the object `shorter`, which is still being written: each of its
-/// values is the same or longer, and there may be more values. A `null` may become anything.
+/// Whether `longer` is a later state of the unfinished object `shorter`: every value is the same or longer, and
+/// there may be additional values. A `null` may become anything.
 pub fn continues(shorter: &str, longer: &str) -> bool {
     let values = || Some((serde_json::from_str(shorter).ok()?, serde_json::from_str(longer).ok()?));
     shorter == longer || values().is_some_and(|(shorter, longer): (Value, Value)| grows(&shorter, &longer))

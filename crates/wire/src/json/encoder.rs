@@ -1,26 +1,25 @@
-//! [`Encoder`]: writes a JSON text from its first byte to its last.
+//! [`Encoder`]: writes JSON from start to end.
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::{Json, escape_into, string_end};
 
-/// Writes a JSON text without building a tree. Values are written one after another; commas are inserted
-/// automatically.
+/// Writes JSON without building a tree. Values are written one after another, and commas are inserted automatically.
 ///
-/// The caller must write a key before each member of an object, and no key in an array.
+/// The caller must write a key before each member of an object, and no keys in arrays.
 #[derive(Debug, Default)]
 pub struct Encoder {
     out: Vec<u8>,
 }
 
 impl Encoder {
-    /// An encoder whose buffer initially has room for this many bytes.
+    /// Creates an encoder with an initial capacity of this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { out: Vec::with_capacity(bytes) }
     }
 
-    /// Writes an object; `members` must alternate between keys and values.
+    /// Writes an object. `members` must write keys and values alternately.
     pub fn object(&mut self, members: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'{');
@@ -28,7 +27,7 @@ impl Encoder {
         self.out.push(b'}');
     }
 
-    /// Writes an array; `elements` writes its values.
+    /// Writes an array. `elements` writes its elements.
     pub fn array(&mut self, elements: impl FnOnce(&mut Self)) {
         self.begin();
         self.out.push(b'[');
@@ -36,7 +35,7 @@ impl Encoder {
         self.out.push(b']');
     }
 
-    /// Writes a member's key. Its value must follow.
+    /// Writes the key of a member. The value must follow.
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.out.push(b':');
@@ -51,7 +50,7 @@ impl Encoder {
         self.out.push(b'"');
     }
 
-    /// Writes a string whose body is escaped already.
+    /// Writes a string whose body is already escaped.
     pub fn string_body(&mut self, body: &[u8]) {
         self.begin();
         self.out.push(b'"');
@@ -65,13 +64,13 @@ impl Encoder {
         self.out.extend_from_slice(json.raw().as_bytes());
     }
 
-    /// Writes JSON text that is known to be valid.
+    /// Writes JSON that is known to be valid.
     pub fn written(&mut self, json: &str) {
         self.begin();
         self.out.extend_from_slice(json.as_bytes());
     }
 
-    /// Writes a value on one line and without white space between its parts, but otherwise unchanged.
+    /// Writes a value without white space between its tokens, but otherwise unchanged.
     pub fn compact(&mut self, json: Json<'_>) {
         self.begin();
         let mut rest = json.raw();
@@ -86,13 +85,13 @@ impl Encoder {
         self.pack(rest);
     }
 
-    /// Writes the text between strings.
+    /// Writes what is between two strings.
     fn pack(&mut self, text: &str) {
         text.split_ascii_whitespace().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
     }
 
-    /// Writes any value that serialises to JSON. If serialisation fails, which does not happen for toolwire's
-    /// types, `null` is written.
+    /// Writes any value that serializes to JSON. If serialization fails, which it does not for toolwire's types,
+    /// writes `null`.
     pub fn value(&mut self, value: &(impl Serialize + ?Sized)) {
         self.begin();
         let before = self.out.len();
@@ -102,19 +101,19 @@ impl Encoder {
         }
     }
 
-    /// The bytes written.
+    /// Returns the bytes written.
     pub fn finish(self) -> Bytes {
         self.out.into()
     }
 
-    /// The bytes written, as text.
+    /// Returns the text written.
     pub fn finish_text(self) -> String {
-        // Only text is ever written.
+        // Only valid UTF-8 is ever written.
         String::from_utf8(self.out).unwrap_or_default()
     }
 
-    /// Begins a value or key: writes a comma if it follows another value. A string ends with a quote, so the
-    /// last byte shows whether a value precedes.
+    /// Begins a value or a key, after a comma if it follows another value. Strings end with a quote, so the last
+    /// byte tells whether it does.
     fn begin(&mut self) {
         if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':')) {
             self.out.push(b',');

@@ -1,41 +1,40 @@
-//! Decodes and writes string bodies: the text between the quotes of a JSON string.
+//! Decodes and writes string bodies, which are the text between the quotes of a JSON string.
 
 use bytes::BufMut;
 use memchr::memchr;
 
 use super::search::{has_no_escapes, plain_run};
 
-/// Decodes string bodies that arrive in pieces, which may end anywhere, including inside an escape.
+/// Decodes string bodies that arrive in pieces, which may end anywhere, even inside an escape.
 ///
-/// A surrogate pair may be split over two events of a stream, each of which is a separate JSON text, so a
-/// high surrogate is carried over. An unpaired surrogate becomes U+FFFD, since UTF-8 cannot represent it.
+/// A stream may split a surrogate pair over two events, each of which is separate JSON, so a high surrogate is
+/// carried over. An unpaired surrogate becomes U+FFFD, since UTF-8 cannot represent it.
 #[derive(Debug, Clone, Default)]
 pub struct Unescaper {
     escape: Escape,
-    /// A high surrogate whose low surrogate has not arrived.
+    /// A high surrogate whose low surrogate has not arrived yet.
     high: Option<u16>,
 }
 
-/// The position in an escape at which a piece ended.
+/// Where in an escape the last piece ended.
 #[derive(Debug, Clone, Copy, Default)]
 enum Escape {
-    /// Not inside an escape.
     #[default]
     Outside,
     /// After a backslash.
     Begun,
-    /// In `\u`, with the digits so far.
+    /// Within `\u`, with the digits so far.
     Hex { digits: u8, unit: u16 },
 }
 
 impl Unescaper {
-    /// A decoder at the start of a string.
+    /// Creates a decoder for the start of a string.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decodes the next piece of a valid string body. The result borrows from `body` if there is nothing to
-    /// decode, and otherwise from `scratch`. In an invalid body, an unknown escape stands for its letter.
+    /// Decodes the next piece of a valid string body. The result borrows from `body` if there is nothing to decode,
+    /// and otherwise from `scratch`. In an invalid body, an unknown escape stands for its letter.
     pub fn decode<'b>(&mut self, body: &'b str, scratch: &'b mut String) -> &'b str {
         let carried = self.high.is_some() || !matches!(self.escape, Escape::Outside);
         if !carried && has_no_escapes(body) {
@@ -49,13 +48,13 @@ impl Unescaper {
         scratch
     }
 
-    /// Ends the string: returns U+FFFD for an unpaired surrogate.
+    /// Ends the string. Returns U+FFFD if a surrogate is left unpaired.
     pub fn finish(&mut self) -> Option<char> {
         self.escape = Escape::Outside;
         self.high.take().map(|_| char::REPLACEMENT_CHARACTER)
     }
 
-    /// Decodes a run without escapes, or one character of an escape. Returns the rest.
+    /// Decodes either a run without escapes or one character of an escape. Returns what follows.
     fn step<'b>(&mut self, rest: &'b str, out: &mut String) -> &'b str {
         if let Escape::Outside = self.escape {
             let end = memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
@@ -75,7 +74,7 @@ impl Unescaper {
         chars.as_str()
     }
 
-    /// Reads the next character of an escape.
+    /// Decodes the next character of an escape.
     fn escaped(&mut self, char: char, out: &mut String) -> Escape {
         let (digits, unit) = match self.escape {
             Escape::Begun if char == 'u' => return Escape::Hex { digits: 0, unit: 0 },
@@ -111,7 +110,7 @@ impl Unescaper {
     }
 }
 
-/// The character that a backslash followed by `char` stands for.
+/// Returns the character that a backslash followed by `char` stands for.
 fn meaning(char: char) -> char {
     match char {
         'n' => '\n',
@@ -123,8 +122,8 @@ fn meaning(char: char) -> char {
     }
 }
 
-/// Writes `text` as the body of a JSON string, without the quotes: quotes, backslashes and control characters
-/// are escaped, everything else is unchanged.
+/// Writes `text` as the body of a JSON string, without quotes. Only quotes, backslashes and control characters are
+/// escaped.
 pub fn escape_into(out: &mut impl BufMut, text: &str) {
     let mut rest = text.as_bytes();
     while let Some((run, tail)) = rest.split_at_checked(plain_run(rest)) {
@@ -158,7 +157,7 @@ fn escape_byte(out: &mut impl BufMut, byte: u8) {
     }
 }
 
-/// The letter after the backslash in the short escape of `byte`, if there is one.
+/// Returns the letter of the short escape for `byte`, if there is one.
 fn letter(byte: u8) -> Option<u8> {
     Some(match byte {
         b'"' | b'\\' => byte,
@@ -171,7 +170,7 @@ fn letter(byte: u8) -> Option<u8> {
     })
 }
 
-/// The `\u` escape of `byte`.
+/// Returns the `\u` escape for `byte`.
 fn numbered(byte: u8) -> [u8; 6] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
@@ -184,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// The text of all pieces, including a final unpaired surrogate.
+    /// Decodes all pieces, including a final unpaired surrogate.
     fn decode<'a>(pieces: impl IntoIterator<Item = &'a str>) -> String {
         let (mut unescaper, mut scratch, mut all) = (Unescaper::new(), String::new(), String::new());
         for piece in pieces {

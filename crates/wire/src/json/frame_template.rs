@@ -1,17 +1,16 @@
-//! [`FrameTemplate`]: the fast path for a stream whose events differ only in one string and in a few values
-//! next to it.
+//! [`FrameTemplate`]: the fast path for streams whose events only differ in one string and a few other values.
 
 use std::ops::Range;
 
 use super::{Json, Kind, span, whole};
 
-/// The common parts of a stream's frames, learnt from one frame.
+/// What the frames of a stream have in common, learned from one of them.
 ///
-/// A model's response consists of hundreds of frames that are equal except for their token, and often a
-/// counter, or random letters that hide the length of the token. To recognise such a frame, it is enough to
-/// check the values that vary, and to compare the text around them with the text of a frame that a full parse
-/// has found to be JSON. This costs about as much as reading the bytes once. If the comparison fails, the
-/// frame is parsed in full, so a template never decides what is valid; it only saves time.
+/// A model's response consists of hundreds of frames that are equal except for the token and often a counter, or
+/// random letters that hide the token's length. To recognize such a frame, it is enough to check the values that
+/// vary, and to compare the text around them with a frame that a full parse has found to be valid JSON. This costs
+/// about as much as reading the bytes once. If the comparison fails, the frame is parsed in full, so a template
+/// never decides what is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameTemplate {
     /// The frame up to its first varying part.
@@ -21,7 +20,7 @@ pub struct FrameTemplate {
     tail: Box<[u8]>,
 }
 
-/// Position of the values that vary in addition to the string, and the text between them.
+/// Where values other than the string vary, and the text in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Beside {
     None,
@@ -31,7 +30,7 @@ enum Beside {
     AllBehind(Box<[(Box<[u8]>, Varying)]>),
 }
 
-/// The kind of value to be skipped.
+/// How to skip a varying value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Varying {
     /// A number that consists only of digits.
@@ -41,7 +40,7 @@ enum Varying {
 }
 
 impl Varying {
-    /// The kind of `value`, and its range in `frame`.
+    /// Returns the kind of `value`, and its range in `frame`.
     fn of(value: Json<'_>, frame: &str) -> Option<(Self, Range<usize>)> {
         match value.string_body() {
             Some(body) => Some((Self::Text, span(frame, body)?)),
@@ -52,7 +51,7 @@ impl Varying {
         }
     }
 
-    /// The bytes after the value; `None` if `bytes` does not begin with a value of this kind.
+    /// Returns the bytes after the value, or `None` if `bytes` does not begin with a value of this kind.
     fn skip(self, bytes: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Digits => digits(bytes),
@@ -62,9 +61,9 @@ impl Varying {
 }
 
 impl FrameTemplate {
-    /// The template of `frame`, which has been parsed. `body` is the [`Json::string_body`] of a value in it,
-    /// and `beside` is another value in it. `None` if they are not in it, or if `beside` is neither a string
-    /// nor a number that consists only of digits.
+    /// Learns the template of `frame`, which must be valid. `body` is the [`Json::string_body`] of a value in it,
+    /// and `beside` is another value in it that may vary. Returns `None` if one of them is not in `frame`, or if
+    /// `beside` is neither a string nor a number that consists only of digits.
     pub fn learn(frame: &str, body: &str, beside: Option<Json<'_>>) -> Option<Self> {
         let body = span(frame, body)?;
         let boxed = |range: Range<usize>| frame.as_bytes().get(range).map(Box::from);
@@ -84,7 +83,7 @@ impl FrameTemplate {
         Some(Self { head: boxed(0..outer.start)?, beside, tail: boxed(outer.end..frame.len())? })
     }
 
-    /// Like [`FrameTemplate::learn`], with any number of values that follow `body`, in order.
+    /// Like [`FrameTemplate::learn`], but with any number of varying values, which must follow `body` in order.
     pub fn learn_with(frame: &str, body: &str, behind: &[Json<'_>]) -> Option<Self> {
         if behind.is_empty() {
             return Self::learn(frame, body, None);
@@ -102,8 +101,8 @@ impl FrameTemplate {
         Some(Self { head: boxed(0..body.start)?, beside, tail: boxed(at..frame.len())? })
     }
 
-    /// The string body (escapes not decoded) of a frame that matches, which is then certain to be JSON.
-    /// `None` only means that the frame must be parsed.
+    /// Returns the string body, with its escapes, if the frame matches. A matching frame is valid JSON. `None` only
+    /// means that the frame must be parsed.
     pub fn body<'a>(&self, frame: &'a str) -> Option<&'a str> {
         let bytes = frame.as_bytes();
         let mut rest = bytes.strip_prefix(&*self.head)?;
@@ -129,7 +128,7 @@ impl FrameTemplate {
     }
 }
 
-/// The bytes after a number that consists only of digits; `None` if there is no such number.
+/// Returns the bytes after a number that consists only of digits, or `None` if there is none.
 fn digits(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().position(|byte| !byte.is_ascii_digit())?;
     let (number, rest) = bytes.split_at_checked(end)?;
@@ -137,7 +136,7 @@ fn digits(bytes: &[u8]) -> Option<&[u8]> {
     whole.then_some(rest)
 }
 
-/// The string body before the first unescaped quote; `None` if it is not valid.
+/// Returns the string body up to the first unescaped quote, or `None` if it is invalid.
 fn string_body(bytes: &[u8]) -> Option<&[u8]> {
     let behind = whole::string(bytes, &mut ()).ok()?;
     bytes.get(..bytes.len() - behind.len() - 1)
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
     use crate::json::{Kind, span};
 
-    /// All values of a text with their paths (keys and element numbers).
+    /// Collects all values with their paths of keys and indices.
     fn values<'a>(json: Json<'a>, way: &str, all: &mut Vec<(String, Json<'a>)>) {
         all.push((way.to_owned(), json));
         for (place, (_, value)) in json.members().enumerate() {
@@ -161,14 +160,14 @@ mod tests {
         }
     }
 
-    /// The slow path: the string body at the path `way`, if `frame` is JSON and has a string there.
+    /// The slow path: parses `frame`, and returns the string body at the path `way`.
     fn parsed<'a>(frame: &'a str, way: &str) -> Option<&'a str> {
         let mut all = Vec::new();
         values(Json::parse(frame).ok()?, "", &mut all);
         all.iter().find(|(place, _)| place == way)?.1.string_body()
     }
 
-    /// The path of the string whose body has the range `body`.
+    /// Returns the path of the string whose body is at the range `body`.
     fn way(frame: &str, body: &Range<usize>) -> Option<String> {
         let mut all = Vec::new();
         values(Json::parse(frame).ok()?, "", &mut all);
@@ -195,7 +194,7 @@ mod tests {
         ]
     }
 
-    /// A frame with two of its ranges replaced.
+    /// Replaces two ranges of a frame.
     fn with(frame: &str, first: Range<usize>, one: &str, last: Range<usize>, two: &str) -> String {
         let mut frame = frame.to_owned();
         frame.replace_range(last, two);
@@ -204,8 +203,8 @@ mod tests {
     }
 
     proptest! {
-        /// If the template finds a body in any input, a parse finds the same one; and the template does find
-        /// the bodies of the frames for which it was learnt.
+        /// Whatever the template finds, a full parse finds too, and the template recognizes the frame from which it
+        /// was learned.
         #[test]
         fn frames_of_the_shape_take_the_fast_path_and_only_valid_ones(
             frame in prop::sample::select(&FRAMES[..]),
@@ -233,7 +232,7 @@ mod tests {
                 };
                 let slow = parsed(&changed, &way).filter(|slow| *slow == body);
                 prop_assert_eq!(shape.body(&changed), slow.filter(|_| fits), "{}", changed);
-                // Any other change gives a frame of another form, or invalid JSON.
+                // Any other change makes the frame different or invalid.
                 let mut broken = changed.clone();
                 let at = (0..=junk.index(changed.len())).rev().find(|at| changed.is_char_boundary(*at)).unwrap();
                 broken.remove(at);
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Every string of `frame`, alone and with every other string or number as a second value.
+    /// Returns every string of `frame`, by itself and with each other string or number as the second varying value.
     fn holes(frame: &str) -> Vec<(Json<'_>, Option<Json<'_>>)> {
         let mut all = Vec::new();
         values(Json::parse(frame).unwrap(), "", &mut all);

@@ -1,4 +1,4 @@
-//! [`Index`]: the ends of a text's containers and long strings, recorded while it is checked.
+//! [`Index`]: records where containers and long strings end while the text is being checked.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::{
     whole::{self, Marks},
 };
 
-/// Strings with more bytes than this after their first quote are recorded. Finding the end of a shorter
-/// string takes no longer than looking it up.
+/// Strings are recorded if they have more than this many bytes after the first quote. For shorter ones, a lookup is
+/// no faster than a search for the end.
 pub(super) const LONG: usize = 64;
 
-/// Lets a text be walked without searching for the ends of its values again at each level, as a view without
-/// an index does. Worthwhile if most of a deep text is walked, as for a request.
+/// Makes it possible to walk a value without searching for the end of each nested value at every level, which a
+/// view without an index has to do. This pays off if most of a deeply nested text is read, such as a request.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Sorted by where they begin: a container is followed by its contents.
+    /// Sorted by their start, so that a container precedes its contents.
     extents: Vec<Extent>,
     /// The index of the innermost open container.
     innermost: usize,
@@ -26,13 +26,13 @@ pub struct Index {
     has_surrogates: bool,
 }
 
-/// A container of a text, or a long string.
+/// A container or a long string.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Length in bytes, including brackets or quotes. While the extent is open: the number of bytes left in
-    /// the text at its beginning.
+    /// Its length in bytes, including brackets or quotes. While it is open, the length of the text from its start
+    /// on.
     pub(super) bytes: u32,
-    /// Number of extents in it, at any depth. While the extent is open: the index of its parent.
+    /// How many extents it contains, at any depth. While it is open, the index of its parent.
     pub(super) inner: u32,
 }
 
@@ -46,7 +46,7 @@ impl Index {
         Ok(self.view(text))
     }
 
-    /// Checks that `text` is one JSON value, and records it instead of the previous text.
+    /// Checks that `text` is one JSON value, and indexes it in place of the previous text.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -63,20 +63,20 @@ impl Index {
         Ok(())
     }
 
-    /// Like `view`. Strings of the view can be kept without a copy: they share `source`, of which `text` is a
-    /// part.
+    /// Like `view`, but strings can outlive the view without a copy. They share `source`, which must contain
+    /// `text`.
     pub fn view_of<'a>(&'a self, text: &'a str, source: &'a Bytes) -> Json<'a> {
         Json { source: Some(source), ..self.view(text) }
     }
 
-    /// The value of `text`, which must be the text that was read.
+    /// Returns the value of `text`, which must be the text that was indexed.
     pub(crate) fn view<'a>(&'a self, text: &'a str) -> Json<'a> {
-        // The first extent is the value itself, if the value is a container or a long string.
+        // If the value itself is a container or a long string, it is the first extent.
         let inner = self.extents.get(1..).unwrap_or_default();
         Json { inner, ..Json::unindexed(text.get(self.value.clone()).unwrap_or_default()) }
     }
 
-    /// Whether the text that was read may contain an escaped half of a surrogate pair without the other half.
+    /// Whether the indexed text may contain an escaped surrogate without its other half.
     pub fn has_surrogates(&self) -> bool {
         self.has_surrogates
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::json::Kind;
 
-    /// Everything that a walk finds.
+    /// Collects everything that a walk visits.
     fn walked(json: Json<'_>, found: &mut Vec<String>) {
         found.push(json.raw().to_owned());
         match json.kind() {

@@ -1,16 +1,14 @@
-//! Estimates the memory that a tree of values takes, which for small values is many times the size of their
-//! text.
+//! Estimates how much memory a tree of values takes. For small values, that is many times the size of their text.
 
 use serde_json::{Map, Value};
 
-/// Memory that an allocation takes in addition to its bytes.
+/// The overhead of an allocation in bytes.
 pub const ALLOCATION: usize = 16;
 
-/// Memory that a member of an object takes in addition to its name and value: its hash, its place in the
-/// index, and spare capacity.
+/// The overhead of a member of an object in bytes: its hash, its index entry and spare capacity.
 const MEMBER: usize = 64;
 
-/// Estimate of the memory that `value` takes, in bytes.
+/// Estimates how much memory `value` takes, in bytes.
 pub fn memory_of(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
@@ -21,7 +19,7 @@ pub fn memory_of(value: &Value) -> usize {
         }
 }
 
-/// Like [`memory_of`], for the members of an object.
+/// Like [`memory_of`], but for the members of an object.
 pub fn memory_of_members(members: &Map<String, Value>) -> usize {
     let member = |(name, value): (&String, &Value)| {
         MEMBER + size_of::<String>() + ALLOCATION + name.len() + memory_of(value)

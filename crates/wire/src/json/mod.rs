@@ -1,11 +1,11 @@
-//! JSON read in place: [`Json`] views a complete text, `Scanner` reads a text as it arrives, `Unescaper` and
-//! [`escape_into`] convert string bodies to text and back, [`FrameTemplate`] recognises similar frames of a
-//! stream. With an `Index`, a view of a deep text need not search for ends. [`Raw`] keeps a value as it was
-//! written, and an `Encoder` writes one.
+//! JSON that is read in place. [`Json`] is a view of a complete text, `Scanner` reads a text as it arrives, and
+//! [`FrameTemplate`] recognizes similar frames of a stream. An `Index` makes it cheaper to walk deeply nested texts.
+//! `Unescaper` and [`escape_into`] convert string bodies to text and back, [`Raw`] holds a value as it was written, and
+//! `Encoder` writes one.
 //!
-//! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the
-//! numbers and key order of everything that it passes on. A tree costs one allocation per member and loses
-//! both.
+//! No tree is built. A reader of a stream needs two or three members of each event, and must preserve the spelling
+//! of numbers and the order of keys in everything that it forwards. A tree would cost one allocation per member and
+//! lose both.
 
 mod compare;
 mod encoder;
@@ -55,7 +55,7 @@ pub enum Kind {
 /// The text is not one JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalid {
-    /// Offset of the first invalid byte, or the text's length if it ends too early.
+    /// The offset of the first invalid byte, or the length of the text if it ends too early.
     pub at: usize,
     why: &'static str,
 }
@@ -68,24 +68,23 @@ impl fmt::Display for Invalid {
 
 impl error::Error for Invalid {}
 
-/// A valid JSON value, viewed within the text from which it was read.
+/// A valid JSON value within a larger text.
 ///
-/// The complete text is checked once, by [`Json::parse`]. After that nothing can fail: an accessor for
-/// another kind of value returns `None` or nothing. Readers of careless upstreams rely on this, because they
-/// treat a member that is missing, `null` or of the wrong kind in the same way.
+/// [`Json::parse`] checks the complete text once. After that, nothing can fail: an accessor for a different kind of
+/// value returns `None` or nothing. Readers of careless upstreams rely on this to treat a member that is missing,
+/// `null` or of the wrong kind in the same way.
 #[derive(Clone, Copy)]
 pub struct Json<'a> {
-    /// The value as it was written, from its first byte to its last.
+    /// The value as it was written.
     text: &'a str,
-    /// The containers and long strings in it, if known.
+    /// The containers and long strings in it, if they are indexed.
     inner: &'a [Extent],
-    /// The bytes of which `text` is a part, if they can be shared.
+    /// The bytes that contain `text`, if they can be shared.
     source: Option<&'a Bytes>,
 }
 
 impl<'a> Json<'a> {
-    /// Checks that `text` is one JSON value, optionally surrounded by white space and nested at most
-    /// `MAX_DEPTH` deep.
+    /// Checks that `text` is one JSON value, possibly surrounded by white space and nested at most `MAX_DEPTH` deep.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -93,8 +92,8 @@ impl<'a> Json<'a> {
         Self::checked(text, |begin| whole::value(begin, &mut ()))
     }
 
-    /// Combines [`Json::parse`] and [`Json::members`]: passes the members of an object to `on` while the text
-    /// is checked. If this returns an error, the caller must discard those members.
+    /// Combines [`Json::parse`] and [`Json::members`]: passes the members of an object to `on` while the text is
+    /// being checked. If this returns an error, the caller must discard those members.
     ///
     /// # Errors
     /// `text` is not one JSON value.
@@ -109,7 +108,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// A valid value without a record of its containers and strings.
+    /// Creates a view of a valid value without an index.
     fn unindexed(text: &'a str) -> Self {
         Self { text, inner: &[], source: None }
     }
@@ -127,7 +126,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Like [`Json::parse`], for bytes, which must be UTF-8.
+    /// Like [`Json::parse`], but for bytes.
     ///
     /// # Errors
     /// The bytes are not UTF-8 or not JSON.
@@ -154,17 +153,17 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Whether it is `null`.
+    /// Whether the value is `null`.
     pub fn is_null(&self) -> bool {
         self.kind() == Kind::Null
     }
 
-    /// The value if it is `true` or `false`.
+    /// The value of `true` or `false`.
     pub fn as_bool(&self) -> Option<bool> {
         self.raw().parse().ok()
     }
 
-    /// The value of a number that is written as an integer, is not negative and fits into a `u64`.
+    /// The value of a number, if it is written as an integer and fits into a `u64`.
     pub fn as_u64(&self) -> Option<u64> {
         self.raw().parse().ok()
     }
@@ -174,8 +173,8 @@ impl<'a> Json<'a> {
         self.text.strip_prefix('"')?.strip_suffix('"')
     }
 
-    /// Like [`Json::string_body`], but can outlive the text: a slice of the shared source if there is one,
-    /// otherwise a copy.
+    /// Like [`Json::string_body`], but can outlive the text: returns a slice of the shared source if there is one,
+    /// and otherwise a copy.
     pub fn kept_body(&self) -> Option<Bytes> {
         let body = self.string_body()?.as_bytes();
         let shared = self.source.and_then(|source| Some(source.slice(place_in(source, body)?)));
@@ -187,17 +186,18 @@ impl<'a> Json<'a> {
         self.string_body().map(decoded)
     }
 
-    /// The text of a string's body; see [`Json::string_body`].
+    /// Decodes a string body; see [`Json::string_body`].
     pub fn decoded(body: &str) -> Cow<'_, str> {
         decoded(body)
     }
 
-    /// The value as a tree; `null` if a tree cannot hold it (an unpaired surrogate, the deepest nesting).
+    /// Converts the value to a tree, or to `null` if a tree cannot represent it because of an unpaired surrogate or
+    /// its nesting depth.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.raw()).unwrap_or_default()
     }
 
-    /// The members of an object in order, including all members with a repeated key. Empty for other kinds.
+    /// The members of an object in order, including repeated keys. Empty for other kinds.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, Json<'a>)> + use<'a> {
         let mut values = self.values(b'{');
         std::iter::from_fn(move || {
@@ -206,12 +206,12 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The elements of an array, in order. Empty for other kinds.
+    /// The elements of an array in order. Empty for other kinds.
     pub fn elements(&self) -> impl Iterator<Item = Json<'a>> + use<'a> {
         self.values(b'[')
     }
 
-    /// The member with this key; the first one if there are several.
+    /// The first member with this key.
     pub fn get(&self, key: &str) -> Option<Json<'a>> {
         let mut values = self.values(b'{');
         loop {
@@ -243,7 +243,7 @@ impl fmt::Debug for Json<'_> {
     }
 }
 
-/// The range of `inner` in `outer`; `None` if `inner` is not a slice of `outer`.
+/// Returns the range of `inner` in `outer`, or `None` if `inner` is not a slice of `outer`.
 pub fn span(outer: &str, inner: &str) -> Option<Range<usize>> {
     place_in(outer.as_bytes(), inner.as_bytes())
 }
@@ -254,7 +254,6 @@ fn place_in(outer: &[u8], inner: &[u8]) -> Option<Range<usize>> {
     (range.end <= outer.len()).then_some(range)
 }
 
-/// The text of a string body.
 fn decoded(body: &str) -> Cow<'_, str> {
     if has_no_escapes(body) {
         return Cow::Borrowed(body);
@@ -270,22 +269,22 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
-/// The values inside a container that is known to be valid. For an object, keys and values alternate.
+/// The values in a valid container. Keys and values of an object alternate.
 struct Values<'a> {
     text: &'a str,
-    /// Offset after the last value returned.
+    /// The offset after the last value returned.
     at: usize,
-    /// The containers and long strings from `at` on, if known.
+    /// The containers and long strings from `at` on, if they are indexed.
     inner: &'a [Extent],
     source: Option<&'a Bytes>,
 }
 
 impl<'a> Values<'a> {
-    /// The next key.
+    /// Returns the next key.
     fn key(&mut self) -> Option<Cow<'a, str>> {
         let [b'"', body @ ..] = self.ahead() else { return None };
         let run = plain_run(body);
-        // Most keys have no escapes and are not scanned twice.
+        // Most keys have no escapes, so a single scan finds their end.
         let is_plain = body.get(run) == Some(&b'"');
         let end = if is_plain { run + 1 } else { string_end(body) };
         let start = self.at + 1;
@@ -294,7 +293,7 @@ impl<'a> Values<'a> {
         Some(if is_plain { Cow::Borrowed(key) } else { decoded(key) })
     }
 
-    /// The length of the next container or long string, and the extents inside it.
+    /// Returns the length of the next container or long string, and the extents inside it.
     fn known(&mut self) -> Option<(usize, &'a [Extent])> {
         let (next, behind) = self.inner.split_first()?;
         let (inner, behind) = behind.split_at_checked(next.inner as usize)?;
@@ -302,7 +301,7 @@ impl<'a> Values<'a> {
         Some((next.bytes as usize, inner))
     }
 
-    /// The bytes after white space, commas and colons.
+    /// Returns the bytes after white space, commas and colons.
     fn ahead(&mut self) -> &'a [u8] {
         let mut rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         while let [b',' | b':' | b' ' | b'\n' | b'\r' | b'\t', tail @ ..] = rest {
@@ -316,7 +315,7 @@ impl<'a> Values<'a> {
 impl<'a> Iterator for Values<'a> {
     type Item = Json<'a>;
 
-    /// Finds the end of the value only once: the caller either reads the value or continues after it.
+    /// Finds the end of a value only once, whether the caller then reads the value or continues after it.
     fn next(&mut self) -> Option<Json<'a>> {
         let mut inner: &[Extent] = &[];
         let length = match self.ahead() {
@@ -343,7 +342,7 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// The end of the valid container at the start of `bytes`.
+/// Returns the length of the valid container at the start of `bytes`.
 fn container_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     let mut depth = 0_usize;
@@ -362,12 +361,12 @@ fn container_end(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// The end, including the quote, of the string whose body continues with `bytes`.
+/// Returns the offset after the quote that ends the string whose body continues with `bytes`.
 fn string_end(bytes: &[u8]) -> usize {
     quote(bytes).unwrap_or(bytes.len())
 }
 
-/// Like [`string_end`]; `None` if the string does not end in `bytes`.
+/// Like [`string_end`], but returns `None` if the string does not end in `bytes`.
 fn quote(bytes: &[u8]) -> Option<usize> {
     let behind = search::body(bytes, |escaped| escaped.get(1..).ok_or(escaped)).ok()?;
     Some(bytes.len() - behind.len())

@@ -1,4 +1,4 @@
-//! [`Raw`]: one JSON value, kept as it was written.
+//! [`Raw`]: a JSON value as it was written.
 
 use std::{fmt, sync::Arc};
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::Json;
 
-/// A JSON value as it was written, including key order, digits and white space.
+/// A JSON value as it was written, including the order of keys, digits and white space.
 ///
-/// A value that is only passed on does not need a tree, which costs one allocation per member to build and to
+/// A value that is only forwarded does not need a tree, which would cost one allocation per member to build and to
 /// copy. Copies of a `Raw` share the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Raw(Arc<str>);
 
 impl Raw {
-    /// A view of the value.
+    /// Returns a view of the value.
     pub fn view(&self) -> Json<'_> {
         Json::unindexed(&self.0)
     }

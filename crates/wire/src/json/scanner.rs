@@ -1,61 +1,60 @@
-//! [`Scanner`]: reads JSON as it arrives and reports where the value ends. Strict, one pass, no buffer.
+//! [`Scanner`]: reads JSON as it arrives, and reports where the value ends. It is strict, takes one pass, and needs
+//! no buffer.
 
 use super::search::plain_run;
 
-/// The maximum nesting that any scanner allows.
+/// The maximum nesting depth of any scanner.
 pub const MAX_DEPTH: usize = 128;
 
 /// Why a [`Scanner`] stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// All bytes were taken; the value continues.
+    /// All bytes were read, and the value continues.
     More,
-    /// The value is complete, and the byte that closes it has been taken. If only the next byte shows the end
-    /// (as for a number), that next byte has not been taken.
+    /// The value is complete. If it has a closing byte, that byte has been read. The byte after a number, which
+    /// shows that the number has ended, has not been read.
     End,
-    /// The next byte cannot continue JSON, or nests too deeply. It has not been taken.
+    /// The next byte cannot continue the JSON or exceeds the nesting depth. It has not been read.
     Invalid,
 }
 
-/// Reads one JSON value in pieces of any size. White space before it is taken.
+/// Reads one JSON value in pieces of any size, including white space before it.
 ///
-/// Checks the whole JSON grammar, but not whether the bytes are UTF-8.
+/// Checks the complete JSON grammar, but not whether the bytes are UTF-8.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     state: State,
     max_depth: usize,
     depth: usize,
-    /// One bit per open container, the innermost one lowest: set for an array.
+    /// One bit per open container, with the innermost one lowest. Set for arrays.
     arrays: u128,
-    /// The string being read is a key.
+    /// Whether the current string is a key.
     in_key: bool,
     /// The state before the invalid byte.
     failed: State,
 }
 
-/// The part of the taken bytes that would have to change if the next bytes were not JSON and the text were
-/// repaired.
+/// The part of the bytes already read that repair would change if the next bytes are not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
-    /// Nothing would change.
     Nothing,
-    /// A comma with the white space after it.
+    /// A comma and the white space after it.
     Comma,
     /// This many bytes of an escape.
     Escape(usize),
 }
 
-/// The place of a [`Scanner`] in its value.
+/// Where in its value a [`Scanner`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScannerPlace {
     /// Before a value.
     Value {
-        /// Whether the value is an array's first.
+        /// Whether this is the first value of an array.
         first: bool,
     },
     /// Before a key.
     Key {
-        /// Whether the key is an object's first.
+        /// Whether this is the first key of an object.
         first: bool,
     },
     /// Before the colon after a key.
@@ -78,32 +77,31 @@ pub enum ScannerPlace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must follow.
+    /// Before a value.
     Value,
-    /// After `[`: a value or `]`.
+    /// After `[`: a value or `]` may follow.
     FirstElement,
-    /// After `{`: a key or `}`.
+    /// After `{`: a key or `}` may follow.
     FirstKey,
     /// After a comma in an object.
     Key,
     /// After a key.
     Colon,
-    /// After a value in a container: a comma, or the container's end.
+    /// After a value in a container: a comma or the end of the container may follow.
     Behind,
-    /// In a string.
     Text,
     /// After a backslash.
     Escape,
-    /// In `\u`: the number of digits missing.
+    /// Within `\u`, with the number of missing digits.
     Hex(u8),
     Number(Number),
-    /// In `true`, `false` or `null`: the missing part.
+    /// Within `true`, `false` or `null`, with the missing part.
     Literal(&'static [u8]),
     Done,
     Broken,
 }
 
-/// The part of a number that has been read.
+/// How much of a number has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -117,7 +115,7 @@ enum Number {
 }
 
 impl Number {
-    /// The state after `byte`; `None` if `byte` is not part of the number.
+    /// Returns the state after `byte`, or `None` if `byte` is not part of the number.
     fn next(self, byte: u8) -> Option<Self> {
         use Number::{Exponent, Fraction, Integer, Minus, Point, Power, Sign, Zero};
         Some(match (self, byte) {
@@ -138,12 +136,11 @@ impl Number {
     }
 }
 
-/// The result of one step: the number of bytes taken, and the reason to stop, if any.
+/// How many bytes a step has read, and why to stop, if it is a reason to stop.
 type Step = (usize, Option<Progress>);
 
 impl Scanner {
-    /// A scanner for one value in which at most `max_depth` containers (and never more than [`MAX_DEPTH`])
-    /// are open at once.
+    /// Creates a scanner that allows `max_depth` nested containers, but never more than [`MAX_DEPTH`].
     pub fn new(max_depth: usize) -> Self {
         Self {
             state: State::Value,
@@ -155,8 +152,8 @@ impl Scanner {
         }
     }
 
-    /// Reads the next bytes. Returns how many of `bytes` were taken and why it stopped. The next call must
-    /// begin with the bytes that were not taken.
+    /// Reads the next bytes. Returns how many of `bytes` were read, and why the scanner stopped. The next call must
+    /// start with the bytes that were not read.
     pub fn push(&mut self, bytes: &[u8]) -> (usize, Progress) {
         match self.state {
             State::Done => return (0, Progress::End),
@@ -175,7 +172,7 @@ impl Scanner {
         (taken, Progress::More)
     }
 
-    /// Ends the input. Returns whether the value is complete. Only for a number is this not known earlier.
+    /// Ends the input. Returns whether the value is complete, which for a number is only known here.
     pub fn finish(&self) -> bool {
         match self.state {
             State::Done => true,
@@ -189,7 +186,7 @@ impl Scanner {
         self.depth
     }
 
-    /// The end of the taken bytes that may still change if the text is repaired at this point.
+    /// The part of the bytes already read that repair at this point would change.
     pub fn unsettled(&self) -> Unsettled {
         match self.last_state() {
             State::Key => Unsettled::Comma,
@@ -200,7 +197,7 @@ impl Scanner {
         }
     }
 
-    /// The current place; after an invalid byte, the place before that byte.
+    /// The current position, or after an invalid byte, the position before it.
     pub fn place(&self) -> ScannerPlace {
         match self.last_state() {
             State::Value => ScannerPlace::Value { first: false },
@@ -215,7 +212,7 @@ impl Scanner {
         }
     }
 
-    /// The opening brackets of the containers that are still open.
+    /// The opening brackets of all open containers.
     pub fn containers(&self) -> Vec<u8> {
         let bracket = |level: usize| if self.arrays >> level & 1 == 1 { b'[' } else { b'{' };
         (0..self.depth).rev().map(bracket).collect()
@@ -245,7 +242,7 @@ impl Scanner {
         }
     }
 
-    /// Takes one byte and enters `state`.
+    /// Reads one byte and enters `state`.
     fn go(&mut self, state: State) -> Step {
         self.state = state;
         (1, None)
@@ -288,7 +285,7 @@ impl Scanner {
         self.arrays & 1 == 1
     }
 
-    /// Reads a byte after a value in a container.
+    /// Reads the byte after a value in a container.
     fn behind(&mut self, byte: u8) -> Step {
         match (byte, self.in_array()) {
             (b',', true) => self.go(State::Value),
@@ -298,7 +295,7 @@ impl Scanner {
         }
     }
 
-    /// Ends the value after taking `taken` bytes in this step.
+    /// Ends a value with the `taken` bytes of this step.
     fn complete(&mut self, taken: usize) -> Step {
         if self.depth == 0 {
             self.state = State::Done;
@@ -308,8 +305,7 @@ impl Scanner {
         (taken, None)
     }
 
-    /// Begins a string with the first byte of `rest`. Most strings end in the same input and take a single
-    /// step.
+    /// Begins a string at the first byte of `rest`. Most strings end in the same input, and need only one step.
     fn open_text(&mut self, rest: &[u8]) -> Step {
         self.state = State::Text;
         let (taken, stop) = self.text(rest.get(1..).unwrap_or_default());
@@ -334,7 +330,7 @@ impl Scanner {
         }
     }
 
-    /// Reads a byte after a backslash, or among the digits of `\u`.
+    /// Reads a byte after a backslash or within `\u`.
     fn escape(&mut self, byte: u8) -> Step {
         match (self.state, byte) {
             (State::Escape, b'u') => self.go(State::Hex(4)),
@@ -377,8 +373,8 @@ mod tests {
     use super::*;
     use crate::json::Json;
 
-    /// Feeds `pieces` to a scanner. Returns where it stops, and why. `More` at the end of the input counts as
-    /// `End` if the value is complete.
+    /// Feeds `pieces` to a scanner. Returns where it stops, and why. `More` at the end of the input becomes `End`
+    /// if the value is complete.
     fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (usize, Progress) {
         let mut scanner = Scanner::new(MAX_DEPTH);
         let mut all = 0;
@@ -394,7 +390,7 @@ mod tests {
         (all, if scanner.finish() { Progress::End } else { Progress::More })
     }
 
-    /// JSON in ASCII, with all forms of white space, numbers, escapes and literals.
+    /// Generates ASCII JSON with all kinds of white space, numbers, escapes and literals.
     fn json() -> impl Strategy<Value = String> {
         let space = "[ \n\r\t]{0,2}";
         let leaf = prop_oneof![
@@ -418,7 +414,7 @@ mod tests {
         })
     }
 
-    /// `text` with one byte replaced, inserted or removed.
+    /// Replaces, inserts or removes one byte of `text`.
     fn mutated(text: &str, place: prop::sample::Index, byte: char, how: u8) -> String {
         let at = place.index(text.len() + 1);
         let (head, tail) = text.split_at(at);

@@ -1,9 +1,8 @@
-//! Searches a string's body for quotes, backslashes and control characters. These functions read most of a
-//! text.
+//! Searches string bodies for quotes, backslashes and control characters. Most bytes of a JSON text are read here.
 //!
-//! Keys and tokens are short: most end within eight bytes, which are cheaper to check in one register than in
-//! a block. After the first eight bytes, [`specials`] checks 64 bytes at once, with the widest instructions
-//! that the processor has.
+//! Keys and tokens are short. Most end within eight bytes, which are cheaper to check in one register than as a
+//! block. After the first eight bytes, [`specials`] checks 64 bytes at once, with the widest instructions of the
+//! processor.
 
 use std::sync::LazyLock;
 
@@ -14,23 +13,22 @@ use super::whole::Rest;
 const WORD: usize = 8;
 const BLOCK: usize = 64;
 
-/// The instruction set of this processor.
+/// The instruction set of the processor.
 static LEVEL: LazyLock<Level> = LazyLock::new(Level::new);
 
-/// Whether a string body contains nothing to decode.
+/// Whether a string body has no escapes.
 pub(super) fn has_no_escapes(body: &str) -> bool {
     plain_run(body.as_bytes()) == body.len()
 }
 
-/// The number of bytes before the first one that must be escaped in a string's body (quote, backslash or
-/// control character); all of them if there is none.
+/// Returns the offset of the first quote, backslash or control character, or the length if there is none.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let first = bytes.first_chunk().map_or(0, special);
     if first != 0 { place(first) } else { longer_run(bytes) }
 }
 
-/// Like [`plain_run`], for a text of more than one word, whose first word is known to be plain.
+/// Like [`plain_run`], but for more than one word of text, the first of which is known to be plain.
 fn longer_run(bytes: &[u8]) -> usize {
     if bytes.len() < BLOCK {
         return run_by_words(bytes);
@@ -61,11 +59,11 @@ fn run_by_words(bytes: &[u8]) -> usize {
     words.len() * WORD + rest.iter().take_while(|byte| !is_special(**byte)).count()
 }
 
-/// Reads the rest of a string's body. `escape` reads the text after a backslash; it is not called for escapes
-/// of one letter.
+/// Reads a string body up to its closing quote. `escape` reads what follows a backslash, except for single-letter
+/// escapes.
 ///
 /// # Errors
-/// The errors of [`Rest`] and of `escape`.
+/// See [`Rest`], and the errors of `escape`.
 #[inline]
 pub(super) fn body<'a>(text: &'a [u8], escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let first = text.first_chunk().map_or(0, special);
@@ -90,17 +88,17 @@ fn body_by_blocks<'a, S: Simd>(
 ) -> Rest<'a> {
     let escapes = Escapes::new(simd);
     let mut rest = text;
-    // Whether `rest` follows a backslash.
+    // Whether a backslash precedes `rest`.
     let mut is_escaped = false;
     while let Some(block) = rest.first_chunk::<BLOCK>() {
         let block = u8x64::from_slice(simd, block);
         let escaped = escaped_bytes(block.simd_eq(b'\\').to_bitmask(), &mut is_escaped);
-        // Most escapes have one letter. All such escapes in a block are skipped at once, without testing
-        // whether there are any, because a branch per escape is what takes time.
+        // Most escapes are a single letter. All of them in a block are skipped at once, without a branch for each.
         let invalid = escaped & !escapes.among(block);
         let mut ends = quotes_and_controls(block) & !escaped | invalid;
         if ends == 0 {
-            // A separate statement: the start of the next block must not wait for the contents of this one.
+            // A separate statement, so that the start of the next block does not depend on the contents of this
+            // one.
             rest = rest.get(BLOCK..).unwrap_or_default();
             continue;
         }
@@ -110,7 +108,7 @@ fn body_by_blocks<'a, S: Simd>(
             match tail {
                 _ if at >= BLOCK => break tail,
                 _ if invalid >> at & 1 == 1 => {
-                    // A longer escape ends with a digit, so the special bytes found after it are right.
+                    // Longer escapes end with a digit, so the special bytes found after them are correct.
                     let behind = escape(tail)?;
                     let read = rest.len() - behind.len();
                     if read >= BLOCK {
@@ -127,7 +125,8 @@ fn body_by_blocks<'a, S: Simd>(
     body_end(rest, is_escaped, escape)
 }
 
-/// Reads the end of a string's body: less than a block. `is_escaped`: whether a backslash precedes it.
+/// Reads the end of a string body, which is shorter than a block. `is_escaped` says whether a backslash precedes
+/// it.
 fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     let mut rest = text;
     if is_escaped {
@@ -142,12 +141,12 @@ fn body_end<'a>(text: &'a [u8], is_escaped: bool, mut escape: impl FnMut(&'a [u8
     }
 }
 
-/// One bit for each byte of a block that a backslash escapes. `is_escaped`: whether a backslash precedes the
-/// block; afterwards, whether one precedes the next block.
+/// Returns one bit for each byte of a block that a backslash escapes. `is_escaped` says whether a backslash
+/// precedes the block, and is then updated for the next block.
 ///
-/// A backslash escapes the next byte, unless it is escaped itself. In a run of backslashes, every second one
-/// is therefore escaped, and so is the byte after the run if the run's length is odd. An addition carries
-/// through each run that begins at an odd index, which flips the bits of those runs.
+/// A backslash escapes the next byte unless it is escaped itself. In a run of backslashes, this escapes every
+/// second one and, if the length of the run is odd, the byte after it. An addition carries through each run that
+/// starts at an odd index, which flips the bits of those runs.
 fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
     let backslashes = backslashes & !u64::from(*is_escaped);
@@ -158,7 +157,7 @@ fn escaped_bytes(backslashes: u64, is_escaped: &mut bool) -> u64 {
     (EVEN ^ carried << 1) & behind
 }
 
-/// The text after a backslash and the escape that it begins.
+/// Returns the text after a backslash and the escape that it begins.
 fn escaped<'a>(rest: &'a [u8], escape: impl FnOnce(&'a [u8]) -> Rest<'a>) -> Rest<'a> {
     match rest {
         [letter, tail @ ..] if is_escape(*letter) => Ok(tail),
@@ -193,9 +192,9 @@ const TABLES: ([u8; BLOCK], [u8; BLOCK]) = {
     (low, high)
 };
 
-/// The letters that may follow a backslash, as tables: bit `h` of entry `l` in the first table says whether
-/// the byte `hl` (in hexadecimal) is such a letter, and entry `h` of the second table is that bit. None of
-/// the letters is above `7f`.
+/// The letters that may follow a backslash, as tables. Bit `h` of entry `l` in the first table is set if the byte
+/// with the hexadecimal digits `hl` is such a letter. Entry `h` of the second table is that bit. All the letters
+/// are at most `7f`.
 struct Escapes<S: Simd> {
     low: u8x64<S>,
     high: u8x64<S>,
@@ -207,7 +206,7 @@ impl<S: Simd> Escapes<S> {
         Self { low: u8x64::from_slice(simd, &TABLES.0), high: u8x64::from_slice(simd, &TABLES.1) }
     }
 
-    /// One bit for each byte that is a letter of an escape.
+    /// Returns one bit for each byte that is the letter of an escape.
     #[inline(always)]
     fn among(&self, block: u8x64<S>) -> u64 {
         let low = self.low.swizzle_dyn_within_blocks(block & 0xf);
@@ -216,7 +215,7 @@ impl<S: Simd> Escapes<S> {
     }
 }
 
-/// One bit for each byte that must be escaped.
+/// Returns one bit for each byte that must be escaped.
 #[inline(always)]
 fn specials<S: Simd>(block: u8x64<S>) -> u64 {
     quotes_and_controls(block) | block.simd_eq(b'\\').to_bitmask()
@@ -227,7 +226,7 @@ fn quotes_and_controls<S: Simd>(block: u8x64<S>) -> u64 {
     (block.simd_eq(b'"') | block.simd_le(0x1f)).to_bitmask()
 }
 
-/// The index of the first byte found in a word.
+/// Returns the index of the first byte whose top bit is set.
 fn place(found: u64) -> usize {
     found.trailing_zeros() as usize / 8
 }
@@ -236,8 +235,8 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Sets the top bit of each byte of `word` that must be escaped. Bits above the lowest one may be wrong: a
-/// subtraction borrows from the next byte only where it has found something.
+/// Sets the top bit of each byte of `word` that must be escaped. Bits above the lowest one set may be wrong, since
+/// a subtraction borrows from the next byte, but only after it has found something.
 fn special(word: &[u8; WORD]) -> u64 {
     let word = u64::from_le_bytes(*word);
     const ONES: u64 = u64::MAX / 0xff;
@@ -252,7 +251,7 @@ mod tests {
 
     use super::*;
 
-    /// A text whose first bytes need no escape.
+    /// Generates text that begins with bytes that need no escape.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             8 => any::<u8>(),
@@ -261,7 +260,7 @@ mod tests {
             40 => 0x21..0xff_u8,
         ];
         let plain = (0..300_usize).prop_map(|length| vec![b'a'; length]);
-        // Runs of backslashes of all lengths, also across the ends of blocks.
+        // Runs of backslashes of every length, including across block boundaries.
         let run = (0..70_usize, prop::sample::select(&b"n\"u\0"[..]));
         let run = run.prop_map(|(length, last)| [vec![b'\\'; length], vec![last]].concat());
         let runs = prop::collection::vec(run, 0..8).prop_map(|runs| runs.concat());
@@ -269,7 +268,7 @@ mod tests {
             .prop_map(|(plain, runs, bytes)| [plain, runs, bytes].concat())
     }
 
-    /// Does the same byte by byte; any letter may follow a backslash.
+    /// Does the same one byte at a time, but allows any letter after a backslash.
     fn plainly(text: &[u8]) -> Result<usize, usize> {
         let mut at = 0;
         loop {
@@ -283,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Two instruction sets: the one that every processor of this kind has, and the one of this processor.
+    /// The baseline instruction set and that of this processor.
     fn levels() -> [Level; 2] {
         [Level::baseline(), *LEVEL]
     }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// Returns the JSON `text` with U+FFFD instead of every escaped surrogate whose other half is missing.
+/// Returns the JSON `text` with every unpaired escaped surrogate replaced by U+FFFD.
 ///
-/// JSON's grammar allows such surrogates, but UTF-8 cannot represent them. Clients write them when they cut a
+/// The JSON grammar allows unpaired surrogates, but UTF-8 cannot represent them. Clients write them when they cut a
 /// text in the middle of a character.
 pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
@@ -33,7 +33,7 @@ pub fn mend_surrogates(text: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The UTF-16 code unit escaped at `at`.
+/// Returns the UTF-16 code unit escaped at `at`.
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

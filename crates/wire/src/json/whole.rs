@@ -1,19 +1,19 @@
-//! The grammar for a complete text: the same checks as in [`Scanner`](super::Scanner), which reads text in
-//! pieces, but several times faster, since no state has to be kept between pieces.
+//! The grammar for a complete text. It makes the same checks as [`Scanner`](super::Scanner), but is several times
+//! faster, since it does not have to store its state between pieces.
 //!
-//! Each function reads from the beginning of a text. `Ok`: the text after it. `Err`: the text after the last
-//! byte that could belong to JSON; empty if the text ends too early.
+//! Each function parses the start of a text. `Ok` holds the text after what was parsed. `Err` holds the text after
+//! the last byte that could belong to JSON, which is empty if the text ends too early.
 
 use super::{MAX_DEPTH, search};
 
-/// The rest of a text.
+/// What follows the parsed part of a text.
 pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
 
-/// The containers that are open.
+/// The open containers.
 #[derive(Default)]
 struct Open {
     depth: usize,
-    /// One bit per container, the innermost one lowest: set for an array.
+    /// One bit per container, with the innermost one lowest. Set for arrays.
     arrays: u128,
 }
 
@@ -33,20 +33,19 @@ impl Open {
     }
 }
 
-/// Receives the positions where containers begin and end, as the number of bytes that follow them, and other
-/// facts about the text.
+/// Receives the positions of containers and other facts about the text. Positions are given as the number of bytes
+/// that follow.
 pub(super) trait Marks {
     /// The next byte opens a container.
     fn open(&mut self, left: usize);
     /// The innermost container has ended.
     fn close(&mut self, left: usize);
-    /// A string value has ended. It takes this many bytes, including its quotes.
+    /// A string value of this many bytes, including quotes, has ended.
     fn string(&mut self, bytes: usize);
-    /// Half of a surrogate pair is escaped here without the other half.
+    /// An unpaired surrogate is escaped here.
     fn surrogate(&mut self);
 }
 
-/// Ignores the positions.
 impl Marks for () {
     fn open(&mut self, _: usize) {}
     fn close(&mut self, _: usize) {}
@@ -54,13 +53,13 @@ impl Marks for () {
     fn surrogate(&mut self) {}
 }
 
-/// Reads a value that is nested at most [`MAX_DEPTH`] deep.
+/// Parses a value that is nested at most [`MAX_DEPTH`] deep.
 pub(super) fn value<'a>(text: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     nested(text, MAX_DEPTH, marks)
 }
 
-/// Like [`value`]. For an object, passes each member to `on` as three texts, which begin at the member's key,
-/// at its value and at its end.
+/// Like [`value`], but passes each member of an object to `on`, as the texts that start at its key, at its value
+/// and after its end.
 pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8])) -> Rest<'a> {
     let [b'{', tail @ ..] = text else { return value(text, &mut ()) };
     let mut rest = space(tail);
@@ -79,7 +78,7 @@ pub(super) fn members<'a>(text: &'a [u8], mut on: impl FnMut(&[u8], &[u8], &[u8]
     }
 }
 
-/// Reads a value that is nested at most `max_depth` deep.
+/// Parses a value that is nested at most `max_depth` deep.
 fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<'a> {
     let mut open = Open::default();
     let mut rest = text;
@@ -121,8 +120,7 @@ fn nested<'a>(text: &'a [u8], max_depth: usize, marks: &mut impl Marks) -> Rest<
     }
 }
 
-/// Reads what follows a value: the ends of all containers that end there, and the comma before the next value
-/// or key.
+/// Parses what follows a value: the ends of containers, and the comma before the next value or key.
 fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Rest<'a> {
     while open.depth > 0 {
         rest = match space(rest) {
@@ -137,7 +135,7 @@ fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Re
     Ok(rest)
 }
 
-/// Reads a key, its colon, and the white space before the value.
+/// Parses a key, its colon, and the white space before the value.
 fn key<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'"', tail @ ..] = rest else { return Err(rest) };
     match space(string(tail, marks)?) {
@@ -157,13 +155,13 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Reads a string, starting after its first quote.
+/// Parses a string from after its first quote.
 #[inline]
 pub(super) fn string<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     search::body(rest, |tail| numbered(tail, marks))
 }
 
-/// Reads the escape of a character after its backslash, or the escapes of both halves of a surrogate pair.
+/// Parses the `\u` escape after a backslash, or both escapes of a surrogate pair.
 fn numbered<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'u', tail @ ..] = rest else { return Err(rest) };
     let behind = four_digits(tail)?;
@@ -180,7 +178,7 @@ fn numbered<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     Ok(behind)
 }
 
-/// The text after the second half of a surrogate pair.
+/// Returns the text after the second half of a surrogate pair.
 fn low_surrogate(rest: &[u8]) -> Option<&[u8]> {
     let digits = rest.strip_prefix(br"\u")?;
     let [b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] = digits else { return None };
@@ -211,7 +209,7 @@ fn number(rest: &[u8]) -> Rest<'_> {
     Ok(rest)
 }
 
-/// Reads at least one digit.
+/// Parses one or more digits.
 fn digits(rest: &[u8]) -> Rest<'_> {
     let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     match rest.get(end..) {
