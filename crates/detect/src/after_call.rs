@@ -1,8 +1,8 @@
-//! The text right after a call: closers without an opener, and results that the model invented.
+//! Handles the text right after a call: stray closers, and results that the model invented.
 //!
-//! Small models close a call twice, or close something that they never opened, and continue with the result
-//! that they expect. Both are framing if only blanks separate them from a call; anywhere else they are text.
-//! The closers and result markers are those of the formats being read.
+//! Small models close a call twice, close something that they never opened, or continue with the result that they
+//! expect. All of this is framing if only white space separates it from a call, and text anywhere else. The closers
+//! and result markers are those of the formats being detected.
 
 use super::{
     Detector, State,
@@ -18,12 +18,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     closers: Vec<&'static str>,
-    /// Openers and closers of results.
+    /// The openers and closers of results.
     results: Vec<(&'static str, &'static str)>,
 }
 
-/// Result markers from the data on which models were trained. No form shows results with these markers, since
-/// they begin like calls.
+/// Result markers that occur in training data. toolwire does not use them to show results, since they begin like
+/// calls.
 const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("<tool_response>", "</tool_response>"),
     ("<longcat_tool_response>", "</longcat_tool_response>"),
@@ -33,13 +33,13 @@ const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("```tool_output", "\n```"),
 ];
 
-/// The kind of framing found right after a call.
+/// What the text after a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Text,
     Begins,
     Closer,
-    /// A result, which this closer ends.
+    /// A result that ends with this closer.
     Result(&'static str),
 }
 
@@ -55,7 +55,7 @@ impl Framing {
         framing
             .closers
             .extend(framing.results.iter().map(|(_, close)| *close).filter(|close| is_markup(close)));
-        // A closer that also opens something is not a stray closer.
+        // A closer that also opens something is not stray.
         let openers: Vec<_> = formats.iter().flat_map(|format| format.openers()).collect();
         framing.closers.retain(|closer| !openers.contains(closer));
         framing.results.retain(|(open, _)| !openers.iter().any(|opener| open.starts_with(opener)));
@@ -66,7 +66,6 @@ impl Framing {
         framing
     }
 
-    /// Adds the markers of `others`.
     pub(super) fn add(&mut self, others: &Self) {
         self.closers.extend(&others.closers);
         self.results.extend(&others.results);
@@ -121,12 +120,12 @@ fn closers(grammar: &'static Grammar) -> Vec<&'static str> {
 }
 
 impl Detector {
-    /// Continues in prose, or in the state after a call if nothing visible has arrived since the call.
+    /// Returns to prose, or to the state after a call if nothing visible has followed the call.
     pub(super) fn go_on(&mut self) {
         self.state = if self.prose.is_behind_call() { State::Behind } else { State::Prose };
     }
 
-    /// Reads a run of blanks, or one character of possible framing, right after a call.
+    /// Reads a run of white space, or one character of possible framing, after a call.
     pub(super) fn behind(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let blank = text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len());
         if self.held.is_empty() && blank > 0 {
@@ -151,14 +150,14 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// The text held after a call is not framing: releases it.
+    /// Releases the text held after a call, which is not framing.
     pub(super) fn leave_call(&mut self, out: &mut impl Sink) {
         self.prose.leave_call();
         self.state = State::Prose;
         self.release(self.held.len(), out);
     }
 
-    /// Skips a result that the model invented, up to its closer.
+    /// Skips an invented result up to its closer.
     pub(super) fn invented(&mut self, text: &str) -> usize {
         let State::Invented(close) = self.state else { return 0 };
         let first = close.as_bytes().first().copied().unwrap_or_default();
@@ -179,7 +178,7 @@ impl Detector {
                     break;
                 }
                 Fit::No => {
-                    // The closer may begin later in the held text.
+                    // The closer may start later in the held text.
                     let next = memchr::memchr(first, tail(&self.held, 1).as_bytes());
                     self.held.drain(..next.map_or(self.held.len(), |at| at + 1));
                     if self.held.is_empty() {

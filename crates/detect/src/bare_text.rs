@@ -1,9 +1,8 @@
-//! [`BareText`]: plain text instead of a call's arguments.
+//! [`BareText`]: plain text in place of a call's arguments.
 //!
-//! Models write `<function=calculator>sqrt(144)</function>` where the grammar expects
-//! `<parameter=expression>`. The meaning is certain only if the tool has exactly one parameter, which is a
-//! string, and if the call is closed, so the complete text is held until then. Markup that does not close the
-//! call shows that the text is not an argument.
+//! Models write `<function=calculator>sqrt(144)</function>` where the format expects `<parameter=expression>`. The
+//! meaning is clear only if the tool has exactly one parameter, which is a string, and if the call is closed, so
+//! the text is held until then. Markup that does not close the call shows that the text is not an argument.
 
 use super::{
     pattern::Fit,
@@ -12,26 +11,26 @@ use super::{
 };
 use crate::wire::json::escape_str;
 
-/// Text that may be a call's only argument.
+/// Text that may be the only argument of a call.
 #[derive(Debug, Default)]
 pub(super) struct BareText {
     key: String,
-    /// The first `seen` bytes of the text cannot contain the start of a closer.
+    /// How many bytes of the text are known not to contain the start of a closer.
     seen: usize,
     most: usize,
 }
 
 impl BareText {
-    /// Starts the text of a call to the tool `name`; `None` unless the tool takes exactly one string.
-    /// `certain`: only a call is possible here. Otherwise the text may be prose, and less of it is held.
+    /// Starts the text of a call to the tool `name`. Returns `None` unless the tool takes exactly one string. If
+    /// `certain` is set, the text can only belong to a call; otherwise it may be prose, so less of it is held.
     pub(super) fn new(name: &str, certain: bool, rules: &CallRules<'_>) -> Option<Self> {
         let key = rules.tools.only_string(name)?.to_owned();
         let most = if certain { rules.max_hold } else { rules.max_markup };
         Some(Self { key, seen: 0, most })
     }
 
-    /// Continues with `text`, which begins where the bare text does. `closer` matches the text at a marker's
-    /// first character against the call's closers. Returns `Whole` once the call has been written, with this
+    /// Continues with `text`, which is all of the bare text so far. `closer` gets the text from a possible marker
+    /// on, and matches it against the call's closers. Returns `Whole` after it has written the call, with this
     /// `name` and `id`.
     pub(super) fn step(
         &mut self,
@@ -77,7 +76,7 @@ impl BareText {
     }
 }
 
-/// Whether the text looks like a tag and not like an operator.
+/// Whether the text looks like a tag rather than an operator.
 fn is_markup(text: &str) -> bool {
     let mut characters = text.chars();
     characters.next() == Some('<')

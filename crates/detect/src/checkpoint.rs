@@ -1,4 +1,4 @@
-//! [`Checkpoint`]: the state of the detector between two texts, to which it can return.
+//! [`Checkpoint`]: a state between two texts to which the detector can return.
 
 use super::{Detector, State, prose::Prose};
 
@@ -11,15 +11,14 @@ pub struct Checkpoint {
 }
 
 impl Detector {
-    /// Returns a checkpoint, and reads the text that follows as the beginning of a message, outside of
-    /// reasoning. Must be called only between two messages, where no text is held. [`Detector::restore`]
-    /// undoes it.
+    /// Returns a checkpoint, and then reads the following text as a new message, outside of reasoning. Must only be
+    /// called between two messages, when no text is held. [`Detector::restore`] undoes it.
     pub fn checkpoint(&mut self) -> Checkpoint {
         let state = std::mem::replace(&mut self.state, State::Prose);
         Checkpoint { state, prose: self.prose.clone(), next: self.next }
     }
 
-    /// Forgets all text since `checkpoint`. No output for this text may have been sent.
+    /// Undoes all text since `checkpoint`. No output for that text may have been sent.
     pub fn restore(&mut self, checkpoint: Checkpoint) {
         let Checkpoint { state, prose, next } = checkpoint;
         (self.state, self.prose, self.next) = (state, prose, next);

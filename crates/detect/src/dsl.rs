@@ -1,4 +1,4 @@
-//! [`DslWalk`]: a call in Gemma's notation: `NAME{key:<|"|>text<|"|>,n:3}`, starting after `call:`.
+//! [`DslWalk`]: reads a call in Gemma's notation, `NAME{key:<|"|>text<|"|>,n:3}`, from after `call:` on.
 
 use super::{
     body::Fed,
@@ -16,13 +16,13 @@ pub(super) struct DslWalk {
 }
 
 impl DslWalk {
-    /// `quote`: the marker on both sides of a string.
+    /// `quote` is the marker on both sides of a string.
     pub(super) fn new(quote: &'static str, rules: &CallRules<'_>) -> Self {
         let arguments = Literal::new(Notation::Delimited(quote), rules.max_depth, rules.max_hold);
         Self { name: String::new(), arguments, started: false }
     }
 
-    /// Reads one character of the name, or the brace that follows the name.
+    /// Reads a character of the name, or the brace after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == '{' {
             let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };

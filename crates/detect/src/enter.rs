@@ -1,4 +1,5 @@
-//! Transitions out of prose: where an opener may begin, whether it is one, and how the text after it is read.
+//! Transitions out of prose: finds where an opener may begin, decides whether it is one, and chooses how to read
+//! what follows.
 
 use super::{
     Detector, State,
@@ -20,7 +21,7 @@ use crate::{
 };
 
 impl Detector {
-    /// Offset in `text` at which an opener may begin.
+    /// Returns the offset in `text` at which an opener may begin.
     pub(super) fn opener(&self, text: &str) -> Option<usize> {
         let fresh = self.prose.starts_message();
         let mut from = 0;
@@ -33,7 +34,7 @@ impl Detector {
         }
     }
 
-    /// Whether something other than text may begin at this byte of `text`.
+    /// Whether something other than text may begin at `at`.
     fn opens(&self, text: &str, at: usize) -> bool {
         match text.as_bytes().get(at).and_then(|&byte| self.search.sought.begins(byte)) {
             None => false,
@@ -49,15 +50,15 @@ impl Detector {
         }
     }
 
-    /// Whether the bracket at the beginning of `rest` may begin a call. A call's object begins with a quoted key;
-    /// braces of code and prose are ruled out here, before anything is allocated for them.
+    /// Whether the bracket at the start of `rest` may begin a call. The object of a call starts with a quoted key,
+    /// so braces in code and prose are ruled out here, before anything is allocated for them.
     fn may_be_value(&self, rest: &str) -> bool {
         let Some(inside) = rest.strip_prefix('{') else { return true };
         let key = inside.bytes().find(|byte| !is_blank(*byte)).is_none_or(|byte| byte == b'"');
         key || self.search.sought.markers.first(b'{').is_some()
     }
 
-    /// The [`Place`] after `before`, which is text that has not been sent yet.
+    /// Returns the [`Place`] after `before`, which has not been sent yet.
     fn place_behind(&self, before: &str) -> Place {
         match self.prose.starts_line(before) {
             true if self.prose.starts_message() && before.trim().is_empty() => Place::MessageStart,
@@ -66,7 +67,7 @@ impl Detector {
         }
     }
 
-    /// The [`Place`] of the held text: where it is on its line and in the message.
+    /// Returns the [`Place`] of the held text.
     pub(super) fn here(&self, starts_line: bool) -> Place {
         match starts_line {
             true if self.prose.starts_message() => Place::MessageStart,
@@ -104,8 +105,8 @@ impl Detector {
         }
     }
 
-    /// Reads the text from this byte on as calls without a marker, if possible. Formats before index `from`
-    /// have failed already.
+    /// Tries to read the text from this byte on as calls without a marker. Formats before the index `from` have
+    /// already failed.
     pub(super) fn enter_unmarked(&mut self, byte: u8, from: usize, starts_line: bool, quoted: bool) -> bool {
         let may_begin = |unmarked: &Unmarked| match unmarked.list {
             Some(_) => byte == b'[' && !quoted,
@@ -164,7 +165,7 @@ impl Detector {
                 self.false_start(starts_line, quoted, out);
                 return 0;
             }
-            // No opener allowed here begins with this character.
+            // No opener that counts here begins with this character.
             self.state = State::Prose;
             let byte = u8::try_from(character).unwrap_or_default();
             if self.enter_unmarked(byte, 0, starts_line, quoted) {
@@ -181,8 +182,8 @@ impl Detector {
         character.len_utf8()
     }
 
-    /// Handles held text that is not a marker. The text may be a bare value; otherwise its first character is
-    /// sent as text and the rest is read again.
+    /// Handles held text that is not a marker. If it is not a bare value either, its first character is sent as
+    /// text, and what follows is read again.
     fn false_start(&mut self, starts_line: bool, quoted: bool, out: &mut impl Sink) {
         self.state = State::Prose;
         let byte = self.held.bytes().next().unwrap_or_default();
@@ -195,7 +196,7 @@ impl Detector {
         }
     }
 
-    /// Starts reading the text after an opener, as its format defines.
+    /// Starts reading what follows an opener.
     pub(super) fn enter_at(&mut self, place: usize, starts_line: bool, quoted: bool) {
         let Some(opener) = self.search.sought.markers.get(place).copied() else { return };
         let mut marked = true;
@@ -245,7 +246,7 @@ impl Detector {
         }));
     }
 
-    /// Reads one character of an HTML opener's attributes.
+    /// Reads one character of the attributes in an HTML opener.
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
         let Some((format, Entry::Tag(tag))) =
@@ -298,7 +299,7 @@ impl Detector {
     }
 }
 
-/// Builds the reader for calls in a container.
+/// Creates the reader for calls in a container.
 fn region(container: RegionKind, quoted: bool, wait: Wait) -> GatedContainer {
     let no_tool = if let RegionKind::Tag(tag) = container { tag.special().no_tool } else { &[] };
     let gate = Gate::new(wait).dropping(no_tool);

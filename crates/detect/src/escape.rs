@@ -1,29 +1,28 @@
-//! [`Escape`]: one escape of a JSON string, read character by character.
+//! [`Escape`]: reads one escape of a JSON string, character by character.
 //!
-//! A surrogate pair is read as one escape, so the output is always valid text. Text that turns out not to be
-//! an escape is returned as written, and the character that revealed it is read again.
+//! A surrogate pair is read as one escape, so that the output is always valid text. Text that turns out not to be
+//! an escape is returned as written, and the character that revealed this is read again.
 
 use super::text::{head, tail};
 
-/// High surrogates.
 const HIGH: std::ops::Range<u16> = 0xd800..0xdc00;
 
-/// The escape being read, starting with its backslash; empty between escapes.
+/// The current escape from its backslash on. Empty between escapes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Escape {
     written: String,
 }
 
-/// The result of reading a character.
+/// What a character led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
     /// The escape continues.
     More,
-    /// The escape is complete and stands for this text. An unpaired surrogate stands for itself, as written.
+    /// The escape is complete and stands for this text. An unpaired surrogate is returned as written.
     Whole(String),
-    /// An unpaired surrogate, as written. It ended before this character, which must be read again.
+    /// An unpaired surrogate, as written. The current character is not part of it and must be read again.
     Half(String),
-    /// Not an escape; contains the text before the character as written. The character must be read again.
+    /// Not an escape, but this text. The current character is not included and must be read again.
     None(String),
 }
 
@@ -67,8 +66,8 @@ impl Escape {
         Read::Whole(character.map_or(written, String::from))
     }
 
-    /// Handles two escapes that are not a pair: the first stands for itself, the second may be the high half
-    /// of a pair.
+    /// Handles two escapes that are not a pair. The first is returned as written, and the second may be the high
+    /// half of a pair.
     fn two(&mut self) -> Read {
         let (first, second) = (head(&self.written, 6).to_owned(), tail(&self.written, 6).to_owned());
         match char::from_u32(self.unit(8).into()) {
@@ -83,14 +82,14 @@ impl Escape {
         }
     }
 
-    /// The code unit whose four digits begin at `at`.
+    /// Returns the code unit whose four digits start at `at`.
     fn unit(&self, at: usize) -> u16 {
         let digits = self.written.get(at..at + 4).unwrap_or_default();
         u16::from_str_radix(digits, 16).unwrap_or_default()
     }
 
-    /// Handles a character that cannot continue the escape: returns the text before it, or the first half of
-    /// a pair.
+    /// Handles a character that cannot continue the escape. Returns the text before it, or the first half of a
+    /// pair.
     fn broken(&mut self) -> Read {
         let written = std::mem::take(&mut self.written);
         if written.len() < 6 {
@@ -101,7 +100,7 @@ impl Escape {
     }
 }
 
-/// The character that a one-letter escape stands for.
+/// Returns the character that a one-letter escape stands for.
 fn simple(letter: char) -> Option<char> {
     Some(match letter {
         '"' | '\\' | '/' => letter,
@@ -118,7 +117,7 @@ fn simple(letter: char) -> Option<char> {
 mod tests {
     use super::*;
 
-    /// Decodes the contents of a string; invalid escapes are in brackets.
+    /// Decodes the content of a string. Invalid escapes are put in brackets.
     fn decoded(text: &str) -> String {
         let mut escape = Escape::default();
         let mut out = String::new();

@@ -2,46 +2,46 @@
 
 use crate::format::Python;
 
-/// A fence's opener, which is held while it is read.
+/// The opener of a fence, which is held while it is being read.
 #[derive(Debug, Clone)]
 pub(super) struct Opener {
     tick: u8,
     count: usize,
     info: String,
-    /// The info string is complete.
+    /// Whether the info string is complete.
     info_ended: bool,
 }
 
-/// The result of reading a byte of an opener.
+/// What a byte of an opener led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// May still open a fence with calls.
+    /// This may still open a fence with calls.
     More,
-    /// Opens a fence with calls. The byte is the first of the contents, or blank.
+    /// This opens a fence with calls. The byte is white space or the first byte of the content.
     Calls,
-    /// Opens another kind of fence; the rest of the line is the info string.
+    /// This opens another kind of fence. What remains of the line is its info string.
     Foreign,
-    /// Not a fence.
+    /// This is not a fence.
     None,
 }
 
 impl Opener {
-    /// Begins with the first backtick or tilde.
+    /// Starts with the first backtick or tilde.
     pub(super) fn new(tick: u8) -> Self {
         Self { tick, count: 1, info: String::new(), info_ended: false }
     }
 
-    /// The fence that this opener opens.
+    /// Returns the fence that this opener opens.
     pub(super) fn fence(&self) -> Fence {
         Fence { tick: self.tick, count: self.count, code: None }
     }
 
-    /// The info string, in lower case.
+    /// The info string in lower case.
     pub(super) fn info(&self) -> &str {
         &self.info
     }
 
-    /// Reads a byte. `infos`: the info strings of fences with calls.
+    /// Reads a byte. `infos` are the info strings of fences with calls.
     pub(super) fn feed(&mut self, byte: u8, infos: &[&str]) -> Opening {
         let counting = self.info.is_empty() && !self.info_ended;
         if byte == self.tick && counting {
@@ -69,57 +69,57 @@ impl Opener {
     }
 }
 
-/// An open fence, with what is needed to recognise its closer.
+/// An open fence, with what it takes to recognize its closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) tick: u8,
     pub(super) count: usize,
-    /// The Python syntax of the calls that the fence may contain.
+    /// The Python syntax of calls, if the fence may contain code.
     pub(super) code: Option<&'static Python>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// In the opener's info string. If it contains a backtick, this is not a fence.
+    /// In the info string of the opener. If it contains a backtick, this is not a fence.
     Info,
-    /// Only blanks so far.
+    /// After nothing but white space.
     Indent,
     Ticks(usize),
-    /// After enough ticks for a closer, followed only by blanks.
+    /// After enough ticks for a closer, followed only by white space.
     Closing,
     Other,
 }
 
-/// The contents of a fence that is not searched.
+/// The content of a fence that is not searched.
 #[derive(Debug, Clone)]
 pub(super) struct Foreign {
     fence: Fence,
     line: Line,
 }
 
-/// How far a foreign fence extends in a piece of text.
+/// How far a fence that is not searched extends in a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// The complete piece is inside.
     More,
-    /// The fence ends after this many bytes; ordinary text follows.
+    /// The fence ends after this many bytes, and ordinary text follows.
     Ends(usize),
 }
 
 impl Foreign {
-    /// Begins inside the opener's info string.
+    /// Starts inside the opener's info string.
     pub(super) fn in_info(fence: Fence) -> Self {
         Self { fence, line: Line::Info }
     }
 
-    /// Begins inside the fence, after `before`.
+    /// Starts inside the fence, after `before`.
     pub(super) fn in_body(fence: Fence, before: &str) -> Self {
         let line = before.rsplit('\n').next().unwrap_or_default();
         let blank = before.contains('\n') && line.bytes().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
         Self { fence, line: if blank { Line::Indent } else { Line::Other } }
     }
 
-    /// Whether `text` cannot end the fence or a line.
+    /// Whether `text` can end neither the fence nor a line.
     pub(super) fn passes(&self, text: &str) -> bool {
         self.line == Line::Other && !text.contains('\n')
     }
@@ -128,7 +128,7 @@ impl Foreign {
         let mut at = 0;
         while let Some(&byte) = text.as_bytes().get(at) {
             if self.line == Line::Other {
-                // Searched as bytes: `at` may be inside a multi-byte character.
+                // Searched as bytes, since `at` may be inside a multi-byte character.
                 let rest = text.as_bytes().get(at..).unwrap_or_default();
                 let Some(end) = memchr::memchr(b'\n', rest) else { return Reach::More };
                 at += end + 1;

@@ -1,5 +1,4 @@
-//! [`Gate`]: passes on the pieces of calls, either at once or when the event for which they wait has
-//! occurred.
+//! [`Gate`]: passes on the pieces of calls, either at once or after what they must wait for.
 
 use super::{
     text::append,
@@ -7,7 +6,7 @@ use super::{
 };
 use crate::{event::CallEnd, format::Voice};
 
-/// A waiting [`Piece`].
+/// A [`Piece`] that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Waiting {
     Framed,
@@ -39,19 +38,21 @@ impl Waiting {
     }
 }
 
-/// The event for which calls wait before they are sent.
+/// What calls wait for before they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
-    /// Their own end: for complete arguments in a format with a marker, where each call is independent.
+    /// Their own end. Used for complete arguments in formats with a marker, where calls are independent of each
+    /// other.
     CallEnd,
-    /// The end of the region: for complete arguments in a container that contains either only calls or none,
-    /// and wherever a backtick after the container may mean that the container was quoted.
+    /// The end of the region. Used for complete arguments in a container that must contain nothing but calls, and
+    /// wherever a backtick after the container may show that it was quoted.
     RegionEnd,
 }
 
 impl Wait {
-    /// `marked`: calls have their own marker; `whole`: arguments do not stream.
+    /// `marked` says whether calls have their own marker, and `whole` whether arguments are sent only when
+    /// complete.
     pub(super) fn new(quoted: bool, marked: bool, whole: bool) -> Self {
         match whole {
             _ if quoted => Self::RegionEnd,
@@ -62,16 +63,16 @@ impl Wait {
     }
 }
 
-/// The output gate of one container's calls.
+/// The gate for the calls of one container.
 #[derive(Debug)]
 pub(super) struct Gate {
     wait: Wait,
-    /// Waiting pieces, in order. Adjacent arguments are joined into one text, because stored separately, one
-    /// token each, they would take many times their size.
+    /// The pieces that wait, in order. Adjacent arguments are joined, since storing them token by token would take
+    /// many times their size.
     waiting: Vec<Waiting>,
-    /// Names that the format uses to say that no tool is called.
+    /// Names by which the format says that no tool is called.
     no_tool: &'static [&'static str],
-    /// The current call uses one of these names.
+    /// Whether the current call has one of these names.
     drops: bool,
 }
 
@@ -80,7 +81,7 @@ impl Gate {
         Self { wait, waiting: Vec::new(), no_tool: &[], drops: false }
     }
 
-    /// The same gate, which drops calls to these names, unless a tool with that name is declared.
+    /// Returns the gate with `no_tool` set: calls to these names are dropped unless such a tool is declared.
     pub(super) fn dropping(self, no_tool: &'static [&'static str]) -> Self {
         Self { no_tool, ..self }
     }
@@ -95,7 +96,7 @@ impl Gate {
         self.wait == Wait::RegionEnd
     }
 
-    /// Like [`Gate::pass`], but drops calls to names that mean "no tool" in the format.
+    /// Like [`Gate::pass`], but drops calls to names that stand for "no tool".
     pub(super) fn filter(&mut self, piece: Piece<'_>, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Piece::Start { name, .. } = piece {
             self.drops = self.no_tool.contains(&name) && rules.tools.resolve(name).is_none();
@@ -105,7 +106,7 @@ impl Gate {
         }
     }
 
-    /// Sends or keeps a piece of a call.
+    /// Sends or stores a piece of a call.
     pub(super) fn pass(&mut self, piece: Piece<'_>, out: &mut Out<'_>) {
         if self.streams() {
             return out(piece);
@@ -116,9 +117,8 @@ impl Gate {
         }
     }
 
-    /// Handles the end of a call, which ended with `end`, or `None` if no call was open. Returns whether the
-    /// call may be sent: a waiting call must be complete. The call is sent now unless it waits for other
-    /// calls.
+    /// Handles the end of a call, or `None` if no call was open. Returns whether the call may be sent, which for a
+    /// waiting call means that it is complete. Sends waiting pieces unless they wait for the end of the container.
     pub(super) fn settle(&mut self, end: Option<CallEnd>, out: &mut Out<'_>) -> bool {
         if !self.streams() && end == Some(CallEnd::Cut) {
             return false;
@@ -129,17 +129,15 @@ impl Gate {
         true
     }
 
-    /// Whether the call being read is dropped.
+    /// Whether the current call is dropped.
     pub(super) fn drops(&self) -> bool {
         self.drops
     }
 
-    /// Whether no piece is waiting.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes the waiting pieces.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
     }

@@ -1,4 +1,4 @@
-//! [`GatedContainer`]: a container of calls being read, whose calls are sent through a [`Gate`].
+//! [`GatedContainer`]: reads a container of calls, and sends the calls through a [`Gate`].
 
 use super::{
     gate::{Gate, Waiting},
@@ -8,20 +8,20 @@ use super::{
     walker::{Parsed, Walker},
 };
 
-/// The result of feeding a piece.
+/// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// Everything was taken; the container continues.
+    /// All of it was read, and the container continues.
     More,
-    /// This many bytes were taken, and everything up to there is certain to be calls, not text.
+    /// This many bytes were read, and everything up to there belongs to calls rather than text.
     Certain(usize),
-    /// `taken` bytes were taken. The container with its calls has ended before the last `rescan` of them.
+    /// `taken` bytes were read. The container and its calls ended before the last `rescan` of them.
     Ended { taken: usize, rescan: usize },
-    /// The container has ended, and the model invented the rest of the message.
+    /// The container has ended after this many bytes, and the model invented what follows in the message.
     MessageEnded(usize),
-    /// `taken` bytes were taken, and a call was cut off before the last `rescan` of them, which are text.
+    /// `taken` bytes were read. A call was cut off before the last `rescan` of them, which are text.
     Cut { taken: usize, rescan: usize },
-    /// `taken` bytes were taken; the source since the last certain point is text. Its last `rescan` bytes may
+    /// `taken` bytes were read, and everything since the last certain point is text. The last `rescan` bytes may
     /// begin something else.
     Failed { taken: usize, rescan: usize },
 }
@@ -34,12 +34,12 @@ pub(super) struct GatedContainer {
 }
 
 impl GatedContainer {
-    /// Reads with `walk`, beginning with the text `held`.
+    /// Reads with `walk`, starting with the text `held`.
     pub(super) fn new(walk: impl Walk + 'static, gate: Gate, held: &str) -> Self {
         Self { walker: Walker::new(walk, held), gate }
     }
 
-    /// Reads the next piece. Pieces of calls go to `out`, unless they must wait.
+    /// Reads the next piece. Sends pieces of calls to `out` unless they must wait.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Passed {
         let mut at = 0;
         while at < text.len() {
@@ -66,35 +66,35 @@ impl GatedContainer {
         Passed::More
     }
 
-    /// Ends the text. Returns whether everything that was read since the last certain point belongs to calls.
-    /// `stopped`: the model finished.
+    /// Ends the text. Returns whether everything since the last certain point belongs to calls. `stopped` says
+    /// whether the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let gate = &mut self.gate;
         if !self.walker.stops_open() {
             return self.walker.ends_outside(&mut |piece| gate.filter(piece, rules, out));
         }
-        // A waiting call that is incomplete can become text instead.
+        // An incomplete call that waits can become text instead.
         let stopped = stopped && (gate.streams() || rules.repair || self.walker.ends_with_text());
         let end = self.walker.finish(stopped, &mut |piece| gate.filter(piece, rules, out));
         gate.settle(end, out)
     }
 
-    /// Whether a call streams, so that bytes are certain as soon as they are fed.
+    /// Whether a call is being streamed, which makes bytes certain as soon as they are read.
     pub(super) fn is_streaming(&self) -> bool {
         self.gate.streams() && self.walker.is_open()
     }
 
-    /// Whether a call has begun, streaming or waiting.
+    /// Whether a call has begun, whether it is streamed or waits.
     pub(super) fn has_begun(&self) -> bool {
         !self.gate.is_empty() || self.is_streaming()
     }
 
-    /// Number of bytes at the end of the fed text that may turn out not to be part of calls.
+    /// How many bytes at the end of the text may turn out not to be part of calls.
     pub(super) fn undecided(&self) -> usize {
         self.walker.undecided()
     }
 
-    /// Bytes held in addition to the source.
+    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walker.kept()
     }
@@ -104,13 +104,12 @@ impl GatedContainer {
         if self.gate.streams() && !self.gate.drops() { self.walker.string() } else { None }
     }
 
-    /// The context of the text after this container, which has failed or, if `cut`, has ended in the middle
-    /// of a call.
+    /// Returns what kind of text follows the container after it has failed or, if `cut` is set, after it has ended
+    /// within a call.
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walker.surroundings(cut)
     }
 
-    /// Takes the waiting calls.
     pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
         self.gate.take()
     }

@@ -1,9 +1,9 @@
-//! [`HeaderWalk`]: reads a call whose name precedes its arguments: `NAME[ARGS]{…}`,
+//! [`HeaderWalk`]: reads a call whose name precedes its arguments, such as `NAME[ARGS]{…}` or
 //! `functions.NAME:0<|sep|>{…}`.
 //!
-//! The header is captured up to one of its end markers, and gives the name and the id; the arguments that
-//! follow are JSON. A format may define literals around the arguments that carry no information (a fence, a
-//! constrain marker), and a closer.
+//! The header extends to one of its end markers, and contains the name and the ID. The arguments that follow are
+//! JSON. A format may define literals without meaning around the arguments, such as a fence or a constraint marker,
+//! and a closer.
 
 use super::{
     bare_text::BareText,
@@ -18,26 +18,26 @@ use crate::format::{Header, HeaderEnd};
 
 #[derive(Debug)]
 enum At {
-    /// In the header. A possible end marker is already part of [`HeaderWalk::captured`].
+    /// In the header. [`HeaderWalk::captured`] includes a possible end marker.
     Name,
-    /// Before the arguments: blanks and the format's literals.
+    /// Before the arguments, where white space and the format's literals may occur.
     Before,
     Arguments,
-    /// In plain text instead of the arguments.
+    /// In plain text in place of the arguments.
     Text(BareText),
-    /// After the arguments: blanks, literals, the closer.
+    /// After the arguments, where white space, literals and the closer may occur.
     After,
 }
 
-/// The literal found before or after the arguments.
+/// What precedes or follows the arguments.
 enum Literal {
-    /// A literal without meaning, of this many bytes.
+    /// A literal of this many bytes, without meaning.
     Framing(usize),
     /// The call's closer, of this many bytes.
     Closer(usize),
-    /// The beginning of a literal or closer.
+    /// Possibly the start of a literal or of the closer.
     Begins,
-    /// Not a literal, but text that begins like one.
+    /// Text that starts like a literal but is not one.
     Broken,
     None,
 }
@@ -48,10 +48,10 @@ pub(super) struct HeaderWalk {
     header: &'static Header,
     at: At,
     captured: String,
-    /// The first `legal` bytes of [`HeaderWalk::captured`] are certain to be the name: no end marker begins
-    /// in them.
+    /// How many bytes of [`HeaderWalk::captured`] are certain to be part of the header, because no end marker
+    /// begins in them.
     legal: usize,
-    /// Number of bytes after the arguments that are known to be blanks.
+    /// How many bytes after the arguments are known to be white space.
     blank: usize,
     body: JsonBody,
 }
@@ -110,7 +110,8 @@ impl HeaderWalk {
         }
     }
 
-    /// Reads one character of the header. Returns whether it was taken; `None` if this is not a header.
+    /// Reads one character of the header. Returns whether it was part of the header, or `None` if this is not a
+    /// header.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         let (ends, brace) = match self.header.end {
             HeaderEnd::Markers(ends) | HeaderEnd::MarkersThenBrace(ends) => (ends, false),
@@ -130,16 +131,15 @@ impl HeaderWalk {
         Some(!brace)
     }
 
-    /// Starts the call: the header is certain.
+    /// Starts the call, since the header is certain.
     fn start(&self, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Some((name, id)) = called(self.header, &self.captured, rules) {
             out(Piece::Start { name, id });
         }
     }
 
-    /// Whether the captured text may be a header, possibly followed by the beginning of an end marker. As the
-    /// header grows, the index at which an end marker may begin only moves forward, so each character is
-    /// checked once.
+    /// Whether the captured text may be a header, possibly with the start of an end marker. The offset at which an
+    /// end marker may begin only moves forward, so each character is checked once.
     fn may_go_on(&mut self, ends: &[&str], most: usize) -> bool {
         if self.captured.len() > most {
             return false;
@@ -161,8 +161,7 @@ impl HeaderWalk {
         true
     }
 
-    /// Reads the text before the arguments: blanks and literals, and anything that ends or replaces the
-    /// arguments.
+    /// Reads what precedes the arguments: white space, literals, and anything that ends or replaces the arguments.
     fn before(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {
@@ -186,7 +185,7 @@ impl HeaderWalk {
         }
     }
 
-    /// Whether the text that replaces the arguments may be a plain-text argument.
+    /// Begins plain text in place of the arguments, if it may be an argument.
     fn begin_text(&mut self, rules: &CallRules<'_>) -> bool {
         let call = called(self.header, &self.captured, rules).filter(|_| !self.header.close.is_empty());
         let certain = !matches!(self.header.end, HeaderEnd::MarkersThenBrace(_));
@@ -195,7 +194,8 @@ impl HeaderWalk {
         true
     }
 
-    /// Reads the text after the arguments. Blanks belong to the call if a literal or the closer follows them.
+    /// Reads what follows the arguments. White space belongs to the call only if a literal or the closer follows
+    /// it.
     fn after(&mut self, text: &str) -> Step {
         let rest = tail(text, self.blank);
         self.blank = text.len() - rest.trim_ascii_start().len();
@@ -211,7 +211,7 @@ impl HeaderWalk {
         }
     }
 
-    /// Classifies the beginning of `text`: one of `framing`, the closer, or neither.
+    /// Classifies the start of `text`: one of `framing`, the closer, or neither.
     fn literal(&self, text: &str, framing: &[&str]) -> Literal {
         let close = self.header.close;
         let literals = || framing.iter().chain(close);
@@ -230,7 +230,7 @@ impl HeaderWalk {
     }
 }
 
-/// The name and the id from a header.
+/// Returns the name and the ID in a header.
 fn called<'c>(header: &Header, captured: &'c str, rules: &CallRules<'_>) -> Option<(&'c str, &'c str)> {
     let (id, name) = (header.read)(captured.trim())?;
     Some((rules.dotted_name(name)?, id))

@@ -1,22 +1,22 @@
-//! [`Joiner`]: joins adjacent output pieces of the same kind.
+//! [`Joiner`]: joins adjacent pieces of output of the same kind.
 //!
-//! A stretch of text may produce as many pieces as it has bytes, and each piece becomes a chunk of a few
-//! hundred bytes for the client. Joining never waits for the upstream's next piece: the joined text is sent
-//! once the piece that produced it has been read.
+//! A stretch of text may produce as many pieces as it has bytes, and each piece becomes a chunk of a few hundred
+//! bytes for the client. Joining never waits for more input from the upstream: what has been joined is sent once
+//! the upstream's piece has been read.
 
 use std::borrow::Cow;
 
 use crate::event::{Event, Reasoning, Sink};
 
-/// Maximum number of joined bytes, except for text that may still be sent as its original frame.
+/// The maximum number of joined bytes, except for text that may still be sent in its original frame.
 const MAX_JOINED: usize = 16 << 10;
 
-/// The kind of the joined pieces.
+/// The kind of pieces being joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
     Reasoning,
-    /// The arguments of this call.
+    /// The arguments of the call with this index.
     Arguments(u32),
 }
 
@@ -25,18 +25,18 @@ enum Kind {
 pub(super) struct Joiner<'s, S> {
     kind: Kind,
     pub(super) joined: String,
-    /// Only text has arrived so far, and no part of it has been sent.
+    /// Whether there has been nothing but text so far, none of which has been sent.
     pub(super) pure: bool,
     pub(super) out: &'s mut S,
 }
 
 impl<'s, S: Sink> Joiner<'s, S> {
-    /// Joins pieces in `space`, which must be empty.
+    /// Joins pieces in the buffer `space`, which must be empty.
     pub(super) fn new(space: String, out: &'s mut S) -> Self {
         Self { kind: Kind::Text, joined: space, pure: true, out }
     }
 
-    /// Sends the last piece and returns the buffer.
+    /// Sends what has been joined, and returns the buffer.
     pub(super) fn finish(mut self) -> String {
         self.flush();
         self.joined.shrink_to(MAX_JOINED);

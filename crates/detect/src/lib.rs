@@ -1,4 +1,4 @@
-//! Finds calls that a model wrote as text, and reasoning between markers, in a stream of events.
+//! Finds calls and reasoning that a model wrote as text in a stream of events.
 //!
 //! ```text
 //!                    ┌─ prose ───────────────────────────────────────▶ Text
@@ -7,11 +7,11 @@
 //! all other events ──────────────────────────────────────────────────▶ unchanged
 //! ```
 //!
-//! The [`Detector`] is one state machine over the text's bytes: its output depends only on the bytes, never
-//! on where a piece ends (law 1). In prose, only white space and the beginning of an opener are held; a byte
-//! that does not continue an opener releases it at once (law 2). Text that turns out not to be a call is sent
-//! unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4). The module
-//! `enter` has the transitions out of prose, and `settle` the transitions back to prose.
+//! The [`Detector`] is a state machine over the bytes of the text. Its output depends only on these bytes, and
+//! never on where pieces end (law 1). In prose, it holds only white space and the start of an opener, which is
+//! released at the first byte that does not continue the opener (law 2). Text that turns out not to be a call is
+//! sent unchanged (law 3). Each byte is read once, except for the few bytes of a failed marker (law 4). `enter`
+//! contains the transitions out of prose, and `settle` the transitions back to it.
 
 mod after_call;
 mod bare_text;
@@ -86,15 +86,15 @@ use toolwire_wire::{
     text,
 };
 
-/// Calls found here are numbered from this value on; lower numbers are the upstream's own calls.
+/// The index of the first detected call. Lower indices are those of the upstream's native calls.
 pub const DETECTED: u32 = 1 << 31;
 
 #[derive(Debug)]
 enum State {
     Prose,
-    /// `held` is the beginning of an opener.
+    /// `held` is the start of an opener.
     Marker {
-        /// Index of the first opener that begins with `held`.
+        /// The index of the first opener that starts with `held`.
         place: usize,
         starts_line: bool,
         quoted: bool,
@@ -112,12 +112,11 @@ enum State {
     Json(Scanner),
     Calls(Box<Reading>),
     Reasoning(Thinking),
-    /// Right after a call; `held` is the beginning of possible framing.
+    /// Right after a call. `held` is the start of possible framing.
     Behind,
-    /// In a result that the model invented, which ends with this marker; `held` is the beginning of the
-    /// marker.
+    /// In an invented result that ends with this marker. `held` is the start of the marker.
     Invented(&'static str),
-    /// In text that is not part of the message, because the model invented the rest of it.
+    /// After the end of the message, in text that the model invented and that is dropped.
     Dropped,
 }
 
@@ -125,27 +124,27 @@ enum State {
 #[derive(Debug)]
 pub struct Detector {
     search: Search,
-    /// The prompt opens the reasoning.
+    /// Whether the prompt opens the reasoning.
     starts_in_reasoning: bool,
     state: State,
     prose: Prose,
-    /// The source since the last certain point, while it may be part of something other than text.
+    /// The source since the last certain point, while it may be something other than text.
     held: String,
     /// The fast path for the argument string being streamed.
     flow: Option<StringFastPath>,
-    /// A buffer for a piece of an argument string, escaped as JSON.
+    /// A buffer for pieces of argument strings, escaped for JSON.
     escaped: String,
     held_peak: usize,
-    /// A buffer in which pieces are joined; empty between calls.
+    /// A buffer in which pieces are joined. Empty between method calls.
     joined: String,
-    /// Reasoning in which a call may have begun. If there is no call, the reasoning continues.
+    /// Reasoning in which a call may have begun. Without a call, the reasoning continues.
     doubted: Option<Thinking>,
     next: u32,
 }
 
 impl Detector {
-    /// A detector of reasoning and of calls to `tools`. `None` if there is nothing to detect, so that text
-    /// passes without being held. The formats named in `settings` are looked up in `known`.
+    /// Creates a detector for reasoning and for calls to `tools`, with the formats that `settings` selects from
+    /// `known`. Returns `None` if there is nothing to detect, so that text can pass without being held.
     pub fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let search = Search::new(tools, settings, known)?;
         Some(Self {
@@ -163,7 +162,7 @@ impl Detector {
         })
     }
 
-    /// The state at the beginning of a message, which the prompt may already have begun.
+    /// The state at the start of a message, which the prompt may already have begun.
     fn first_state(search: &Search, in_reasoning: bool) -> State {
         if in_reasoning {
             let mut thoughts = search.sought.markers.thoughts();
@@ -191,7 +190,7 @@ impl Detector {
         }))
     }
 
-    /// Number of bytes currently held back.
+    /// How many bytes are currently held.
     pub fn held(&self) -> usize {
         let kept = if let State::Calls(reading) = &self.state { reading.container.kept() } else { 0 };
         let thinking =
@@ -199,7 +198,7 @@ impl Detector {
         self.held.len() + kept + self.prose.held() + thinking.map_or(0, Thinking::held)
     }
 
-    /// Maximum number of bytes that were ever held back at once.
+    /// The largest number of bytes that were ever held at once.
     pub fn held_peak(&self) -> usize {
         self.held_peak
     }
@@ -242,9 +241,8 @@ impl Detector {
         }
     }
 
-    /// Handles a piece of text as the upstream wrote it, with its `frame` if the text has its own frame.
-    /// Adjacent parts that remain text are sent as one piece. If the whole piece remains text, the frame is
-    /// sent unchanged (law 6).
+    /// Handles a piece of text, with its `frame` if it has one of its own. Adjacent parts that remain text are sent
+    /// together. If all of the piece remains text, its frame is sent unchanged (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
@@ -258,7 +256,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// Ends the text and resolves the held text. `stopped`: the model finished.
+    /// Ends the text, and resolves what is held. `stopped` says whether the model stopped by itself.
     pub fn finish(&mut self, stopped: bool, out: &mut impl Sink) {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(stopped, &mut joined);
@@ -266,7 +264,7 @@ impl Detector {
         self.joined = joined.finish();
     }
 
-    /// Ends the upstream's response at this point; the text of another response continues the message.
+    /// Ends the upstream's response here. The text of another response will continue the message.
     pub fn next_answer(&mut self, out: &mut impl Sink) {
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);
         self.decide(false, &mut joined);
@@ -284,7 +282,7 @@ impl Detector {
         }
     }
 
-    /// Like [`Self::passes_on`]. If it returns true, the text counts as taken.
+    /// Like [`Self::passes_on`], but also records the text if the result is true.
     fn passes(&mut self, text: &str) -> bool {
         let passes = self.passes_on(text);
         if passes {
@@ -293,8 +291,8 @@ impl Detector {
         passes
     }
 
-    /// Handles the common cases: the inside of an argument string, or prose in which nothing begins. Returns
-    /// whether the text was one of these and has been taken.
+    /// Handles the common cases, which are the inside of an argument string and prose in which nothing begins.
+    /// Returns whether `text` was such a case and has been handled.
     fn flows(&mut self, text: &str, out: &mut impl Sink) -> bool {
         if let Some(piece) = self.flow.and_then(|flow| flow.take(text, &mut self.escaped)) {
             let index = DETECTED | self.next.saturating_sub(1);

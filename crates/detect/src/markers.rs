@@ -1,22 +1,21 @@
-//! [`Markers`]: the openers of all formats that are searched for, and what each of them begins.
+//! [`Markers`]: the openers of all formats that are being detected, and what each of them opens.
 //!
-//! Held text is matched by prefix. No opener is a proper prefix of another opener (a test over all formats
-//! checks this), so a full match is unambiguous, and a byte that does not continue any opener fails the match
-//! at once. The held text is then read again from its second character, since a real opener may begin inside
-//! a false start (`<<tool_call>`). Openers are short, so each byte is read a bounded number of times. Several
-//! formats may share an opener; they are tried in configured order.
+//! Held text is matched as a prefix. No opener is a proper prefix of another (which a test checks for all formats),
+//! so a complete match is unambiguous, and a match fails at the first byte that does not continue any opener. The
+//! held text is then read again from its second character on, since a real opener may begin inside a failed one, as
+//! in `<<tool_call>`. Openers are short, so each byte is read a limited number of times. Several formats may share
+//! an opener. They are tried in the order in which they are configured.
 
 use std::iter;
 
 use super::pattern::{Case, Fit, fit_cased};
 use crate::format::{Calls, Channels, Format, Grammar, Place, Tag, TagKind, Thought};
 
-/// The parts of formats that are read.
+/// Which parts of formats are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// Calls.
     pub(super) calls: bool,
-    /// Reasoning markers and, if calls are not read, channels and frames.
+    /// Reasoning markers and, if calls are not detected, channels and frames.
     pub(super) reasoning: bool,
 }
 
@@ -24,11 +23,11 @@ impl Reads {
     #[cfg(test)]
     pub(super) const ALL: Self = Self { calls: true, reasoning: true };
 
-    /// Whether formats of this grammar are read.
+    /// Whether `grammar` is detected.
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,
-            // A format without an opener only contains messages that are calls.
+            // In a format without openers, only messages that are calls can be detected.
             Grammar::Channels(channels) => self.calls || (self.reasoning && !channels.open.is_empty()),
             Grammar::Frame(_) => self.calls || self.reasoning,
             _ => self.calls,
@@ -36,12 +35,12 @@ impl Reads {
     }
 }
 
-/// The part of a format that begins at an opener.
+/// What an opener opens.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     /// A container of JSON calls.
     Tag(&'static Tag),
-    /// A header of a channel format.
+    /// A header in a format with channels.
     Channel(&'static Channels, &'static str),
     /// Reasoning.
     Thought(&'static Thought),
@@ -49,7 +48,7 @@ pub(super) enum Entry {
     Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
-    /// A call outside any section.
+    /// A call outside of any section.
     Call(&'static Calls),
 }
 
@@ -67,7 +66,7 @@ impl Opener {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
-    /// Whether the entry begins a call or a section of calls.
+    /// Whether this opens a call or a section of calls.
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
@@ -85,7 +84,7 @@ impl Opener {
         }
     }
 
-    /// The bytes with which the opener may begin.
+    /// Returns the bytes with which the opener may begin.
     fn first_bytes(&self) -> impl Iterator<Item = u8> {
         let first = self.text.bytes().next();
         let other = first
@@ -94,7 +93,8 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// The possible second bytes, in both cases. `None`: any byte with which a name or a namespace may begin.
+    /// Returns the possible second bytes in both cases, or `None` if any byte that may begin a name or a namespace
+    /// is possible.
     fn second_bytes(&self) -> Option<[u8; 2]> {
         match (self.text.as_bytes().get(1)?, self.case) {
             (b'*' | b'~' | b'%', _) => None,
@@ -111,15 +111,15 @@ impl Opener {
     }
 }
 
-/// The openers that begin with the same byte. There are many openers, and most begin with `<`; in most text
-/// the next byte rules out all of them at once.
+/// The openers that begin with the same byte. Most openers begin with `<`, and in most text the next byte rules out
+/// all of them at once.
 #[derive(Debug)]
 struct Group {
     /// The least restrictive place at which one of these openers counts.
     place: Place,
-    /// For each byte: whether one of the openers may have it in second position.
+    /// For each byte, whether one of the openers may have it in second position.
     second: [bool; 256],
-    /// Indexes of these openers in [`Openers::all`].
+    /// The indices of these openers in [`Openers::all`].
     places: Vec<usize>,
 }
 
@@ -130,8 +130,7 @@ impl Group {
         group.place = group.place.min(opener.place);
         group.places.push(at);
         match opener.second_bytes() {
-            // The opener continues with a wildcard: a second byte that cannot begin a name, such as another
-            // `<`, is ruled out at once.
+            // A wildcard follows. It still rules out second bytes that cannot begin a name, such as another `<`.
             None => {
                 for (byte, second) in (0..=u8::MAX).zip(&mut group.second) {
                     *second |= opener.may_have_wild(byte);
@@ -147,7 +146,7 @@ impl Group {
         }
     }
 
-    /// Whether one of these openers may begin like `text`, whose first byte matches.
+    /// Whether `text` may begin with one of these openers. The first byte is known to match.
     fn may_be(&self, text: &str) -> bool {
         let second = text.as_bytes().get(1);
         second.is_none_or(|byte| self.second.get(usize::from(*byte)).copied().unwrap_or_default())
@@ -158,13 +157,13 @@ impl Group {
 #[derive(Debug)]
 struct Openers {
     all: Vec<Opener>,
-    /// Groups of openers, by first byte.
+    /// The openers grouped by their first byte.
     groups: [Option<Box<Group>>; 256],
 }
 
 impl Openers {
-    /// Collects the openers of `formats`. `chosen`: the formats were chosen by name or by the model's name;
-    /// otherwise they are all formats.
+    /// Collects the openers of `formats`. `chosen` says whether these formats were chosen by name or because of the
+    /// model's name.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool) -> Self {
         let mut all: Vec<Opener> = Vec::new();
         for opener in formats.iter().flat_map(|format| openers(format, reads)) {
@@ -174,7 +173,7 @@ impl Openers {
                     Entry::Thought(thought) => thought.chosen,
                     _ => false,
                 };
-            // Many formats share a pair of markers. If reading fails for one such format, it fails for all.
+            // Many formats share a pair of markers, and reading fails either for all of them or for none.
             if !passed_over && !all.iter().any(|known| known.reads_as(&opener)) {
                 all.push(opener);
             }
@@ -194,8 +193,8 @@ impl Openers {
         self.groups.get(usize::from(byte)).and_then(Option::as_deref)
     }
 
-    /// The openers from index `from` on that may match `text`, judging by its first two bytes, with their
-    /// indexes.
+    /// Returns the openers with an index of at least `from` that may match `text`, judging by its first two bytes,
+    /// and their indices.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let group = text.bytes().next().and_then(|byte| self.group(byte)).filter(|group| group.may_be(text));
         let places = group.map_or(&[][..], |group| &group.places);
@@ -204,20 +203,20 @@ impl Openers {
     }
 }
 
-/// The openers of a set of formats.
+/// The openers of all formats that are being detected.
 #[derive(Debug)]
 pub(super) struct Markers {
-    /// The openers of the formats that were named first.
+    /// The openers of the formats that are tried first.
     first: Openers,
-    /// The openers of other formats, tried after the first ones. They are built once and shared.
+    /// The openers of other formats, which are tried next. They are collected once and shared.
     behind: Option<&'static Openers>,
-    /// The formats chosen by name.
+    /// The formats that were chosen by name.
     named: Vec<&'static Format>,
 }
 
 impl Markers {
-    /// The openers of `formats`, followed by those of the formats in `behind`. `chosen`: `formats` were
-    /// chosen by name or by the model's name; otherwise they are all formats.
+    /// Collects the openers of `formats`, followed by those in `behind`. `chosen` says whether `formats` were
+    /// chosen by name or because of the model's name.
     pub(super) fn new(
         formats: &[&'static Format],
         reads: Reads,
@@ -231,12 +230,12 @@ impl Markers {
         }
     }
 
-    /// The bytes with which the first openers may begin, without those of the openers tried after them.
+    /// Returns the bytes with which the openers that are tried first may begin.
     pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
         self.first.all.iter().flat_map(Opener::first_bytes)
     }
 
-    /// Whether the calls of some format may end reasoning.
+    /// Whether calls of some format may end reasoning.
     pub(super) fn calls_end_reasoning(&self) -> bool {
         self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
@@ -251,15 +250,15 @@ impl Markers {
         format.reasoning.ended_by_calls && self.is_named(format)
     }
 
-    /// The least restrictive place at which an opener that begins with this byte counts, if there is such an
-    /// opener.
+    /// Returns the least restrictive place at which an opener that begins with this byte counts, if there is such
+    /// an opener.
     pub(super) fn first(&self, byte: u8) -> Option<Place> {
         let groups = [self.first.group(byte), self.behind.and_then(|behind| behind.group(byte))];
         groups.into_iter().flatten().map(|group| group.place).min()
     }
 
-    /// The openers from index `from` on that may match `text`, judging by its first two bytes, with their
-    /// indexes.
+    /// Returns the openers with an index of at least `from` that may match `text`, judging by its first two bytes,
+    /// and their indices.
     fn candidates(&self, text: &str, from: usize) -> impl Iterator<Item = (usize, &Opener)> {
         let first = self.first.all.len();
         let behind = self.behind.into_iter();
@@ -269,12 +268,12 @@ impl Markers {
         self.first.candidates(text, from).chain(others)
     }
 
-    /// Whether `opener`, one of the openers tried later, is also one of the first openers.
+    /// Whether `opener`, which is tried later, is also among the openers that are tried first.
     fn comes_first(&self, opener: &Opener) -> bool {
         self.is_named(opener.format) || self.first.all.iter().any(|known| known.reads_as(opener))
     }
 
-    /// Whether there is an opener that may begin like `rest`, judging by its first two bytes.
+    /// Whether `rest` may begin with an opener, judging by its first two bytes.
     pub(super) fn may_be(&self, rest: &str) -> bool {
         self.candidates(rest, 0).next().is_some()
     }
@@ -284,19 +283,19 @@ impl Markers {
         self.first(byte).is_some_and(|place| place <= here)
     }
 
-    /// Whether an opener may begin at `rest`. If `rest` rules this out, it need not be held, and its frame
-    /// need not be rewritten.
+    /// Whether `rest` may begin with an opener that counts here. If not, it need not be held, and its frame can be
+    /// forwarded.
     pub(super) fn may_stand(&self, rest: &str, here: Place) -> bool {
         self.candidates(rest, 0).any(|(_, opener)| opener.fit(rest, here) != Fit::No)
     }
 
-    /// The index of the first opener from `from` on that begins with `held`, and whether `held` is the
-    /// complete opener.
+    /// Returns the index of the first opener from `from` on that begins with `held`, and whether `held` is all of
+    /// it.
     pub(super) fn find(&self, held: &str, here: Place, from: usize) -> Option<(usize, bool)> {
         self.find_of(held, here, from, |_| true)
     }
 
-    /// Like [`Markers::find`], limited to openers of calls that end reasoning.
+    /// Like [`Markers::find`], but only finds openers of calls that may end reasoning.
     pub(super) fn call(&self, held: &str) -> Option<(usize, bool)> {
         self.find_of(held, Place::MessageStart, 0, |opener| {
             opener.is_call() && self.ends_reasoning(opener.format)
@@ -316,7 +315,7 @@ impl Markers {
             .map(|(place, fit)| (place, matches!(fit, Fit::Whole(_))))
     }
 
-    /// All reasoning markers being searched for.
+    /// Returns all reasoning markers that are being detected.
     pub(super) fn thoughts(&self) -> Vec<&'static Thought> {
         let behind = self.behind.into_iter().flat_map(|behind| &behind.all);
         let others = behind.filter(|opener| !self.comes_first(opener));
@@ -325,7 +324,7 @@ impl Markers {
         self.first.all.iter().chain(others).filter_map(thought).collect()
     }
 
-    /// The opener at an index returned by [`Markers::find`].
+    /// Returns the opener at an index that [`Markers::find`] has returned.
     pub(super) fn get(&self, place: usize) -> Option<&Opener> {
         match place.checked_sub(self.first.all.len()) {
             None => self.first.all.get(place),
@@ -334,7 +333,7 @@ impl Markers {
     }
 }
 
-/// The openers of those parts of a format that are read.
+/// Returns the openers of the parts of a format that are detected.
 fn openers(format: &'static Format, reads: Reads) -> Vec<Opener> {
     let grammars = format.grammars.iter().filter(|grammar| reads.grammar(grammar));
     grammars.flat_map(|grammar| grammar_openers(format, grammar)).collect()
@@ -395,8 +394,7 @@ mod tests {
 
     static AUTO: LazyLock<Markers> = LazyLock::new(|| Markers::new(&format::auto(), Reads::ALL, false, None));
 
-    /// The openers of `first`, followed by those of all formats that are safe to detect automatically,
-    /// collected one by one.
+    /// Collects the openers of `first` one by one, followed by those of all formats that are safe in any text.
     fn listed(first: &[&'static Format]) -> Vec<Opener> {
         let mut all: Vec<Opener> = Vec::new();
         let others = format::auto().into_iter().filter(|format| !first.contains(format));

@@ -1,28 +1,28 @@
-//! [`fit`]: whether text begins with a marker, or may do so once more text has arrived.
+//! [`fit`]: whether text starts with a marker, or may do so once more text has arrived.
 //!
-//! A marker is literal except for one wildcard. After the `<` of a tag, `*` matches an optional namespace
-//! with its colon (`<*invoke`: `<x:invoke`); before a tag's end, `*` matches an optional suffix with its
-//! colon (`<tool_call*>`: `<tool_call:opensource>`). `~` matches some characters that a malformed closer may
-//! have before its end (`</parameter~>`: `</parameter/>`), and `%` matches a name (`<%>`: `<get_weather>`).
-//! Wildcards are short, so the length of a possible marker is bounded.
+//! A marker is literal except for one wildcard. After the `<` of a tag, `*` matches an optional namespace and its
+//! colon (`<*invoke` matches `<x:invoke`). Before the end of a tag, `*` matches a colon and an optional suffix
+//! (`<tool_call*>` matches `<tool_call:opensource>`). `~` matches the characters that a malformed closer may have
+//! before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name (`<%>` matches
+//! `<get_weather>`). The length of what a wildcard matches is limited, and so is that of a possible marker.
 
 use super::text::{head, tail};
 
-/// The result of matching text against a marker.
+/// How text matches a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     /// The text cannot be the marker.
     No,
-    /// The complete text is a prefix of the marker.
+    /// All of the text is a prefix of the marker.
     Begins,
-    /// The marker is the first part of the text, of this many bytes.
+    /// The text starts with the marker, which has this many bytes.
     Whole(usize),
 }
 
-/// Maximum length of the text that a wildcard matches, in bytes.
+/// The maximum length of what a wildcard matches, in bytes.
 const MAX_WILD: usize = 32;
 
-/// Whether matching is case-sensitive for ASCII letters.
+/// Whether ASCII letters are compared with their case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Case {
     Exact,
@@ -64,7 +64,7 @@ pub(super) fn fit_cased(marker: &str, text: &str, case: Case) -> Fit {
     shift(len + run, literal(end, tail(rest, run)))
 }
 
-/// Whether the first two bytes rule the marker out, as is the case for most text.
+/// Whether the first two bytes rule out the marker, as they do in most text.
 fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
     let known =
         marker.bytes().zip(text.bytes()).take(2).take_while(|(own, _)| !matches!(own, b'*' | b'~' | b'%'));
@@ -73,11 +73,11 @@ fn is_refuted(marker: &str, text: &str, case: Case) -> bool {
         .any(|(own, byte)| own != byte && (case == Case::Exact || !own.eq_ignore_ascii_case(&byte)))
 }
 
-/// Namespaces that models have been seen to write in tags. If any word were accepted, each `<` in prose would
-/// be held until a character rules out a colon.
+/// The namespaces that models are known to write in tags. If any word were accepted, every `<` in prose would be
+/// held until a character rules out a colon.
 const NAMESPACES: [&str; 3] = ["antml:", "ns:", "tool:"];
 
-/// Matches the text after a tag's `<`, where a namespace may come first. `run`: the end of the first word.
+/// Matches the text after a tag's `<`, where a namespace may come first. `run` is the end of the first word.
 fn namespaced(len: usize, rest: &str, run: Option<usize>, end: &str, case: Case) -> Fit {
     let plain = literal(end, rest, case);
     match run {
@@ -109,8 +109,8 @@ fn literal(marker: &str, text: &str, case: Case) -> Fit {
     }
 }
 
-/// Matches `text` against several markers. Returns the match with the first marker that begins `text`;
-/// otherwise whether `text` may become one of them.
+/// Matches `text` against several markers. Returns the match of the first one that `text` starts with, or else
+/// whether `text` may become one of them.
 pub(super) fn fit_any<'m>(markers: impl IntoIterator<Item = &'m str>, text: &str) -> Fit {
     let mut best = Fit::No;
     for marker in markers {

@@ -1,10 +1,10 @@
-//! [`Prose`]: sends the text around calls, and handles the white space next to them.
+//! [`Prose`]: sends the text around calls, and handles the white space beside them.
 //!
-//! White space next to a call is framing: it is held until something visible follows. In a message in which
-//! calls were found, it is dropped at the very start and the very end, and kept between texts; in a message
-//! without calls, it is never changed. A container that starts its line takes its indentation and its line
-//! end with it (docs/protocols/text-formats.md#white-space). All of this depends only on the text, not on
-//! where pieces end, and delays at most one run of blanks.
+//! White space beside a call is framing, so it is held until something visible follows. In a message with calls, it
+//! is dropped at the very start and the very end, but preserved between texts. In a message without calls, it is
+//! never changed. A container at the start of a line includes its indentation and line ending
+//! (docs/protocols/text-formats.md#white-space). The result depends only on the text and not on where pieces end,
+//! and at most one run of white space is delayed.
 
 use std::borrow::Cow;
 
@@ -14,36 +14,36 @@ use super::{
 };
 use crate::event::{Event, Sink};
 
-/// `text` without the blanks at its beginning.
+/// Returns `text` without leading white space.
 fn trim_start(text: &str) -> &str {
     tail(text, text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len()))
 }
 
-/// `text` without the blanks at its end.
+/// Returns `text` without trailing white space.
 fn trim_end(text: &str) -> &str {
     head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
 
-/// The state of the text outside calls.
+/// The state of the text outside of calls.
 #[derive(Debug, Clone)]
 pub(super) struct Prose {
-    /// White space since the last visible character.
+    /// The white space since the last visible character.
     blank: String,
-    /// Only white space has followed the last line end, not counting containers.
+    /// Whether only white space has followed the last line ending, not counting containers.
     line_blank: bool,
-    /// The last byte; 0 after a container.
+    /// The last byte, or 0 after a container.
     last: u8,
     seen_text: bool,
     seen_call: bool,
-    /// The last item other than blanks was a call.
+    /// Whether only white space has followed the last call.
     behind_call: bool,
-    /// The offset in `blank` from which it is the rest of a line that a container began. This rest is dropped
-    /// if a line end follows.
+    /// The offset in `blank` from which on it is the remainder of a line that a container began. If the line ends
+    /// there, that remainder is dropped.
     line_rest: Option<usize>,
-    /// Maximum number of blanks that are held; further blanks are sent.
+    /// The maximum amount of white space that is held, in bytes. More is sent.
     max_hold: usize,
-    /// Calls are searched for, so blanks next to them are held. Otherwise only blanks before the first text
-    /// are held.
+    /// Whether calls are detected, so that white space beside them must be held. Otherwise, only white space before
+    /// the first text is held.
     calls: bool,
 }
 
@@ -62,7 +62,7 @@ impl Prose {
         }
     }
 
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.blank.len()
     }
@@ -89,7 +89,7 @@ impl Prose {
         upto.bytes().next_back().unwrap_or(self.last)
     }
 
-    /// Whether nothing is held, and `text` would leave nothing held and can be sent unchanged.
+    /// Whether `text` can be sent unchanged, with nothing held before or after it.
     pub(super) fn passes(&self, text: &str) -> bool {
         let leads = self.seen_call && !self.seen_text && text.bytes().next().is_some_and(is_blank);
         let trails = match self.calls {
@@ -99,24 +99,24 @@ impl Prose {
         self.blank.is_empty() && self.line_rest.is_none() && !leads && !trails
     }
 
-    /// Records that `text`, for which [`Prose::passes`] was true, was sent unchanged.
+    /// Records that `text`, for which [`Prose::passes`] returned true, was sent unchanged.
     pub(super) fn passed(&mut self, text: &str) {
         self.note(text);
         self.seen_text = true;
         self.behind_call = false;
     }
 
-    /// Whether the last item other than blanks was a call.
+    /// Whether only white space has followed the last call.
     pub(super) fn is_behind_call(&self) -> bool {
         self.behind_call
     }
 
-    /// Treats the text after the last call as text and not as framing.
+    /// Makes the text after the last call text rather than framing.
     pub(super) fn leave_call(&mut self) {
         self.behind_call = false;
     }
 
-    /// Sends text but holds its trailing white space.
+    /// Sends text, but holds its trailing white space.
     pub(super) fn put(&mut self, text: &str, out: &mut impl Sink) {
         let text = if self.line_rest.is_some() { self.take_line_rest(text, out) } else { text };
         if text.is_empty() {
@@ -131,7 +131,7 @@ impl Prose {
         if !visible.is_empty() {
             let mut visible = visible;
             if self.seen_call && !self.seen_text {
-                // These blanks begin the message and are dropped, unless there are too many to hold.
+                // This white space begins the message, so it is dropped unless there is too much of it to hold.
                 let rest = trim_start(visible);
                 self.hold(head(visible, visible.len() - rest.len()), out);
                 visible = rest;
@@ -141,7 +141,7 @@ impl Prose {
         self.hold(blank, out);
     }
 
-    /// The number of bytes of white space that may still be held, plus one.
+    /// How many bytes of white space may still be held, plus one.
     fn room(&self) -> usize {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
@@ -159,7 +159,7 @@ impl Prose {
         }
     }
 
-    /// Sends text including its white space where no call can be adjacent: inside code and other JSON.
+    /// Sends text with its white space, for places where no call can be adjacent: inside code and other JSON.
     pub(super) fn put_whole(&mut self, text: &str, out: &mut impl Sink) {
         if text.is_empty() {
             return;
@@ -169,14 +169,14 @@ impl Prose {
         self.show(text, out);
     }
 
-    /// Handles the beginning of markup that is not text: blanks before the first visible text are framing.
+    /// Handles the start of markup that is not text, which makes white space before the first visible text framing.
     pub(super) fn framed(&mut self) {
         if !self.seen_text {
             self.blank.clear();
         }
     }
 
-    /// Handles the point at which a call is certain. `starts_line`: its container began a line.
+    /// Handles the point at which a call is certain. `starts_line` says whether its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind_call = true;
@@ -186,20 +186,19 @@ impl Prose {
         }
     }
 
-    /// Handles the end of a container with calls in it.
+    /// Handles the end of a container with calls.
     pub(super) fn container_ended(&mut self, starts_line: bool) {
         self.last = 0;
         self.line_rest = starts_line.then_some(self.blank.len());
     }
 
-    /// Handles content of another channel: blanks that are not next to a call are sent.
+    /// Handles content of another channel. White space that is not beside a call is sent.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         if !self.seen_call {
             self.release_blank(out);
         }
     }
 
-    /// Ends the text.
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
         if !self.seen_call {
             self.release_blank(out);
@@ -207,7 +206,7 @@ impl Prose {
         self.blank.clear();
     }
 
-    /// Begins the text of another response, which begins a line as the first response did.
+    /// Begins the text of another response, which begins a line like the first response did.
     pub(super) fn next_answer(&mut self) {
         self.line_blank = true;
         self.last = 0;
@@ -219,7 +218,7 @@ impl Prose {
         self.last = text.bytes().next_back().unwrap_or(self.last);
     }
 
-    /// Takes the blank rest of a line that a container began. Returns the remaining `text`.
+    /// Handles the remainder of a line that a container began. Returns the `text` after its white space.
     fn take_line_rest<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> &'t str {
         let Some(rest_at) = self.line_rest else { return text };
         let goes_on = |byte: u8| is_blank(byte) && byte != b'\n';

@@ -1,8 +1,8 @@
-//! [`PythonWalk`]: reads calls in Python syntax: `[f(a=1), g()]`, or a single call.
+//! [`PythonWalk`]: reads calls in Python syntax: a list such as `[f(a=1), g()]`, or a single call.
 //!
-//! A call starts at its first argument, or at its end if it has no arguments. In a list without a marker for
-//! calls, or if the name is undeclared, the text must then continue as a list does. Values are read by
-//! [`Literal`]. Positional arguments get their names from the tool's declaration.
+//! A call starts at its first argument, or at its end if it has none. In a list without a marker for calls, or if
+//! the name is not declared, the following text must continue like a list. Values are read by [`Literal`].
+//! Positional arguments get their names from the tool's declaration.
 
 use super::{
     body::Fed,
@@ -14,18 +14,18 @@ use crate::format::Python;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// At the start: before a list's bracket or a call.
+    /// Before the bracket of a list, or before a call.
     Begin,
-    /// Before a call in a list; `or_end`: the closing bracket may come instead.
+    /// Before a call in a list or, if `or_end` is set, the closing bracket.
     Item {
         or_end: bool,
     },
     Name,
-    /// Before an argument or the call's end.
+    /// Before an argument or the end of the call.
     Argument,
-    /// In a word that is a keyword or the beginning of a value.
+    /// In a word that is a keyword or the start of a value.
     Keyword,
-    /// After a keyword or the beginning of a value.
+    /// After a word that is a keyword or the start of a value.
     KeywordEnd,
     Value,
     /// After a value.
@@ -44,12 +44,11 @@ pub(super) struct PythonWalk {
     at: At,
     in_list: bool,
     in_print: bool,
-    /// The call's name.
     name: String,
     /// The word being read.
     word: String,
     value: Literal,
-    /// Number of arguments so far, and how many of these had no keyword.
+    /// How many arguments there are so far, and how many of them have no keyword.
     arguments: usize,
     positional: usize,
     open: bool,
@@ -71,7 +70,7 @@ impl Walk for PythonWalk {
         }
     }
 
-    /// Completes a call whose last value is provably complete, since only its brackets are missing.
+    /// Completes a call if only brackets are missing after a value that is provably complete.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let whole = stopped
             && match self.at {
@@ -161,7 +160,7 @@ impl PythonWalk {
         }
     }
 
-    /// Handles the list's closing bracket.
+    /// Handles the closing bracket of the list.
     fn finished(&mut self) -> Step {
         self.at = At::Done;
         Step::End(1)
@@ -187,8 +186,8 @@ impl PythonWalk {
             return Step::Stop(0);
         }
         self.name.push(character);
-        // If only the name identifies a call, text must be released as soon as it can no longer become a
-        // declared name.
+        // If only the name identifies a call, text must be released as soon as it can no longer become a declared
+        // name.
         let refused = self.in_list && !rules.marked && !rules.may_become_name(self.name.trim_end());
         if refused { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
@@ -219,7 +218,7 @@ impl PythonWalk {
         (self.open, self.found) = (true, true);
     }
 
-    /// Reads the first character of an argument, or the call's end.
+    /// Reads the first character of an argument, or the end of the call.
     fn argument(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == ')' {
             let certain = rules.marked && rules.tools.resolve(&self.name).is_some();
@@ -248,7 +247,7 @@ impl PythonWalk {
         if self.word.len() > rules.max_markup { Step::Stop(0) } else { Step::Took(character.len_utf8()) }
     }
 
-    /// Handles a word that is not a keyword: it begins a positional value.
+    /// Handles a word that is not a keyword, which begins a positional value.
     fn word_is_value(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if !self.open && !matches!(self.word.as_str(), "" | "True" | "False" | "None") {
             return Step::Stop(0);
@@ -296,8 +295,8 @@ impl PythonWalk {
     }
 }
 
-/// The tool that `written` calls: the tool with that name, with its last dotted part as name, or with the
-/// part before `method` as name.
+/// Returns the tool that `written` calls. It has that name, the part before `method`, or the last part of a dotted
+/// name.
 fn tool<'n>(written: &'n str, method: &str, rules: &CallRules<'_>) -> Option<&'n str> {
     let called = written.strip_suffix(method)?;
     let last = || called.rsplit_once('.').and_then(|(_, last)| rules.tools.resolve(last));

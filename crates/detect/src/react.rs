@@ -1,4 +1,4 @@
-//! [`ReactWalk`]: reads a call in the style of ReAct prompts, starting after `Action:`.
+//! [`ReactWalk`]: reads a call in the style of ReAct prompts, from after `Action:` on.
 //!
 //! ```text
 //! Action: get_weather
@@ -6,9 +6,8 @@
 //! Observation: …
 //! ```
 //!
-//! `Action:` is ordinary text, so the name must be declared and `Action Input:` must follow. The input is
-//! either JSON or a text that extends to the observation; a text becomes the tool's text parameter. The
-//! observation is always invented by the model.
+//! `Action:` is ordinary text, so the name must be declared, and `Action Input:` must follow. The input is either JSON or text
+//! up to the observation. Text becomes the tool's text parameter. The observation is always invented by the model.
 
 use super::{
     body::JsonBody,
@@ -26,13 +25,13 @@ const RESULT: &str = "Observation:";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Name,
-    /// Before or in `Action Input:`. Its beginning is in [`ReactWalk::held`].
+    /// Before or in `Action Input:`, whose start is in [`ReactWalk::held`].
     Label,
     /// Before the input.
     Before,
     Json,
     Text,
-    /// After JSON: blanks and `Observation:`.
+    /// After JSON, where white space and `Observation:` may occur.
     After,
 }
 
@@ -41,16 +40,16 @@ enum At {
 pub(super) struct ReactWalk {
     at: At,
     name: String,
-    /// A possible label, with the blanks before it.
+    /// A possible label, with the white space before it.
     held: String,
-    /// Offset in [`ReactWalk::held`] at which the observation's label may begin: after the indentation of the
-    /// last held line.
+    /// The offset in [`ReactWalk::held`] at which the observation's label may begin, which is after the indentation
+    /// of the last line.
     label_at: Option<usize>,
     max_markup: usize,
     json: JsonBody,
-    /// The input is a quoted text; the quotes are not part of it.
+    /// Whether the input is text in quotes, which are not part of it.
     quoted: bool,
-    /// Some of the text has been sent.
+    /// Whether some of the text has been sent.
     begun: bool,
 }
 
@@ -78,7 +77,7 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// Completes the call: a text ends where the message ends; JSON must be complete except for its brackets.
+    /// Ends the call with the message. Text is complete, and JSON may only lack brackets.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {
@@ -113,7 +112,7 @@ impl ReactWalk {
         }
     }
 
-    /// Reads one character of the name, or of the text between the name and the label.
+    /// Reads one character of the name, or of what follows it up to the label.
     fn name(&mut self, character: char, rules: &CallRules<'_>) -> Option<bool> {
         if character == '\n' {
             self.name = rules.tools.resolve(self.name.trim())?.to_owned();
@@ -143,7 +142,7 @@ impl ReactWalk {
         INPUT.starts_with(self.held.as_str()).then_some(true)
     }
 
-    /// Reads one character of the text between the label and the input. Returns whether it was taken.
+    /// Reads one character between the label and the input. Returns whether it was part of that gap.
     fn before(&mut self, character: char) -> bool {
         if character.is_ascii_whitespace() {
             self.hold_blank(character);
@@ -157,7 +156,7 @@ impl ReactWalk {
         self.quoted
     }
 
-    /// Reads one character of a text. Blanks, a quote that may be the last one, and a possible label are
+    /// Reads one character of the text. White space, a quote that may be the last one, and a possible label are
     /// held.
     fn text(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let taken = character.len_utf8();
@@ -194,11 +193,11 @@ impl ReactWalk {
         Step::Took(taken)
     }
 
-    /// Holds a blank in or before a text.
+    /// Holds white space in or before the text.
     fn hold_blank(&mut self, blank: char) {
         let indents = self.label_at == Some(self.held.len());
         if !self.begun && self.held.len() >= self.max_markup {
-            // Leading blanks would be trimmed from the text anyway.
+            // Leading white space would be trimmed anyway.
             self.held.clear();
         }
         self.held.push(blank);
@@ -227,7 +226,7 @@ impl ReactWalk {
         out(Piece::Arguments(if self.begun { "\"}" } else { "{}" }));
     }
 
-    /// Reads blanks and the observation's label after JSON, or ends at text that is not part of the call.
+    /// Reads white space and the observation's label after JSON, or stops at text that is not part of the call.
     fn after(&self, text: &str) -> Step {
         let label = text.trim_ascii_start();
         let blank = text.len() - label.len();

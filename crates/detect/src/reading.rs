@@ -1,4 +1,4 @@
-//! [`Reading`]: reads a stretch of text as calls of one format until it is certain whether it contains any.
+//! [`Reading`]: reads text as calls of one format until it is certain whether it contains any.
 
 use super::{
     gate::Waiting,
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// The state of one attempt to read calls.
+/// An attempt to read calls of one format.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) format: &'static Format,
@@ -21,14 +21,14 @@ pub(super) struct Reading {
     pub(super) quoted: bool,
     /// Whether the marker is specific to calls, so that calls to undeclared names are accepted.
     pub(super) marked: bool,
-    /// Whether the container takes its indentation and its line end with it. Around a marker that is specific
-    /// to calls, all blanks stay, as if the container were in the middle of a line
+    /// Whether the container includes its indentation and line ending. White space around a marker that is specific
+    /// to calls is preserved, as if the container were in the middle of a line
     /// (docs/protocols/text-formats.md#white-space).
     pub(super) takes_line: bool,
     pub(super) container: GatedContainer,
-    /// Alternatives that may begin here if this reading fails.
+    /// What else may begin here if this attempt fails.
     pub(super) rivals: Rivals,
-    /// How the section ended, if the section may be quoted and the next byte decides whether it is.
+    /// How the section ended, if the next byte decides whether it was quoted.
     pub(super) behind: Option<Ending>,
 }
 
@@ -36,12 +36,11 @@ pub(super) struct Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Calls,
-    /// The whole message has ended: the model invented the rest.
+    /// The message has ended too: the model invented everything after this point.
     Message,
 }
 
-/// Handles the end of a section that may be quoted, at offset `taken`. A backtick there means that it is
-/// quoted.
+/// Handles the end of a section that may be quoted, at offset `taken`. It is quoted if a backtick follows.
 fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     match (text.as_bytes().get(taken), ending) {
         (None, _) => Passed::More,
@@ -51,11 +50,11 @@ fn quote(ending: Ending, text: &str, taken: usize) -> Passed {
     }
 }
 
-/// Alternatives to a reading at the same position.
+/// Alternatives to an attempt at the same position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rivals {
     None,
-    /// Other formats with the same opener, from index `next` on. `opener`: the opener's length.
+    /// Other formats with the same opener, from index `next` on. `opener` is the length of the opener.
     Marked {
         opener: usize,
         next: usize,
@@ -85,22 +84,22 @@ impl Reading {
         quote(ending, text, taken)
     }
 
-    /// Whether this reading found quoted calls of its format. Other formats are then not tried.
+    /// Whether calls of this format were found but are quoted. If so, no other formats are tried.
     pub(super) fn is_quotation(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Ends the text. Returns whether it ends with calls. `stopped`: the model finished.
+    /// Ends the text. Returns whether it ended with calls. `stopped` says whether the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         self.behind.is_some() || self.container.finish(stopped, rules, out)
     }
 
-    /// Number of bytes at the end of the input that may still be text.
+    /// How many bytes at the end of the input may still be text.
     pub(super) fn uncertain(&self) -> usize {
         if self.container.is_streaming() { self.container.undecided() } else { usize::MAX }
     }
 
-    /// Takes the waiting calls; the last one is cut if it has not ended.
+    /// Takes the waiting calls. The last one is cut off if it has not ended.
     pub(super) fn abandon(&mut self) -> Vec<Waiting> {
         let mut waiting = self.container.take_waiting();
         if self.container.is_streaming() || !matches!(waiting.last(), None | Some(Waiting::End(_))) {
@@ -110,7 +109,7 @@ impl Reading {
     }
 }
 
-/// Sends the pieces of calls, numbers the calls, and settles the white space around them.
+/// Sends the pieces of calls, numbers the calls, and handles the white space around them.
 #[derive(Debug)]
 pub(super) struct Outlet<'d, S> {
     pub(super) format: &'static Format,
@@ -118,7 +117,7 @@ pub(super) struct Outlet<'d, S> {
     pub(super) prose: &'d mut Prose,
     /// The number of the next call.
     pub(super) next: &'d mut u32,
-    /// The end of the text cuts off an incomplete call. Otherwise an incomplete call is broken.
+    /// Whether the text has ended, which cuts off an incomplete call. Otherwise, an incomplete call is broken.
     pub(super) at_end: bool,
     pub(super) out: &'d mut S,
 }
@@ -161,7 +160,7 @@ impl<S: Sink> Outlet<'_, S> {
     pub(super) fn pieces(&mut self, waiting: Vec<Waiting>) {
         for waiting in waiting {
             match waiting {
-                // They may be long, so they are moved, not copied.
+                // Moved rather than copied, since arguments may be long.
                 Waiting::Arguments(text) => self.arguments(Cow::Owned(text)),
                 waiting => self.piece(waiting.as_piece()),
             }

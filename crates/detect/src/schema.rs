@@ -1,10 +1,10 @@
-//! [`SchemaGuard`]: distinguishes a tool's definition from a call to it.
+//! [`SchemaGuard`]: tells the definition of a tool from a call to it.
 //!
-//! Models quote definitions: `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}` has the
-//! form of a call. The guard checks the first keys of the possible arguments. The call is in doubt as long as
-//! all keys are keywords of JSON Schema that the tool does not declare as arguments. `properties` with an
-//! object means a definition, and so does the end of the object after the type `object`; any other key means
-//! a call. Most calls are decided by the first letter of their first key.
+//! Models quote definitions such as `{"name":"get_weather","parameters":{"type":"object","properties":{…}}}`, which
+//! look like calls. The guard checks the first keys of what may be arguments. The call is in doubt as long as all
+//! of them are keywords of JSON Schema that the tool does not declare as parameters. An object under `properties`
+//! shows that it is a definition, and so does an object that ends after the type `object`. Any other key shows that
+//! it is a call. Most calls are decided by the first letter of their first key.
 
 use super::body::JsonBody;
 
@@ -30,22 +30,22 @@ enum Verdict {
     #[default]
     Doubtful,
     Arguments,
-    /// This key's value is as in a schema; the key is an argument only if the tool declares it.
+    /// The value of this key looks like part of a schema, so the key is an argument only if the tool declares it.
     Schema(&'static str),
 }
 
-/// The state of the check for one call's arguments.
+/// The state of the check for the arguments of one call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaGuard {
     verdict: Verdict,
-    /// The outermost key that is being read, or that was read last.
+    /// The current or last outermost key.
     key: String,
-    /// The beginning of the value of `type`.
+    /// The start of the value of `type`.
     kind: String,
 }
 
 impl SchemaGuard {
-    /// Reads one character. The body was in the state `before` and is now in the state `after`.
+    /// Reads one character, which took the body from the state `before` to the state `after`.
     pub(super) fn feed(&mut self, before: &JsonBody, after: &JsonBody, character: &str) {
         if self.verdict != Verdict::Doubtful {
             return;
@@ -80,7 +80,7 @@ impl SchemaGuard {
         }
     }
 
-    /// Whether the arguments are a schema, because the tool does not declare such an argument.
+    /// Whether the arguments are a schema, given which keys the tool declares.
     pub(super) fn refuses(&self, declared: impl Fn(&str) -> bool) -> bool {
         matches!(self.verdict, Verdict::Schema(key) if !declared(key))
     }

@@ -1,5 +1,5 @@
-//! [`Search`]: what to look for in one request's text, built once from its tools and settings. Most of it,
-//! the [`SearchPlan`], depends only on the formats, and is shared by all requests that do not name a format.
+//! [`Search`]: what to look for in the text of one request, built from its tools and settings. Most of it is the
+//! [`SearchPlan`], which depends only on the formats and is shared by all requests that do not name a format.
 
 use crate::tools::DeclaredTools;
 use std::sync::{Arc, LazyLock};
@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Fenced {
     pub(super) format: &'static Format,
     pub(super) infos: &'static [&'static str],
-    /// The Python syntax of the calls, if they may be written in it.
+    /// The Python syntax of the calls, if they may be written as code.
     pub(super) code: Option<&'static Python>,
 }
 
@@ -34,8 +34,8 @@ fn fenced(format: &'static Format, grammar: &'static Grammar) -> Option<Fenced> 
     }
 }
 
-/// A format whose calls have no marker: Python lists, or JSON. Lists are tried first, since they fail at the
-/// first character that does not continue a declared name.
+/// A format whose calls have no marker, which are Python lists or JSON. Lists are tried first, since they fail at
+/// the first character that does not continue a declared name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unmarked {
     pub(super) format: &'static Format,
@@ -52,14 +52,14 @@ fn unmarked(format: &'static Format, grammar: &'static Grammar) -> Option<Unmark
     }
 }
 
-/// The kinds of text that a byte of prose may begin.
+/// What a byte of prose may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begins {
-    /// A value, or a marker.
+    /// A value or a marker.
     Bracket,
-    /// A fence, at the beginning of a line.
+    /// A fence, if it is at the start of a line.
     Fence,
-    /// A marker, at this place or a more specific one.
+    /// A marker, if it is at this place or a more specific one.
     Marker(Place),
 }
 
@@ -71,21 +71,21 @@ pub(super) struct SearchPlan {
     /// The info strings of fences with calls.
     pub(super) infos: Vec<&'static str>,
     pub(super) unmarked: Vec<Unmarked>,
-    /// Markup that is framing right after a call.
+    /// The markup that is framing right after a call.
     pub(super) framing: Framing,
-    /// For each byte, whether it may begin something other than text: after the first visible text, and
-    /// before it.
+    /// For each byte, whether it may begin something other than text: after the first visible text, and at the
+    /// start of a message.
     opens: [(bool, bool); 256],
     /// The format whose messages begin inside a header.
     pub(super) begun: Option<(&'static Format, &'static Channels)>,
-    /// Only reasoning is read from the channels of formats that were not chosen by name. Their other messages
-    /// stay text, which may contain calls of the named formats.
+    /// Whether only reasoning is read from the channels of formats that were not chosen by name. Their other
+    /// messages stay text, which may contain calls of the named formats.
     only_reasoning: bool,
 }
 
 impl SearchPlan {
-    /// `None` if there is nothing to look for. The plan for automatic detection is built once for all
-    /// requests, and the formats that a model's name adds are tried before those of the plan.
+    /// Returns the plan, or `None` if there is nothing to look for. The plan for automatic detection is built only
+    /// once. Formats that a model's name adds are tried before those of that plan.
     fn of(detect: &Detect, known: &KnownFormats, reads: Reads) -> Option<Arc<Self>> {
         static ALL: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, true));
         static CALLS: LazyLock<Arc<SearchPlan>> = LazyLock::new(|| auto(true, false));
@@ -112,8 +112,8 @@ impl SearchPlan {
         }
     }
 
-    /// A plan for `formats`, followed by the formats of `behind`. `chosen`: `formats` were chosen by name or
-    /// by the model's name; otherwise they are all formats.
+    /// Builds a plan for `formats`, followed by the formats of `behind`. `chosen` says whether `formats` were
+    /// chosen by name or because of the model's name.
     fn new(formats: &[&'static Format], reads: Reads, chosen: bool, behind: Option<&'static Self>) -> Self {
         let read = |format: &&'static Format| {
             let format = *format;
@@ -149,8 +149,7 @@ impl SearchPlan {
         self.only_reasoning && !self.markers.is_named(format)
     }
 
-    /// Corrects the table that was copied from the plan tried later, for bytes that begin something in this
-    /// plan.
+    /// Updates the table, which was copied from `behind`, for bytes that begin something in this plan.
     fn learn_opens(&mut self) {
         let mut opens = self.opens;
         for byte in self.markers.first_bytes().chain(*b"{[`~") {
@@ -163,7 +162,7 @@ impl SearchPlan {
         self.opens = opens;
     }
 
-    /// What this byte of prose may begin.
+    /// Returns what this byte of prose may begin.
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         match byte {
             b'{' | b'[' if !self.unmarked.is_empty() => Some(Begins::Bracket),
@@ -172,7 +171,7 @@ impl SearchPlan {
         }
     }
 
-    /// The offset of the first byte of `text` from `from` on that may begin something. `fresh`: nothing
+    /// Returns the offset of the first byte from `from` on that may begin something. `fresh` says whether nothing
     /// visible has appeared in the message yet.
     pub(super) fn first_opening(&self, text: &str, from: usize, fresh: bool) -> Option<usize> {
         let rest = text.as_bytes().get(from..)?;
@@ -184,12 +183,12 @@ impl SearchPlan {
     }
 }
 
-/// The search in one request's text.
+/// What to look for in the text of one request.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) tools: DeclaredTools,
     pub(super) sought: Arc<SearchPlan>,
-    /// Whether calls are searched for.
+    /// Whether calls are detected.
     pub(super) calls: bool,
     pub(super) whole: bool,
     any_name: bool,
@@ -202,14 +201,14 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The search for reasoning and for calls to `tools`. `None` if there is nothing to look for.
+    /// Builds the search for reasoning and for calls to `tools`. Returns `None` if there is nothing to look for.
     pub(super) fn new(tools: DeclaredTools, settings: &Rules, known: &KnownFormats) -> Option<Self> {
         let calls = !tools.is_empty() && settings.detect != Detect::Off;
         let reads = Reads { calls, reasoning: settings.reasoning.reads_markers() };
         Some(Self {
             sought: SearchPlan::of(&settings.detect, known, reads)?,
             calls,
-            // If calls are not searched for, no name belongs to a tool, so a possible call is text.
+            // If calls are not detected, no name belongs to a tool, so a possible call is text.
             tools: if calls { tools } else { DeclaredTools::default() },
             whole: settings.arguments == ArgumentDelivery::Whole,
             any_name: calls && settings.unknown_calls != UnknownCalls::Text,
@@ -222,7 +221,7 @@ impl Search {
         })
     }
 
-    /// The rules for calls. `marked`: the grammar has a marker specific to calls.
+    /// Returns the rules for calls. `marked` says whether the format has a marker that is specific to calls.
     pub(super) fn rules(&self, marked: bool) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -238,16 +237,15 @@ impl Search {
         }
     }
 
-    /// Maximum number of bytes of source that may be held, which is `max_hold` before a call has begun. A
-    /// call that waits for its end may be as long as any call, so the reading is abandoned only beyond that
-    /// length.
+    /// The maximum number of bytes of source that may be held, which is `max_hold` until a call has begun. A call
+    /// that waits for its end may be as long as any call, so more is allowed for it.
     pub(super) fn limit(&self, reading: &Reading, max_hold: usize) -> usize {
         let waits = if reading.container.has_begun() { self.max_arguments } else { 0 };
         max_hold.saturating_add(waits)
     }
 }
 
-/// The format whose messages begin inside a header, if one is chosen.
+/// Returns the chosen format whose messages begin inside a header, if there is one.
 fn begun(
     grammars: impl Iterator<Item = (&'static Format, &'static Grammar)>,
 ) -> Option<(&'static Format, &'static Channels)> {

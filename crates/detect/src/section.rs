@@ -1,9 +1,9 @@
-//! [`Section`]: reads calls with their own markers, in a section or alone.
+//! [`Section`]: reads calls with their own markers, either in a section or by themselves.
 //!
-//! A section is entered at its opener, or at a call's opener if the format allows single calls. Between calls
-//! there may be blanks, meaningless markup, the next call's opener or the section's closer. Each call is read
-//! by a walk for its kind of body. If a section fails before its first call, all of it is text; after a call,
-//! only the text that follows the call is.
+//! A section begins at its opener or, if the format allows single calls, at the opener of a call. Between calls
+//! there may be white space, meaningless markup, the opener of the next call, or the section's closer. Each call is
+//! read by the walk for its kind of body. If a section fails before its first call, all of it is text. After a
+//! call, only what follows the call is text.
 
 use super::{
     gate::Wait,
@@ -26,15 +26,15 @@ enum Phase {
 #[derive(Debug)]
 pub(super) struct Section {
     calls: &'static Calls,
-    /// The section's closer; empty for a call outside any section.
+    /// The section's closer, or empty for a call outside of any section.
     close: &'static str,
     in_section: bool,
-    /// Whether all calls wait for the section's end.
+    /// Whether all calls wait for the end of the section.
     waits: bool,
     phase: Phase,
     /// Whether a complete call has been read.
     found: bool,
-    /// Whether the call being read has ended and is complete.
+    /// Whether the current call has ended and is complete.
     whole: bool,
 }
 
@@ -48,13 +48,13 @@ enum Mark {
 }
 
 impl Section {
-    /// Begins after a section's opener.
+    /// Creates a reader that starts after the opener of a section.
     pub(super) fn new(calls: &'static Calls, close: &'static str, wait: Wait) -> Self {
         let waits = wait == Wait::RegionEnd;
         Self { calls, close, in_section: true, waits, phase: Phase::Between, found: false, whole: false }
     }
 
-    /// Begins after the opener of a single call.
+    /// Creates a reader that starts after the opener of a single call.
     pub(super) fn naked(calls: &'static Calls, open: &str, wait: Wait, rules: &CallRules<'_>) -> Self {
         let rules = CallRules { any_name: rules.any_name && !calls.naked_must_be_declared(), ..*rules };
         let phase = Phase::Call(body(calls, open, &rules));
@@ -71,7 +71,7 @@ impl Section {
         self.whole = false;
     }
 
-    /// Reads the text between calls.
+    /// Reads what separates calls.
     fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {
@@ -96,7 +96,7 @@ impl Section {
                 self.begin_call(head(text, len), rules);
                 Step::Took(len)
             }
-            // Markup that ended calls is not text, regardless of what follows.
+            // Markup after calls is not text, whatever follows it.
             Some((len, Mark::Noise)) if self.found => Step::Whole(len),
             Some((len, Mark::Noise)) => Step::Took(len),
             None if begins => Step::Hold,
@@ -136,7 +136,7 @@ impl Walk for Section {
         if let Phase::Call(call) = &self.phase { call.kept() } else { 0 }
     }
 
-    /// Handles text that begins like a call but is not one: it may be something else between calls.
+    /// Handles text that started like a call but is not one: it may be something else that separates calls.
     fn recover(&mut self, open: bool, _rest: &str) -> bool {
         let goes_on = self.found && !open && self.is_marked() && matches!(self.phase, Phase::Call(_));
         if goes_on {

@@ -1,4 +1,4 @@
-//! Transitions back to prose: what happens when a reading continues, ends, fails, or holds too much.
+//! Transitions back to prose: handles what continues, ends, fails, or exceeds the limit for held text.
 
 use super::{
     Detector, State,
@@ -12,24 +12,23 @@ use super::{
 };
 use crate::event::Sink;
 
-/// Maximum number of bytes of reasoning that are held before a call has begun because a call may begin in
-/// them. If there is no call, these bytes are read again as reasoning, and may be held again from the next
-/// opener on.
+/// How much reasoning is held, in bytes, when a call may have begun in it. If there is no call, it is read again as
+/// reasoning, and may be held again from the next opener on.
 const MAX_DOUBT: usize = 512;
 
-/// Capacity kept for source after a call has ended. Most calls are short.
+/// How much capacity of the source buffer is retained after a call, in bytes. Most calls are short.
 const MAX_SPACE: usize = 4 << 10;
 
 impl Detector {
-    /// Resolves the held text because the text ends here. `stopped`: the model finished.
+    /// Resolves the held text at the end of the text. `stopped` says whether the model stopped by itself.
     pub(super) fn decide(&mut self, stopped: bool, out: &mut impl Sink) {
         self.decide_until(stopped, out, |state| {
             matches!(state, State::Prose | State::Foreign(_) | State::Json(_) | State::Dropped)
         });
     }
 
-    /// Resolves the held text because the model's text was interrupted by a call that the upstream ran or
-    /// tried to run, and the held text precedes that call. Reasoning has its own end.
+    /// Resolves the text held before a call that the upstream ran or tried to run, which interrupts the model's
+    /// text. Reasoning is left open, since it has its own end.
     pub(super) fn interrupt(&mut self, out: &mut impl Sink) {
         let has_call = matches!(&self.state, State::Calls(reading) if reading.container.has_begun());
         if has_call || self.held() > self.prose.held() {
@@ -49,12 +48,12 @@ impl Detector {
         }
     }
 
-    /// Resolves held text until a state is reached in which nothing has to be held.
+    /// Resolves held text until `is_resolved` accepts the state.
     fn decide_until(&mut self, stopped: bool, out: &mut impl Sink, is_resolved: fn(&State) -> bool) {
         self.flow = None;
         while !is_resolved(&self.state) {
             match std::mem::replace(&mut self.state, State::Prose) {
-                // An HTML element's opener is ASCII.
+                // The opener of an HTML element is ASCII.
                 State::Attributes { .. } => self.release(self.held.len().saturating_sub(1), out),
                 State::Marker { .. } | State::Opener(_) => self.release(0, out),
                 State::Calls(mut reading) => {
@@ -69,12 +68,12 @@ impl Detector {
         }
     }
 
-    /// Handles the end of the text in a reading. `ended`: it ended with calls.
+    /// Handles the end of the text. `ended` says whether it ended with calls.
     fn settle_calls(&mut self, reading: &Reading, ended: bool, out: &mut impl Sink) {
         match self.doubted.take() {
             _ if ended => self.held.clear(),
             Some(thinking) => self.think_on(thinking, out),
-            // Other calls may follow the tag of a possible call.
+            // What follows the tag of a possible call may contain other calls.
             None => {
                 let tag = Some(reading.container.undecided()).filter(|tag| *tag < self.held.len());
                 self.release(tag.unwrap_or_default(), out);
@@ -82,7 +81,7 @@ impl Detector {
         }
     }
 
-    /// Feeds a reading and sends the calls that it finds.
+    /// Feeds the reading, and sends the calls that it finds.
     fn feed(&mut self, reading: &mut Reading, text: &str, out: &mut impl Sink) -> Passed {
         let (format, starts_line) = (reading.format, reading.takes_line);
         let rules = self.search.rules(reading.marked);
@@ -103,7 +102,7 @@ impl Detector {
         ended
     }
 
-    /// Continues reading calls.
+    /// Continues to read calls.
     pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };
@@ -148,8 +147,8 @@ impl Detector {
         }
     }
 
-    /// `text`, cut to at most one character more than may be held, so that the limit is reached at the same
-    /// character wherever pieces end.
+    /// Cuts `text` to at most one character more than may be held, so that the limit is reached at the same
+    /// character regardless of splits.
     fn within_limit<'t>(&self, text: &'t str, reading: &Reading) -> &'t str {
         let max_hold = self.max_hold();
         if self.held.len() + text.len() <= max_hold {
@@ -159,9 +158,8 @@ impl Detector {
         head(text, boundary_from(text, room.saturating_add(1)))
     }
 
-    /// Handles a piece that was taken completely, after which the reading continues. The source of a waiting
-    /// call is held in addition to its arguments, because it may turn out to be text until the call has
-    /// ended.
+    /// Handles a piece that was read completely. The source of a waiting call is held in addition to its arguments,
+    /// since it may still become text.
     fn take_all(&mut self, mut reading: Box<Reading>, text: &str, out: &mut impl Sink) {
         append(&mut self.held, text);
         let certain = self.held.len().saturating_sub(reading.uncertain());
@@ -179,7 +177,7 @@ impl Detector {
         }
     }
 
-    /// Forgets held source that is certain: it cannot become text, and no other format will be tried for it.
+    /// Drops held source that is certain: it cannot become text, and no other format will be tried on it.
     fn forget_certain(&mut self, reading: &mut Reading) {
         self.doubted = None;
         let certain = self.held.len().saturating_sub(reading.container.undecided());
@@ -187,14 +185,14 @@ impl Detector {
         reading.rivals = Rivals::None;
     }
 
-    /// Like [`Self::forget_certain`], and sends the calls that waited.
+    /// Like [`Self::forget_certain`], but also sends the calls that waited.
     fn make_certain(&mut self, reading: &mut Reading, out: &mut impl Sink) {
         self.forget_certain(reading);
         let waiting = reading.container.take_waiting();
         self.send(reading, waiting, false, out);
     }
 
-    /// Handles the end of calls. The last `rescan` held bytes follow that end.
+    /// Handles the end of calls. The last `rescan` bytes of the held text follow that end.
     fn end_calls(&mut self, reading: &mut Reading, rescan: usize, out: &mut impl Sink) {
         self.doubted = None;
         let waiting = reading.container.take_waiting();
@@ -207,21 +205,21 @@ impl Detector {
         self.text(&again, out);
     }
 
-    /// Sends waiting pieces of calls. `at_end`: the text has ended.
+    /// Sends waiting pieces of calls. `at_end` says whether the text has ended.
     fn send(&mut self, reading: &Reading, pieces: Vec<Waiting>, at_end: bool, out: &mut impl Sink) {
         let (format, starts_line) = (reading.format, reading.takes_line);
         let (prose, next) = (&mut self.prose, &mut self.next);
         Outlet { format, starts_line, prose, next, at_end, out }.pieces(pieces);
     }
 
-    /// Bytes of source that may be held before a call has begun.
+    /// How many bytes of source may be held before a call has begun.
     fn max_hold(&self) -> usize {
         let most = self.search.max_hold;
         if self.doubted.is_some() { most.min(MAX_DOUBT) } else { most }
     }
 
-    /// Handles the case that more text is held than allowed. If no call has begun, the text is released as
-    /// text; a waiting call is sent as cut off, since its arguments exceed their limit too.
+    /// Handles held text that exceeds the limit. It becomes text if no call has begun. A waiting call is sent as
+    /// cut off, since its arguments exceed their limit too.
     fn overflow(&mut self, out: &mut impl Sink) {
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return };
         if !reading.container.has_begun() {
@@ -234,9 +232,9 @@ impl Detector {
         self.held.clear();
     }
 
-    /// Handles text that is not calls of this format. Another format with the same opener is tried; otherwise
-    /// the source since the last certain point is text, and the rest is read in that context. `cut`: a call
-    /// was cut off here.
+    /// Handles text that does not contain calls of this format. If another format has the same opener, that format
+    /// is tried. Otherwise, the source since the last certain point becomes text, and what follows is read
+    /// accordingly. `cut` says whether a call was cut off here.
     fn fail(&mut self, reading: Reading, rescan: usize, cut: bool, out: &mut impl Sink) {
         let (quotation, begun, takes_line) =
             (reading.is_quotation(), reading.container.has_begun(), reading.takes_line);
@@ -274,14 +272,14 @@ impl Detector {
         self.release(rescan, out);
     }
 
-    /// Treats all held text as reasoning, because no call that is sent has begun in it. The text is not
-    /// searched again, since it may be as long as a call and consist of openers.
+    /// Turns all held text into reasoning, since no call that will be sent has begun in it. The text is not
+    /// searched again, because it may be as long as a call and full of openers.
     fn think_on(&mut self, mut thinking: Thinking, out: &mut impl Sink) {
         thinking.say(&std::mem::take(&mut self.held), out);
         self.state = State::Reasoning(thinking);
     }
 
-    /// The index of another opener that matches the first `opener` held bytes, from index `next` on.
+    /// Returns the index of another opener, from `next` on, that matches the first `opener` held bytes.
     fn rival(&self, opener: usize, next: usize, starts_line: bool) -> Option<usize> {
         let markers = &self.search.sought.markers;
         let (place, whole) = markers.find(head(&self.held, opener), self.here(starts_line), next)?;
@@ -289,8 +287,8 @@ impl Detector {
         (whole && (self.doubted.is_none() || counts(place))).then_some(place)
     }
 
-    /// Handles a fence that seemed to contain calls but is of another kind, which is not searched. `fence`:
-    /// the fence, if it has been entered.
+    /// Handles a fence that does not contain calls after all, and is therefore not searched. `fence` is the fence,
+    /// if its opener is complete.
     pub(super) fn leave_fence(&mut self, fence: Option<Fence>, out: &mut impl Sink) {
         self.state = match (&self.state, fence) {
             (_, Some(fence)) => State::Foreign(Foreign::in_body(fence, &self.held)),
@@ -300,11 +298,11 @@ impl Detector {
         self.release(0, out);
     }
 
-    /// Releases held source as text; the last `rescan` bytes are read again.
+    /// Releases held source as text. The last `rescan` bytes are read again.
     pub(super) fn release(&mut self, rescan: usize, out: &mut impl Sink) {
         let held = std::mem::take(&mut self.held);
         if let Some(mut thinking) = self.doubted.take() {
-            // No call has begun: the reasoning continues after the first character of the opener.
+            // No call has begun, so the reasoning continues after the first character of the opener.
             let first = held.chars().next().map_or(0, char::len_utf8);
             thinking.say(head(&held, first), out);
             self.state = State::Reasoning(thinking);

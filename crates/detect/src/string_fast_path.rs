@@ -1,8 +1,8 @@
 //! [`StringFastPath`]: sends the inside of an argument string without running the full reader.
 //!
-//! Most of a long call is the inside of one string, and most pieces of the string contain nothing that could
-//! end it or would have to be held. Such pieces are sent at once and do not change the state of the reader.
-//! Every other piece is read in full; the output is the same.
+//! Most of a long call is the inside of one string, and most pieces of it contain nothing that could end the string
+//! or would have to be held. Such pieces are sent at once and do not change the reader's state. All other pieces go
+//! through the full reader, which would produce the same output.
 
 use crate::wire::json::escape_str;
 
@@ -11,16 +11,16 @@ use crate::wire::json::escape_str;
 pub(super) enum StringFastPath {
     /// A JSON string in double quotes.
     Json,
-    /// A string in single or double quotes with other escapes, or inside another string.
+    /// A string with other quotes or escapes, or within another string.
     Quotes,
-    /// A string between tags, where entities and CDATA may occur. `lines`: line ends next to the tags are not
-    /// part of the string.
+    /// A string between tags, where entities and CDATA may occur. `lines` says whether line endings beside the tags
+    /// are not part of the string.
     Tags { lines: bool },
 }
 
 impl StringFastPath {
-    /// Returns `text` as JSON, or `None` if it needs the full reader. `escaped` is a buffer for text that
-    /// must be escaped.
+    /// Returns `text` as JSON, or `None` if it needs the full reader. `escaped` is a buffer for text that must be
+    /// escaped.
     pub(super) fn take<'t>(self, text: &'t str, escaped: &'t mut String) -> Option<&'t str> {
         let plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
         match self {
@@ -46,7 +46,7 @@ impl StringFastPath {
     }
 }
 
-/// Whether `text` is the inside of a valid JSON string in which every escape is complete and has one letter.
+/// Whether `text` is the inside of a valid JSON string with only complete, single-letter escapes.
 fn is_json(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -1,4 +1,4 @@
-//! Tags: their names and attributes, and the text between them.
+//! Reads tags with their names and attributes, and the text between them.
 
 use super::{
     body::{Fed, JsonBody},
@@ -10,16 +10,16 @@ use super::{
 use crate::format::Key;
 use crate::tools::Types;
 
-/// The meaning of a possible terminator in a value.
+/// What a possible terminator in a value is.
 pub(super) enum Verdict {
-    /// This many bytes are data.
+    /// This many bytes of data.
     Data(usize),
     Open,
-    /// The value ends here; its closer has this many bytes.
+    /// The end of the value, with a closer of this many bytes.
     Ends(usize),
-    /// This many bytes open a CDATA section.
+    /// The opener of a CDATA section, of this many bytes.
     Shield(usize),
-    /// This many bytes stand for a character.
+    /// An entity of this many bytes, which stands for this character.
     Entity(usize, char),
 }
 
@@ -41,14 +41,14 @@ impl From<Fit> for Sure {
     }
 }
 
-/// Maximum length of a run of blanks that is skipped after a closer, in bytes. This limits how much held text
-/// is examined again.
+/// The maximum length of white space that is skipped after a closer, in bytes. It limits how much held text is
+/// examined again.
 pub(super) const MAX_BLANK: usize = 256;
 pub(super) const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 pub(super) const ENTITIES: [(&str, char); 6] =
     [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"'), ("&apos;", '\''), ("&#39;", '\'')];
 
-/// Returns the text of a CDATA section up to its closer, and the next step: `End` if the closer was found.
+/// Returns the text of a CDATA section up to its closer, and the next step, which is `End` if the closer was found.
 fn cdata(text: &str) -> (&str, Step) {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b']', tail(text, from).as_bytes()) {
@@ -63,18 +63,18 @@ fn cdata(text: &str) -> (&str, Step) {
     (text, Step::Took(text.len()))
 }
 
-/// The point that a value's text has reached.
+/// What the text of a value has reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
     Data,
     /// A CDATA section.
     Cdata,
-    /// The value's end.
+    /// The end of the value.
     End,
 }
 
-/// The first terminator in `text`, and its offset. `candidate` returns the offset in a text at which a
-/// terminator may begin, and `verdict` classifies the text at an offset.
+/// Returns the offset of the first terminator in `text`, and what it is. `candidate` finds the next offset at which
+/// a terminator may begin, and `verdict` classifies the text at an offset.
 pub(super) fn terminator(
     text: &str,
     candidate: impl Fn(&str) -> Option<usize>,
@@ -91,7 +91,7 @@ pub(super) fn terminator(
     (text.len(), Verdict::Open)
 }
 
-/// Reads `text` up to its terminator as part of `value`.
+/// Adds `text` up to its terminator to `value`.
 pub(super) fn read_value(
     text: &str,
     (at, terminator): (usize, Verdict),
@@ -111,19 +111,18 @@ pub(super) fn read_value(
     }
 }
 
-/// Reads a CDATA section of `value`.
+/// Adds a CDATA section to `value`.
 pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) -> (Step, Reached) {
     let (data, step) = cdata(text);
     value.push(data, out);
     if let Step::End(len) = step { (Step::Took(len), Reached::Data) } else { (step, Reached::Cdata) }
 }
 
-/// The parts of a candidate at the beginning of a value's text: the line end, and the text after it, where a
-/// marker may begin.
+/// Splits a candidate at the start of a value's text into its line ending and what follows, where a marker may
+/// begin. If `takes_line` is set, a line ending before a marker belongs to the marker.
 ///
 /// # Errors
-/// The meaning of the text if no marker can begin there. `takes_line`: a line end before a marker belongs to
-/// the marker.
+/// If no marker can begin there, returns what the text is.
 pub(super) fn candidate(
     text: &str,
     takes_line: bool,
@@ -146,7 +145,7 @@ pub(super) fn candidate(
     Ok((newline, marker))
 }
 
-/// Reads CDATA or an entity at the beginning of `text`, where a value may contain it.
+/// Reads the start of CDATA or an entity, if the value may contain it.
 fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     if has_entities && text.starts_with('&') {
         for (entity, character) in ENTITIES {
@@ -165,8 +164,8 @@ fn shield(text: &str, has_cdata: bool, has_entities: bool) -> Option<Verdict> {
     }
 }
 
-/// The key, the type and the length of a parameter's opening tag, starting after its marker. `Some(None)` if
-/// more text is needed, `None` if the text is not an opening tag.
+/// Reads the opening tag of a parameter from after its marker on. Returns its key, its type and its length,
+/// `Some(None)` if more text is needed, or `None` if it is not an opening tag.
 pub(super) fn read_key<'t>(
     parameter: &Key,
     text: &'t str,
@@ -184,8 +183,8 @@ pub(super) fn read_key<'t>(
     (!key.is_empty()).then_some(Some((key, kind, tag.len() + end.len())))
 }
 
-/// The key and the type of a key-value pair that `text` begins, and the pair's length up to the value.
-/// `Some(None)` if more text is needed, `None` if the text is not a pair.
+/// Reads the key-value pair at the start of `text`. Returns its key, its type and its length up to the value,
+/// `Some(None)` if more text is needed, or `None` if it is not a pair.
 pub(super) fn read_pair<'t>(
     parameter: &Key,
     text: &'t str,
@@ -201,7 +200,7 @@ pub(super) fn read_pair<'t>(
     };
     let mut at = before + len;
     let key = slice(text, before, at).trim();
-    // The key's closer may be missing.
+    // The closer of the key may be missing.
     match fit(close, tail(text, at)) {
         Fit::Whole(len) => at += len,
         Fit::Begins => return Some(None),
@@ -227,12 +226,12 @@ pub(super) fn read_pair<'t>(
     }
 }
 
-/// The number of bytes of blanks at the beginning of `text`.
+/// Returns the length of the white space at the start of `text`.
 fn blanks(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }
 
-/// Continues reading the JSON object of all arguments.
+/// Continues to read a JSON object with all arguments.
 pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     match body.feed(text, &mut |text: &str| out(Piece::Arguments(text))) {
         Fed::More => Step::Took(text.len()),
@@ -241,7 +240,7 @@ pub(super) fn json(body: &mut JsonBody, text: &str, out: &mut Out<'_>) -> Step {
     }
 }
 
-/// The types that a tag declares for its value.
+/// Returns the types that a tag specifies for its value.
 pub(super) fn types_of(kind: &str) -> Option<Types> {
     match kind {
         "true" => Some(Types::STRING),
@@ -250,7 +249,7 @@ pub(super) fn types_of(kind: &str) -> Option<Types> {
     }
 }
 
-/// The name at the beginning of `text`, and where it ends. `None` if it does not end in `text`.
+/// Returns the name at the start of `text` and its end, or `None` if it does not end in `text`.
 pub(super) fn bare_name(text: &str) -> Option<(&str, usize)> {
     let blank = text.len() - text.trim_start().len();
     let name = tail(text, blank);
@@ -266,7 +265,7 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '/')
 }
 
-/// The text of a tag before its `end`. `Some(None)` if more text is needed, `None` if this is not a tag.
+/// Returns the text of a tag before its `end`, `Some(None)` if more text is needed, or `None` if it is not a tag.
 pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> {
     if let Some(at) = text.find(end) {
         return Some(head(text, at)).filter(|tag| !tag.contains('<')).map(Some);
@@ -275,7 +274,7 @@ pub(super) fn tag_text<'t>(text: &'t str, end: &str) -> Option<Option<&'t str>> 
     begins.then_some(None)
 }
 
-/// The attribute `key` of a tag, quoted or unquoted.
+/// Returns the value of the attribute `key`, which may be quoted.
 pub(super) fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
     let mut rest = tag;
     while let Some(at) = rest.find('=') {

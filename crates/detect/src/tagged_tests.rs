@@ -1,4 +1,4 @@
-//! Calls with tagged arguments, read through the detector with every possible cut.
+//! Tests calls with tagged arguments, read through the detector in every split.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ fn tools() -> Conversation {
     }
 }
 
-/// Text and calls as one line, `text|name(arguments)|text`, with `…` for a call that was cut off; and the
-/// number of argument pieces.
+/// Text and calls on one line, as in `text|name(arguments)|text`, with `…` if a call was cut off, and the number of
+/// argument pieces.
 #[derive(Default)]
 struct Line(String, usize);
 
@@ -84,12 +84,12 @@ fn check(format: &'static Format, text: &str, stopped: bool, wanted: &str) {
 fn qwen_calls_are_read_at_every_cut() {
     let body = "<tool_call>\n<function=write>\n<parameter=path>\na</parameter>\n";
     for (text, wanted) in [
-        // A closer counts only where the grammar may continue.
+        // A closer counts only where the format allows what follows.
         (
             "<parameter=content>\nx </parameter> y\n</parameter>\n</function>\n</tool_call>",
             r#"|write({"path": "a", "content": "x </parameter> y"})|"#,
         ),
-        // Without a closer, the next parameter that the tool declares ends the value; other parameters are
+        // Without a closer, the value ends before the next parameter that the tool declares. Other parameters are
         // data.
         (
             "<parameter=content>\nx <parameter=no>\n<parameter=mode>\n7\n</parameter>\n</function>\n</tool_call>",
@@ -105,7 +105,7 @@ fn qwen_calls_are_read_at_every_cut() {
         ),
         // A malformed closer.
         ("<parameter=mode>7</parameter/>\n</function>\n</tool_call>", r#"|write({"path": "a", "mode": 7})|"#),
-        // The next call follows without any closer; text follows that call.
+        // The next call follows without any closer, and text follows that call.
         ("<function=now>\n</function></tool_call> ok", r#"|write({"path": "a"})||now({})|ok"#),
         ("</tool_call> ok", r#"|write({"path": "a"})|ok"#),
         ("", r#"|write({"path": "a"})|"#),

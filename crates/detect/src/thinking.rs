@@ -1,8 +1,7 @@
-//! [`Thinking`]: sends reasoning between markers to the reasoning channel.
+//! [`Thinking`]: sends reasoning between markers as reasoning events.
 //!
-//! Inside reasoning only a closer counts and, in formats whose models end their reasoning with a call, the
-//! opener of a call. Only the beginning of such a marker and trailing white space are held; white space
-//! before a closer is dropped.
+//! In reasoning, only a closer counts and, in formats whose models may end reasoning with a call, the opener of a
+//! call. Only the start of such a marker and trailing white space are held. White space before a closer is dropped.
 
 use std::borrow::Cow;
 
@@ -17,15 +16,15 @@ use crate::{
     format::{Place, Thought},
 };
 
-/// The result of feeding a piece.
+/// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingProgress {
-    /// Everything was taken; the reasoning continues.
+    /// All of it was read, and the reasoning continues.
     On,
-    /// This many bytes were taken, ending with a closer.
+    /// This many bytes were read, ending with a closer.
     Closed(usize),
-    /// This many bytes were taken, ending with the opener of a call, which is in [`Thinking::markup`]; the
-    /// second number is the opener's index in the markers.
+    /// This many bytes were read, ending with the opener of a call, which is in [`Thinking::markup`]. The second
+    /// number is the index of the opener in the markers.
     Calls(usize, usize),
 }
 
@@ -33,9 +32,9 @@ pub(super) enum ThinkingProgress {
 #[derive(Debug)]
 pub(super) struct Thinking {
     close: Vec<&'static str>,
-    /// Openers that are redundant at the very beginning.
+    /// Openers that are redundant at the very start.
     open: Vec<&'static str>,
-    /// Calls may end the reasoning, so their openers are recognised too.
+    /// Whether calls may end the reasoning, so that their openers count too.
     ended_by_calls: bool,
     markup: String,
     text: Trimmer,
@@ -43,12 +42,13 @@ pub(super) struct Thinking {
 }
 
 impl Thinking {
-    /// Begins after the opener of `thought`.
+    /// Creates a reader that starts after the opener of `thought`.
     pub(super) fn new(thought: &'static Thought, ended_by_calls: bool, max_blank: usize) -> Self {
         Self::of(thought.close.to_vec(), Vec::new(), ended_by_calls, max_blank)
     }
 
-    /// Begins at the start of the message: the opener was in the prompt, and any closer ends the reasoning.
+    /// Creates a reader for a message that starts inside reasoning: the opener was in the prompt, and any closer
+    /// ends the reasoning.
     pub(super) fn from_start(thoughts: &[&'static Thought], ended_by_calls: bool, max_blank: usize) -> Self {
         let close = thoughts.iter().flat_map(|thought| thought.close).copied().collect();
         Self::of(close, thoughts.iter().map(|thought| thought.open).collect(), ended_by_calls, max_blank)
@@ -59,12 +59,12 @@ impl Thinking {
         Self { close, open, ended_by_calls, markup: String::new(), text, last: 0 }
     }
 
-    /// Whether the message began inside the reasoning, and no part of the reasoning has arrived.
+    /// Whether the message began inside the reasoning, and none of the reasoning has arrived.
     pub(super) fn is_fresh(&self) -> bool {
         !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }
 
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.markup.len() + self.text.held()
     }
@@ -74,7 +74,7 @@ impl Thinking {
         std::mem::take(&mut self.markup)
     }
 
-    /// Whether the marker is quoted: a backtick precedes it.
+    /// Whether the marker is quoted, since a backtick precedes it.
     fn quoted(&self) -> bool {
         self.last == b'`'
     }
@@ -99,7 +99,7 @@ impl Thinking {
         ThinkingProgress::On
     }
 
-    /// Ends the text: a possible closer is reasoning.
+    /// Ends the text, which makes a possible closer part of the reasoning.
     pub(super) fn finish(&mut self, out: &mut impl Sink) {
         let markup = self.take_markup();
         self.say(&markup, out);
@@ -146,7 +146,7 @@ impl Thinking {
         None
     }
 
-    /// Sends reasoning; its trailing white space is held.
+    /// Sends reasoning, but holds its trailing white space.
     pub(super) fn say(&mut self, text: &str, out: &mut impl Sink) {
         self.text.put(text, |text| reasoning(text, out));
         self.last = text.bytes().next_back().unwrap_or(self.last);

@@ -1,21 +1,21 @@
-//! [`Trimmer`]: sends text without the blanks around it.
+//! [`Trimmer`]: sends text without the white space around it.
 //!
-//! Trailing blanks are held until something visible follows, and leading blanks are dropped. How much is held
-//! depends only on the text, never on where pieces end.
+//! Leading white space is dropped, and trailing white space is held until something visible follows. What is held
+//! depends only on the text and not on where pieces end.
 
 use super::text::tail;
 
-/// Sends text without the blanks around it.
+/// Sends text without the white space around it.
 #[derive(Debug)]
 pub(super) struct Trimmer {
-    /// Blanks since the last visible character.
+    /// The white space since the last visible character.
     blank: String,
     max_blank: usize,
     begun: bool,
 }
 
 impl Trimmer {
-    /// Blanks are sent whenever there are more than `max_blank` bytes of them.
+    /// White space is sent whenever there are more than `max_blank` bytes of it.
     pub(super) fn new(max_blank: usize) -> Self {
         Self { blank: String::new(), max_blank, begun: false }
     }
@@ -25,7 +25,7 @@ impl Trimmer {
         self.begun
     }
 
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.blank.len()
     }
@@ -47,19 +47,19 @@ impl Trimmer {
         hold_blank(&mut self.blank, tail(text, visible.len()), self.max_blank, out);
     }
 
-    /// Ends the text. The trailing blanks are dropped, and another text may follow.
+    /// Ends the text and drops its trailing white space. Another text may follow.
     pub(super) fn end(&mut self) {
         self.blank.clear();
         self.begun = false;
     }
 }
 
-/// Holds blanks after a text. They are sent whenever there are more than `most` bytes of them.
+/// Holds white space after text. It is sent whenever there are more than `most` bytes of it.
 pub(super) fn hold_blank(held: &mut String, blank: &str, most: usize, mut out: impl FnMut(&str)) {
     if held.len() + blank.len() <= most {
         match *blank.as_bytes() {
             [] => {}
-            // The common case: the blank between two words.
+            // The common case is a space between two words.
             [byte] => held.push(char::from(byte)),
             _ => held.push_str(blank),
         }

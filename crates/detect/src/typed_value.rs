@@ -1,9 +1,9 @@
-//! Values written as plain text, converted to JSON according to the parameter's schema.
+//! Converts values that are written as plain text to JSON, according to the parameter's schema.
 //!
-//! [`TypedValue`] writes one value of the [`Types`] that a schema allows. A value that can only be a string
-//! streams as it arrives; any other value is held to its end and then converted, trying in this order: null,
-//! number, boolean, container, string. Numbers keep their text. A parameter without a schema is a string:
-//! types are never guessed.
+//! [`TypedValue`] writes one value of the [`Types`] that a schema allows. A value that can only be a string is
+//! streamed. Any other value is held until its end and then converted to the first of these that fits: null,
+//! number, boolean, container, string. Numbers keep their spelling. Without a schema, a parameter is a string,
+//! since types are never guessed.
 
 use super::{
     body::{Fed, JsonBody, is_number},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{tools::Types, wire::json::escape_str};
 
-/// Converts `text` to JSON of one of these types; `None` if it is a string.
+/// Converts `text` to JSON of one of these types, or returns `None` if it is a string.
 fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
     let text = text.trim();
     let is = |word: &str| text.eq_ignore_ascii_case(word);
@@ -31,11 +31,11 @@ fn convert(types: Types, text: &str, mend: Mend) -> Option<String> {
     container.then(|| json(text, mend)).flatten()
 }
 
-/// `text` if it is one JSON value, repaired if repair is enabled.
+/// Returns `text` if it is one JSON value, after repair if that is enabled.
 fn json(text: &str, mend: Mend) -> Option<String> {
     let mut value = String::with_capacity(text.len());
     let mut body = JsonBody::new(mend.repair, mend.max_depth);
-    // A number or word ends only with the character after it.
+    // A number or word only ends with the character after it.
     let mut put = |text: &str| value.push_str(text);
     match body.feed(text, &mut put) {
         Fed::Done(len) if tail(text, len).trim().is_empty() => Some(value),
@@ -44,12 +44,12 @@ fn json(text: &str, mend: Mend) -> Option<String> {
     }
 }
 
-/// How JSON in a value is read.
+/// How to read JSON in a value.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mend {
     pub(super) repair: bool,
     pub(super) max_depth: usize,
-    /// Maximum number of bytes of a value that is held to its end. A longer value is a string.
+    /// The maximum size of a value that is held until its end, in bytes. A longer value is a string.
     pub(super) max_hold: usize,
 }
 
@@ -96,16 +96,16 @@ pub(super) struct TypedValue {
     mend: Mend,
     /// Whether the value is a string whose opening quote has been sent.
     streams: bool,
-    /// The text so far, while the value may not be a string.
+    /// The text so far, as long as the value may not be a string.
     text: String,
-    /// Number of bytes of white space before the first visible character of the text.
+    /// The length of the white space before the first visible character of the text, in bytes.
     blank: usize,
     quotes: Quotes,
     escaped: String,
 }
 
 impl TypedValue {
-    /// A value of these types. An empty set means a string.
+    /// Creates a value of these types. An empty set means a string.
     pub(super) fn new(types: Types, mend: Mend) -> Self {
         let types = if types == Types::default() { Types::STRING } else { types };
         Self { types, mend, ..Self::default() }
@@ -116,18 +116,17 @@ impl TypedValue {
         self.streams
     }
 
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether only blanks have arrived.
+    /// Whether only white space has arrived.
     pub(super) fn is_empty(&self) -> bool {
         !self.streams && self.text.trim().is_empty()
     }
 
-    /// Whether the text so far ends inside a string of JSON. A value that may itself be a string is not read
-    /// as JSON.
+    /// Whether the text so far ends inside a JSON string. A value that may itself be a string is not read as JSON.
     pub(super) fn quotes(&self) -> Quotes {
         if self.types.has(Types::STRING) {
             Quotes { container: Some(false), ..Quotes::default() }
@@ -136,7 +135,7 @@ impl TypedValue {
         }
     }
 
-    /// Begins the value: sends the opening quote if the value is certain to be a string.
+    /// Begins the value. Sends the opening quote if the value can only be a string.
     pub(super) fn begin(&mut self, out: &mut Out<'_>) {
         if self.types == Types::STRING {
             self.streams = true;
@@ -144,7 +143,7 @@ impl TypedValue {
         }
     }
 
-    /// Adds a piece of its text.
+    /// Adds a piece of the value's text.
     pub(super) fn push(&mut self, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
@@ -167,7 +166,6 @@ impl TypedValue {
         }
     }
 
-    /// Ends the value.
     pub(super) fn end(&mut self, out: &mut Out<'_>) {
         if self.streams {
             return out(Piece::Arguments("\""));
@@ -181,7 +179,7 @@ impl TypedValue {
         out(Piece::Arguments("\""));
     }
 
-    /// Sends a piece of a streaming string.
+    /// Sends a piece of a streamed string.
     fn string(&mut self, text: &str, out: &mut Out<'_>) {
         let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         if !text.bytes().any(special) {
@@ -196,7 +194,7 @@ impl TypedValue {
     }
 }
 
-/// Whether `text`, which begins with its first visible character, may be `null` followed by blanks.
+/// Whether `text`, which begins with its first visible character, may be `null` followed by white space.
 fn may_be_null(text: &str) -> bool {
     if text.len() > 64 {
         return false;
@@ -259,7 +257,7 @@ mod tests {
             (json!({"type": "object"}), "{\"a\": ", r#""{\"a\": ""#),
             (json!({"type": "object"}), "[1]", r#""[1]""#),
             (json!({"type": "integer"}), &"1".repeat(100), &"1".repeat(100)),
-            // Too long to be held to the end.
+            // Too long to be held until its end.
             (json!({"type": "integer"}), &"1".repeat(101), &format!("\"{}\"", "1".repeat(101))),
         ] {
             for step in [1, 2, 99] {

@@ -1,7 +1,7 @@
-//! [`Walk`]: the trait of all types that read a call, with its input and output types.
+//! [`Walk`]: the trait of everything that reads a call, with its input and output types.
 //!
-//! A walk decides by the text alone. Each step takes as much text as is certain. It sees the rest again,
-//! together with the text that follows, so a walk never knows where a piece ends.
+//! A walk decides by the text alone. Each step takes as much text as is certain, and sees the remaining text again
+//! together with what follows, so a walk never knows where a piece ends.
 
 use std::fmt::Debug;
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{event::CallEnd, format::Voice, tools::DeclaredTools, wire::json::Scanner};
 
-/// A piece of a container of calls, in the order in which the pieces become certain.
+/// A piece of a container of calls. Pieces are sent in the order in which they become certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     /// The text before this piece is framing.
     Framed,
-    /// A piece of text, or of reasoning, between calls.
+    /// A piece of text or reasoning between calls.
     Said(Voice, &'a str),
-    /// A call begins. The id is empty if none was written.
+    /// A call begins. The ID is empty if none was written.
     Start { name: &'a str, id: &'a str },
     /// A piece of the call's arguments.
     Arguments(&'a str),
@@ -31,14 +31,14 @@ pub(super) enum Piece<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallRules<'a> {
     pub(super) tools: &'a DeclaredTools,
-    /// The format has its own marker: reading is lenient, and a name is enough to begin a call.
+    /// Whether the format has its own marker, so that reading is lenient, and a name is enough to begin a call.
     pub(super) marked: bool,
-    /// Whether names need not be declared, in a marked format.
+    /// Whether a marked format accepts undeclared names.
     pub(super) any_name: bool,
-    /// Names that the format uses to say that no tool is called.
+    /// Names by which the format says that no tool is called.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
-    /// Calls wait until they have been read completely, so they can be refused up to their end.
+    /// Whether calls wait until they have been read completely, so that they can be refused up to their end.
     pub(super) whole: bool,
     pub(super) max_depth: usize,
     pub(super) max_name: usize,
@@ -64,15 +64,15 @@ impl CallRules<'_> {
         }
     }
 
-    /// The name of the tool that `written` calls, if calls to it are allowed.
+    /// Returns the name of the tool that `written` calls, if calls to it are allowed.
     pub(super) fn name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let undeclared = || (self.marked && self.any_name && self.is_legal_name(written)).then_some(written);
         let nothing = || self.no_tool.contains(&written).then_some(written);
         self.tools.resolve(written).or_else(nothing).or_else(undeclared)
     }
 
-    /// Like [`CallRules::name`]. If an undeclared name contains dots, a declared name after one of the dots
-    /// is also accepted. The longest such name wins.
+    /// Like [`CallRules::name`]. If an undeclared name contains dots, also accepts a declared name after one of the
+    /// dots. The longest such name wins.
     pub(super) fn dotted_name<'n>(&self, written: &'n str) -> Option<&'n str> {
         let behind = written.match_indices('.').map(|(at, _)| tail(written, at + 1));
         let declared = std::iter::once(written).chain(behind).find_map(|name| self.tools.resolve(name));
@@ -97,27 +97,27 @@ pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
 /// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// This many bytes have been read; 0 if only the state changed.
+    /// This many bytes have been read, or 0 if only the state changed.
     Took(usize),
-    /// The meaning of the text depends on the text that follows. The step is repeated with more text.
+    /// The meaning of the text depends on what follows. The step must be repeated with more text.
     Hold,
-    /// This many bytes have been read. If a call was open, it is complete. Everything that was read is
-    /// certain, unless the calls of this container wait for each other.
+    /// This many bytes have been read. If a call was open, it is complete. Everything read so far is certain,
+    /// unless the calls of this container wait for each other.
     Whole(usize),
-    /// Like `Whole`, but everything read is certain in any case.
+    /// Like `Whole`, but everything read so far is certain in any case.
     Certain(usize),
     /// The walk ends after this many bytes. If a call was open, it is complete.
     End(usize),
-    /// Like `End`, but the model invented the rest of the message.
+    /// Like `End`, but the model invented everything after this point of the message.
     EndMessage(usize),
-    /// Like `Certain`, but an open call is cut off: it cannot become complete.
+    /// Like `Certain`, but an open call is cut off and cannot become complete.
     Cut(usize),
     /// This many bytes have been read. The text after them cannot continue the walk.
     Stop(usize),
 }
 
 impl Step {
-    /// The same step, with `length` applied to the number of bytes.
+    /// Applies `length` to the number of bytes in the step.
     pub(super) fn map(self, length: impl Fn(usize) -> usize) -> Self {
         match self {
             Self::Took(len) => Self::Took(length(len)),
@@ -134,26 +134,26 @@ impl Step {
 
 /// Reads one call, or a value that contains several calls.
 pub(super) trait Walk: Debug + Send {
-    /// Continues reading at the beginning of `text`, which is not empty. Pieces go to `out` in order: `Start`
-    /// when the call is certain, then `Arguments` as they arrive. The driver adds `End`.
+    /// Continues reading at the start of `text`, which is not empty. Sends pieces to `out` in order: `Start` once
+    /// the call is certain, then `Arguments` as they arrive. The driver adds `End`.
     fn step(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step;
 
-    /// Maximum number of bytes that may be held. A step sees at most one byte more, so it makes the same
-    /// decision whether it waits or not.
+    /// The maximum number of bytes that may be held. A step sees at most one byte more, so it decides the same way
+    /// whether it waits or not.
     fn bound(&self) -> usize {
         usize::MAX
     }
 
-    /// Ends the text inside an open call. No step has taken `held`. `stopped`: the model finished. Writes
-    /// what is provably missing, and returns whether this completes the call.
+    /// Ends the text inside an open call. `held` is the text that no step has taken, and `stopped` says whether the
+    /// model stopped by itself. Writes what is provably missing, and returns whether this completes the call.
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool;
 
-    /// The argument string that the walk is reading, if all of its text is sent as it arrives.
+    /// The current argument string, if all of its text is sent as it arrives.
     fn string(&self) -> Option<StringFastPath> {
         None
     }
 
-    /// Bytes that the walk holds in addition to the source.
+    /// How many bytes the walk holds in addition to the source.
     fn kept(&self) -> usize {
         0
     }
@@ -168,30 +168,30 @@ pub(super) trait Walk: Debug + Send {
         false
     }
 
-    /// Whether the end of the text also ends the open call, without anything missing.
+    /// Whether the end of the text also ends the open call, with nothing missing.
     fn ends_with_text(&self) -> bool {
         false
     }
 
-    /// Handles a `Stop` that the last step returned before `rest`; `open`: inside a call. Returns whether the
+    /// Handles a `Stop` of the last step, before `rest`. `open` says whether a call is open. Returns whether the
     /// walk continues in another state.
     fn recover(&mut self, _open: bool, _rest: &str) -> bool {
         false
     }
 
-    /// Ends the text outside any call; no step has taken `held`. Returns whether everything that was read
-    /// since the last certain point has a meaning, so that none of it is text.
+    /// Ends the text outside of any call. `held` is the text that no step has taken. Returns whether everything
+    /// read since the last certain point has a meaning, so that none of it is text.
     fn ends_outside(&mut self, _held: &str, _out: &mut Out<'_>) -> bool {
         false
     }
 
-    /// The context of the text after the point at which the walk ended. `cut`: in the middle of a call.
+    /// Returns what kind of text follows the walk. `cut` says whether the walk ended within a call.
     fn surroundings(&mut self, cut: bool) -> Surroundings {
         if cut { Surroundings::Behind } else { Surroundings::Prose }
     }
 }
 
-/// The context of the text after a failed container.
+/// What kind of text follows a failed container.
 #[derive(Debug)]
 pub(super) enum Surroundings {
     Prose,
@@ -203,8 +203,8 @@ pub(super) enum Surroundings {
     Json(Scanner),
 }
 
-/// Runs a step of `walk` on at most one byte more than the walk may hold. Returns `Stop` if the walk still
-/// cannot decide.
+/// Runs a step of `walk` on at most one byte more than the walk may hold. Returns `Stop` if the walk still cannot
+/// decide.
 pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
     let bound = walk.bound();
     let seen = bounded(text, bound);
@@ -214,7 +214,7 @@ pub(super) fn step(walk: &mut dyn Walk, text: &str, rules: &CallRules<'_>, out: 
     }
 }
 
-/// `text`, cut to slightly more than `most` bytes.
+/// Cuts `text` to slightly more than `most` bytes.
 pub(super) fn bounded(text: &str, most: usize) -> &str {
     if text.len() <= most { text } else { head(text, boundary_from(text, most.saturating_add(1))) }
 }

@@ -1,11 +1,10 @@
 //! [`Walker`]: drives every [`Walk`], and chooses the walk for a format.
 //!
-//! The driver holds the text that a step leaves and joins it with the next piece. The output therefore does
-//! not depend on how the text is split: a test below checks this for a toy walk, and the laws check it for
-//! all formats.
+//! The driver holds the text that a step leaves, and joins it with the next piece. The output therefore does not
+//! depend on how the text is split. A test below checks this for a toy walk, and the laws check it for all formats.
 //!
-//! The driver also tracks whether a call is open, since it sees each start. Only the driver ends calls: as
-//! complete where a step says so, and as the walk decides where the text ends.
+//! The driver sees the start of each call, so it also knows whether a call is open. Only the driver ends calls: as
+//! complete where a step says so, or as the walk decides at the end of the text.
 
 use super::{
     dsl::DslWalk,
@@ -26,7 +25,7 @@ use crate::{
 /// Why [`Walker::feed`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// Everything up to this point is certain, unless calls wait for each other.
+    /// All of the text was read, and the walk continues.
     More,
     /// Everything up to here is certain, unless calls wait for each other.
     Whole,
@@ -42,7 +41,7 @@ pub(super) enum Parsed {
     Stop,
 }
 
-/// The walk for one call of `calls`, starting after `open`, the opener as it was written.
+/// Returns the walk for one call of `calls`, which starts after the opener, written as `open`.
 pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> Box<dyn Walk> {
     match &calls.body {
         CallBody::Header(header) => Box::new(HeaderWalk::new(header, rules)),
@@ -54,22 +53,22 @@ pub(super) fn body(calls: &'static Calls, open: &str, rules: &CallRules<'_>) -> 
     }
 }
 
-/// Drives a walk, and holds the text that it has not taken yet.
+/// Drives a walk, and holds the text that the walk has not taken yet.
 #[derive(Debug)]
 pub(super) struct Walker {
     walk: Box<dyn Walk>,
-    /// The part of the input that no step has taken yet.
+    /// The input that no step has taken yet.
     held: String,
     open: bool,
 }
 
 impl Walker {
-    /// Drives `walk`, beginning with the text `held`.
+    /// Drives `walk`, starting with the text `held`.
     pub(super) fn new(walk: impl Walk + 'static, held: &str) -> Self {
         Self { walk: Box::new(walk), held: held.to_owned(), open: false }
     }
 
-    /// Reads the next piece. Returns how much of `text` was taken, and why the reading stopped.
+    /// Reads the next piece. Returns how much of `text` was read, and why reading stopped.
     pub(super) fn feed(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> (usize, Parsed) {
         let before = self.held.len();
         if before == 0 {
@@ -85,7 +84,7 @@ impl Walker {
         let (at, parsed) = self.run(&joined, rules, out);
         self.held = joined;
         if parsed != Parsed::More {
-            // From here on, the caller keeps the new text; older text stays held.
+            // The caller keeps the new text after this point, and older text stays held.
             self.held.truncate(before);
         }
         self.held.drain(..at.min(self.held.len()));
@@ -130,7 +129,7 @@ impl Walker {
         (at, Parsed::More)
     }
 
-    /// Ends the text; returns `None` if no call was open. `stopped`: the model finished.
+    /// Ends the text. Returns `None` if no call was open. `stopped` says whether the model stopped by itself.
     pub(super) fn finish(&mut self, stopped: bool, out: &mut Out<'_>) -> Option<CallEnd> {
         if !self.stops_open() {
             return None;
@@ -152,17 +151,17 @@ impl Walker {
         self.open || self.walk.starts_at_end()
     }
 
-    /// As described for [`Walk::ends_outside`].
+    /// See [`Walk::ends_outside`].
     pub(super) fn ends_outside(&mut self, out: &mut Out<'_>) -> bool {
         self.walk.ends_outside(&self.held, out)
     }
 
-    /// As described for [`Walk::ends_with_text`].
+    /// See [`Walk::ends_with_text`].
     pub(super) fn ends_with_text(&self) -> bool {
         self.walk.ends_with_text()
     }
 
-    /// As described for [`Walk::surroundings`].
+    /// See [`Walk::surroundings`].
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walk.surroundings(cut)
     }
@@ -172,13 +171,12 @@ impl Walker {
         if self.open && self.held.is_empty() { self.walk.string() } else { None }
     }
 
-    /// Bytes held in addition to the source.
+    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walk.kept()
     }
 
-    /// Number of bytes at the end of the taken text that are undecided and are not part of a call that has
-    /// ended or failed.
+    /// How many bytes at the end of the text read are undecided and not part of a call that has ended or failed.
     pub(super) fn undecided(&self) -> usize {
         self.held.len()
     }
@@ -191,7 +189,7 @@ mod tests {
     use super::*;
     use crate::{text::head, tools::DeclaredTools};
 
-    /// Calls of the form `name((text)`, possibly several in a row: `);` ends a call, `).` the last call, and
+    /// Calls of the form `name((text)`, possibly several in a row. `);` ends a call, `).` ends the last call, and
     /// `))` is a bracket in the text.
     #[derive(Debug, Default)]
     struct Toy {
@@ -235,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The output for `pieces`, and the text that the walk has not taken.
+    /// Returns the output for `pieces`, and the text that the walk has not taken.
     fn walked(pieces: &[String]) -> (String, String) {
         let tools = DeclaredTools::default();
         let rules = CallRules::lenient(&tools);

@@ -1,4 +1,4 @@
-//! The lexer of [`JsonBody`]: processes one piece of text.
+//! The lexer of [`JsonBody`], which processes one piece of text.
 
 use super::{
     Fed, JsonBody, State,
@@ -6,13 +6,13 @@ use super::{
 };
 use crate::text::{head, is_blank, slice, tail};
 
-/// Maximum length of a number or bare word, in bytes. A longer one is a fault.
+/// The maximum length of a number or bare word, in bytes. A longer one is a fault.
 const MAX_WORD: usize = 256;
 
-/// Value of [`Lexer::from`] inside a comment: nothing is sent.
+/// The value of [`Lexer::from`] inside a comment, which is not sent.
 pub(super) const SKIPPED: usize = usize::MAX;
 
-/// A piece being read. The raw text `from..` has not been sent; it is held from `mark` on.
+/// The state for one piece. The text from `from` on has not been sent, and the text from `mark` on is held.
 pub(super) struct Lexer<'b, 't, 'o, F> {
     pub(super) body: &'b mut JsonBody,
     pub(super) text: &'t str,
@@ -28,21 +28,21 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Sends the raw text before `at`.
+    /// Sends the text before `at` that has not been sent yet.
     fn flush(&mut self, at: usize) {
         let text = slice(self.text, self.from, at);
         self.emit(text);
         self.from = at;
     }
 
-    /// Replaces the raw text from `at` to `end` with `new`.
+    /// Sends `new` in place of the text from `at` to `end`.
     fn replace(&mut self, at: usize, end: usize, new: &str) {
         self.flush(at);
         self.emit(new);
         self.from = end;
     }
 
-    /// Reads the text until its end, the value's end or a fault.
+    /// Reads up to the end of the piece, the end of the value, or a fault.
     pub(super) fn run(mut self) -> Fed {
         let mut at = 0;
         let fed = loop {
@@ -65,7 +65,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         fed
     }
 
-    /// Reads one or more bytes from `at`. Returns the offset at which to continue, or `None` for a fault.
+    /// Reads one or more bytes at `at`. Returns the offset at which to continue, or `None` for a fault.
     fn step(&mut self, byte: u8, at: usize) -> Option<usize> {
         match self.body.state {
             State::String { quote, key } => self.string(at, quote, key),
@@ -102,7 +102,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Decides, by the token after a comma, whether the comma stays.
+    /// Decides by the token after a comma whether to send the comma.
     fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
         if matches!(byte, b'}' | b']' | b')') {
             if !self.body.repair {
@@ -115,7 +115,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(self.keep_comma(at))
     }
 
-    /// Sends the held comma and the blanks after it.
+    /// Sends the held comma and the white space after it.
     fn keep_comma(&mut self, at: usize) -> usize {
         self.settle(at, None);
         let in_object = self.body.stack.last() == Some(&b'{');
@@ -135,7 +135,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                     if byte == b'{' { State::Key { or_end: true } } else { State::Value { or_end: true } };
                 Some(at + 1)
             }
-            // A tuple.
+            // A Python tuple.
             b'(' if self.body.repair && self.body.stack.len() < self.body.max_depth => {
                 self.replace(at, at + 1, "[");
                 self.body.stack.push(byte);
@@ -205,8 +205,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         self.body.state = if self.body.stack.is_empty() { State::Done } else { State::After };
     }
 
-    /// Reads a string's plain run and the byte that ends it: its quote, a backslash, or a byte that must be
-    /// escaped.
+    /// Reads a string up to and including its quote, a backslash, or a byte that must be escaped.
     fn string(&mut self, at: usize, quote: u8, key: bool) -> Option<usize> {
         let rest = tail(self.text, at).as_bytes();
         let special = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\') || *byte == quote;
@@ -242,7 +241,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// Length in bytes of the held token up to `at`.
+    /// The length of the held token up to `at`, in bytes.
     fn token_len(&self, at: usize) -> usize {
         self.body.held.len() + at.saturating_sub(self.mark.unwrap_or(at))
     }
@@ -256,12 +255,12 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         format!("{}{}", self.body.held, slice(self.text, mark, at))
     }
 
-    /// Sends the held token that ends before `at`, unchanged or replaced by `new`.
+    /// Sends the held token up to `at`, or `new` in its place.
     fn settle(&mut self, at: usize, new: Option<&str>) {
         let mark = self.mark.take().unwrap_or(at);
         match new {
             None if self.body.held.is_empty() => {}
-            // Sent in one piece, so that no piece ends inside an escape.
+            // Sent at once, so that no piece ends inside an escape.
             None => {
                 let token = self.token_from(mark, at);
                 self.emit(&token);
@@ -272,8 +271,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         self.body.held.clear();
     }
 
-    /// Reads one byte of an escape. Legal escapes are sent unchanged, others are repaired: `\'` loses its
-    /// backslash, any other backslash is doubled.
+    /// Reads one byte of an escape. Valid escapes are sent unchanged. Repair removes the backslash of `\'` and
+    /// doubles any other invalid backslash.
     fn escape(&mut self, byte: u8, at: usize, quote: u8, key: bool) -> Option<usize> {
         let string = State::String { quote, key };
         match self.body.held.len() + at - self.mark.unwrap_or(at) {
@@ -285,7 +284,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
                 }
                 b'u' => Some(at + 1),
                 _ if !self.body.repair => None,
-                // A single-quoted string uses Python's escapes.
+                // Single-quoted strings use Python's escapes.
                 b'x' | b'U' if quote == b'\'' => Some(at + 1),
                 b'\'' => {
                     self.settle(at + 1, Some("'"));
@@ -306,7 +305,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Reads one byte of Python's `\xXX` or `\UXXXXXXXX`; `len` is the full length of the escape.
+    /// Reads one byte of Python's `\xXX` or `\UXXXXXXXX`. `len` is the full length of the escape.
     fn python_escape(
         &mut self,
         byte: u8,
@@ -337,8 +336,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// Reads one byte of a `\uXXXX` escape. A high surrogate's escape includes that of the low surrogate that
-    /// should follow (12 bytes in total).
+    /// Reads one byte of a `\uXXXX` escape. For a high surrogate, the escape includes that of the low surrogate,
+    /// for a total of 12 bytes.
     fn unicode_escape(&mut self, byte: u8, at: usize, len: usize, string: State) -> Option<usize> {
         let expected = match len {
             6 => byte == b'\\',
@@ -358,8 +357,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
             return Some(at + 1);
         }
         if len >= 6 {
-            // The first escape is complete. The text after it is read again, beginning with its backslash if
-            // it has one.
+            // The first escape is complete. What follows it is read again, including its backslash if there is one.
             return self.split_escape(at, string);
         }
         if !self.body.repair {
@@ -371,8 +369,8 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// Handles a high surrogate's escape that no low surrogate follows: it is sent alone. A second escape
-    /// stays held, and is repaired if it is invalid.
+    /// Sends the escape of a high surrogate that is not followed by a low one. A second escape stays held, and is
+    /// repaired if it is invalid.
     fn split_escape(&mut self, at: usize, string: State) -> Option<usize> {
         let token = self.token(at);
         let (first, second) = (head(&token, 6), tail(&token, 6));
@@ -383,7 +381,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         match second {
             "" => self.settle(at, None),
             "\\" => {
-                // The next byte decides how to continue; the backslash begins a separate escape.
+                // The backslash begins another escape, which depends on the next byte.
                 self.settle(at, Some(first));
                 self.body.held.push('\\');
                 self.mark = Some(at);
@@ -398,8 +396,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at)
     }
 
-    /// Reads one byte of a number, literal or bare key, which is complete only once the byte after it has
-    /// been seen.
+    /// Reads one byte of a number, literal or bare key, which ends before the first byte that cannot belong to it.
     fn word(&mut self, byte: u8, at: usize, key: bool) -> Option<usize> {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | b'$') {
             let start = self.mark.unwrap_or(at);

@@ -1,15 +1,14 @@
-//! JSON argument bodies. The model's bytes pass unchanged; only invalid JSON is repaired.
+//! JSON arguments. Valid JSON passes unchanged, and invalid JSON is repaired.
 //!
-//! [`JsonBody`] is a resumable lexer of one JSON value. Each byte is sent as soon as it is known to be part
-//! of a legal text. Only bytes that may still change are held: an unfinished escape (at most 12 bytes, so
-//! that no piece ends inside a surrogate pair), a number or word (until its delimiter arrives), and a comma
-//! (because a trailing comma is dropped). Valid JSON therefore passes byte for byte, and every repair is
-//! local: raw control characters in strings, illegal escapes, single quotes, Python's literals and tuples,
-//! trailing commas, comments, bare keys.
+//! [`JsonBody`] is a resumable lexer of one JSON value. It sends each byte as soon as that byte is known to be part
+//! of valid JSON, and only holds bytes that may still change: an unfinished escape (at most 12 bytes, so that no
+//! piece ends inside a surrogate pair), a number or word without its delimiter, and a comma, since a trailing one
+//! is dropped. Valid JSON therefore passes byte for byte, and repairs are local. They cover raw control characters
+//! in strings, invalid escapes, single quotes, Python's literals and tuples, trailing commas, comments, and bare
+//! keys.
 //!
-//! Re-serialising instead would round numbers, reorder keys and rewrite escapes. In addition, the
-//! serialisation of a partial value is not always a prefix of a later one, which is how other proxies lose
-//! the last characters.
+//! Parsing and serializing again would round numbers, reorder keys and rewrite escapes. In addition, a serialized
+//! partial value is not always a prefix of the next one, which is how other proxies lose the last characters.
 
 mod lexer;
 mod scalar;
@@ -19,30 +18,29 @@ pub(super) use self::scalar::{is_number, literal, mend_number};
 use super::string_fast_path::StringFastPath;
 use crate::wire::json::{Scanner, ScannerPlace};
 
-/// The outcome of feeding a piece.
+/// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fed {
-    /// The complete piece was taken; the value continues.
+    /// All of the piece was read, and the value continues.
     More,
     /// The value ended after this many bytes.
     Done(usize),
-    /// The byte at this offset cannot be part of the value, even with repair. Everything before it has been
-    /// taken.
+    /// The byte at this offset cannot be part of the value, even with repair. Everything before it was read.
     Fault(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must follow, or `]` in an array that was just opened.
+    /// Before a value, or before `]` in an empty array.
     Value {
         or_end: bool,
     },
-    /// A key must follow, or `}` in an object that was just opened.
+    /// Before a key, or before `}` in an empty object.
     Key {
         or_end: bool,
     },
     Colon,
-    /// After a value: a comma or the container's end.
+    /// After a value: a comma or the end of the container may follow.
     After,
     /// After a comma, which is held.
     Comma,
@@ -50,7 +48,7 @@ enum State {
         quote: u8,
         key: bool,
     },
-    /// Inside an escape, which is held.
+    /// In an escape, which is held.
     Escape {
         quote: u8,
         key: bool,
@@ -72,9 +70,9 @@ enum State {
 #[derive(Debug, Clone)]
 pub struct JsonBody {
     state: State,
-    /// The state to return to after a comment.
+    /// The state after a comment.
     resume: State,
-    /// Open containers: `{`, `[`, or `(` for a tuple.
+    /// The open containers: `{`, `[`, or `(` for a tuple.
     stack: Vec<u8>,
     /// The part of the held token that arrived in earlier pieces.
     held: String,
@@ -88,9 +86,8 @@ impl JsonBody {
         Self { state: start, resume: start, stack: Vec::new(), held: String::new(), repair, max_depth }
     }
 
-    /// Continues with repair where `scanner` has met a byte that is not JSON. `held` is the end of the text
-    /// before that byte, as much of it as the lexer must hold. `None` if the text scanned so far cannot be
-    /// repaired.
+    /// Continues with repair where `scanner` found a byte that is not JSON. `held` is the text before that byte
+    /// that the lexer must hold. Returns `None` if the text scanned so far cannot be repaired.
     pub fn resume(scanner: &Scanner, held: &str, max_depth: usize) -> Option<Self> {
         let state = match scanner.place() {
             ScannerPlace::Value { .. } | ScannerPlace::Key { .. } if held.starts_with(',') => State::Comma,
@@ -106,22 +103,22 @@ impl JsonBody {
         Some(Self { state, stack, held: held.to_owned(), ..Self::new(true, max_depth) })
     }
 
-    /// Takes the text that is held.
+    /// Takes the held text.
     pub fn take_held(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Switches repair on or off for the text that follows.
+    /// Enables or disables repair for the text that follows.
     pub(super) fn mend(&mut self, repair: bool) {
         self.repair = repair;
     }
 
-    /// Current nesting depth; 0 before and after the value.
+    /// The current nesting depth, which is 0 before and after the value.
     pub(super) fn depth(&self) -> usize {
         self.stack.len()
     }
 
-    /// Whether a key's text is being read.
+    /// Whether a key is being read.
     pub(super) fn in_key(&self) -> bool {
         matches!(
             self.state,
@@ -134,7 +131,7 @@ impl JsonBody {
         matches!(self.state, State::Value { or_end: false })
     }
 
-    /// The fast path for the string that is being read; `None` for a key.
+    /// The fast path for the current string, or `None` if it is a key.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         match self.state {
             State::String { quote: b'"', key: false } => Some(StringFastPath::Json),
@@ -143,12 +140,11 @@ impl JsonBody {
         }
     }
 
-    /// Whether the value has ended.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Reads the next piece. Everything that is certain goes to `out`.
+    /// Reads the next piece. Everything that can no longer change goes to `out`.
     pub fn feed<F: FnMut(&str)>(&mut self, text: &str, out: &mut F) -> Fed {
         let holding = matches!(self.state, State::Comma | State::Escape { .. } | State::Word { .. });
         let skipping = matches!(self.state, State::Slash | State::LineComment | State::BlockComment { .. });
@@ -156,9 +152,9 @@ impl JsonBody {
         Lexer { body: self, text, from, mark: holding.then_some(0), out }.run()
     }
 
-    /// Ends the text because the model finished. If only closing brackets are missing and the value is
-    /// provably complete without them, writes them and returns true. A number at the very end is not provably
-    /// complete, since more digits could have followed.
+    /// Ends the text because the model stopped. If only closing brackets are missing after a value that is provably
+    /// complete, writes them and returns true. A number at the very end is not provably complete, since it could
+    /// have more digits.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         if self.state == (State::Word { key: false })
             && let Some(word) = literal(&self.held, self.repair)

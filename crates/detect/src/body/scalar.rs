@@ -1,8 +1,8 @@
-//! Numbers and literals in argument bodies: recognises valid JSON, and rewrites other notations as JSON.
+//! Numbers and literals in arguments: recognizes valid JSON, and converts other notations to JSON.
 
 use crate::text::tail;
 
-/// Returns a literal as JSON writes it. With `repair`, Python's and JavaScript's literals are accepted too.
+/// Converts a literal to JSON. If `repair` is set, also accepts Python's and JavaScript's literals.
 pub(crate) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     match word {
         "true" => Some("true"),
@@ -19,7 +19,7 @@ pub(crate) fn literal(word: &str, repair: bool) -> Option<&'static str> {
     }
 }
 
-/// Whether `text` is a number according to RFC 8259, section 6.
+/// Whether `text` is a number as defined in RFC 8259, section 6.
 pub(crate) fn is_number(text: &str) -> bool {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unsigned = text.strip_prefix('-').unwrap_or(text);
@@ -43,7 +43,7 @@ pub(crate) fn is_number(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Rewrites `+1`, `.5`, `5.`, `007` and `1_000` as JSON numbers.
+/// Converts numbers such as `+1`, `.5`, `5.`, `007` and `1_000` to JSON.
 pub(crate) fn mend_number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),

@@ -1,4 +1,4 @@
-//! [`Header`]: a message's header, and as much of the text after it as is needed to confirm it.
+//! [`Header`]: reads the header of a message, and as much of the following text as it takes to confirm the header.
 
 use super::{Mark, Phase, mark, may_begin, named_json::NamedJson};
 use crate::{
@@ -10,61 +10,60 @@ use crate::{
     wire::json::escape_str,
 };
 
-/// Maximum number of markers in a header, including openers. After a failed header, the text is read again at
-/// most once per marker, so this bounds the work.
+/// The maximum number of markers in a header, including openers. Text is read again after a failed header at most
+/// once per marker, so this limits the work.
 const MAX_INNER: usize = 4;
 
 #[derive(Debug)]
 enum Part {
-    /// The opener, words, and markers between them.
+    /// In the opener, words, and the markers between them.
     Words,
-    /// After the header of a call, before its arguments. `otherwise`: how the body is read if there are no
+    /// After the header of a call, before its arguments. `otherwise` says how to read the body if there are no
     /// arguments.
     Named { name: String, otherwise: Option<Voice> },
-    /// The body of a call that has not started.
+    /// In the body of a call that has not started yet.
     Body(Box<dyn Walk>),
 }
 
-/// Reads a header. Each call passes the text from the opener on.
+/// Reads a header. The text passed to each method begins at the opener.
 #[derive(Debug)]
 pub(super) struct Header {
     channels: &'static Channels,
     part: Part,
-    /// The first `read` bytes have been read.
+    /// How many bytes have been read.
     read: usize,
-    /// Number of markers so far, including the opener.
+    /// How many markers have been read, including the opener.
     inner: usize,
     /// Whether no text precedes the header in the message.
     first: bool,
-    /// The header counts only before reasoning and, if it is not the first header, before a message to the
-    /// user.
+    /// Whether only reasoning may follow the header or, unless it is the first header, a message to the user.
     only_reasoning: bool,
 }
 
-/// The result of reading a possible header.
+/// What a possible header turned out to be.
 #[derive(Debug)]
 pub(super) enum Opens {
-    /// Not known yet: it depends on the text that follows.
+    /// Undecided, since it depends on the text that follows.
     More,
-    /// Not a header: this many bytes at the beginning are not part of one.
+    /// Not a header. This many bytes at the start are not part of one either.
     Nothing(usize),
-    /// A message. Its first step begins at the opener.
+    /// A message. Its first step starts at the opener.
     Message(Phase, Step),
 }
 
 impl Header {
-    /// Begins at the opener `open`.
+    /// Creates a reader for a header with the opener `open`.
     pub(super) fn new(channels: &'static Channels, open: &str, first: bool) -> Self {
         let inner = usize::from(channels.inner.contains(&open));
         Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
     }
 
-    /// The same header. If `only_reasoning`, only reasoning is read from its channels.
+    /// Returns the reader with `only_reasoning` set: no channels but reasoning are accepted.
     pub(super) fn only_reasoning(self, only_reasoning: bool) -> Self {
         Self { only_reasoning, ..self }
     }
 
-    /// Continues reading `text`, at most one byte more of it than may be held.
+    /// Continues reading `text`, of which it looks at most one byte beyond what may be held.
     pub(super) fn read(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
         let text = bounded(text, rules.max_hold);
         loop {
@@ -81,9 +80,9 @@ impl Header {
         }
     }
 
-    /// Reads words and markers, up to the body's marker.
+    /// Reads words and markers up to the body's marker.
     fn words(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
-        // An opener may also be the body's marker.
+        // The opener may also be the body's marker.
         if let Some(body) = self.channels.body.iter().find(|body| **body == head(text, self.read)) {
             return self.routed(text, body, rules, out);
         }
@@ -157,7 +156,7 @@ impl Header {
         Opens::Message(phase, Step::Certain(self.read))
     }
 
-    /// Begins a call whose argument `key` is the raw body.
+    /// Begins a call whose body becomes the argument `key`.
     fn raw(&self, name: &str, key: &str, out: &mut Out<'_>) -> Opens {
         self.begin(out);
         out(Piece::Start { name, id: "" });
@@ -168,14 +167,14 @@ impl Header {
         Opens::Message(Phase::Raw, Step::Took(self.read))
     }
 
-    /// Confirms that this is a message.
+    /// Confirms that this is a message, which makes white space before it framing.
     fn begin(&self, out: &mut Out<'_>) {
         if self.first {
             out(Piece::Framed);
         }
     }
 
-    /// Reads the text after the header of a call.
+    /// Reads the text after a call's header.
     fn named(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         let Part::Named { name, otherwise } = &self.part else { return None };
         let rest = tail(text, self.read).trim_start();
@@ -225,19 +224,19 @@ impl Header {
         Opens::More
     }
 
-    /// As described for [`Walk::close`].
+    /// See [`Walk::close`].
     pub(super) fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         self.begin(out);
         let Part::Body(walk) = &mut self.part else { return false };
         walk.close(tail(held, self.read), stopped, out)
     }
 
-    /// As described for [`Walk::starts_at_end`].
+    /// See [`Walk::starts_at_end`].
     pub(super) fn starts_at_end(&self) -> bool {
         matches!(&self.part, Part::Body(walk) if walk.starts_at_end())
     }
 
-    /// Bytes held in addition to the source.
+    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         if let Part::Body(walk) = &self.part { walk.kept() } else { 0 }
     }

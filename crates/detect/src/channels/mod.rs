@@ -1,14 +1,14 @@
-//! [`Channel`]: reads a response that is a sequence of messages, each with a header that routes its body.
+//! [`Channel`]: reads a response that is a sequence of messages, each with a header that says what its body is.
 //!
 //! ```text
 //! opener header body-marker  text | reasoning | arguments  end  opener header …
 //! ```
 //!
-//! A header is a guess until its route is known, and a call's header until the call has started. Until then
-//! no step takes any bytes of the header, and a false start is released byte for byte. From then on bodies
-//! stream and markers are framing. A header that begins inside a spoken body and fails is part of that body.
-//! After a message's end, blanks, end markers and openers are expected; anything else is text after the last
-//! message.
+//! A header is uncertain until its route is known, and that of a call until the call has started. Until then, no
+//! step takes any part of the header, so that it can still become text. Afterwards, bodies are streamed, and
+//! markers are framing. A header inside the body of a message that turns out not to be a header is part of that
+//! body. Between messages, only white space, end markers and openers may occur. Anything else is text after the
+//! last message.
 
 mod header;
 mod named_json;
@@ -29,13 +29,13 @@ use crate::{
 enum Phase {
     /// Before the first message, which has this opener.
     Start(&'static str),
-    /// In a spoken body.
+    /// In the body of a message with text or reasoning.
     Said(Voice),
-    /// In a body that is a call's only argument.
+    /// In a body that is the only argument of a call.
     Raw,
     /// In the body of a call that has started.
     Call(Box<dyn Walk>),
-    /// After a message.
+    /// Between two messages.
     Between,
 }
 
@@ -44,11 +44,11 @@ enum Phase {
 pub(super) struct Channel {
     channels: &'static Channels,
     phase: Phase,
-    /// The possible header at the beginning of the text.
+    /// The possible header at the start of the text.
     header: Option<Header>,
-    /// The reasoning being read.
+    /// Trims the reasoning being read.
     reasoning: Trimmer,
-    /// Only reasoning is read; the first other message ends the channels.
+    /// Whether to read only reasoning, so that the first other message ends the sequence.
     only_reasoning: bool,
 }
 
@@ -129,8 +129,8 @@ impl Walk for Channel {
 }
 
 impl Channel {
-    /// Begins at the opener of the first header or, if `open` is empty, inside that header. Text that is
-    /// `quoted` is not a header.
+    /// Creates a reader that starts at the opener of the first header or, if `open` is empty, inside that header.
+    /// If `quoted` is set, the text cannot be a header.
     pub(super) fn new(
         channels: &'static Channels,
         open: &'static str,
@@ -142,16 +142,16 @@ impl Channel {
         Self { channels, phase: Phase::Start(open), header, reasoning, only_reasoning: false }
     }
 
-    /// The same reader. If `only_reasoning`, it reads only reasoning: headers of other messages are then
-    /// text, except the header of a message to the user right after reasoning, which is dropped. The message
-    /// to the user is not read here.
+    /// Returns the reader with `only_reasoning` set: the headers of other messages are text. The exception is the
+    /// header of a message to the user right after reasoning. It is dropped, and the reader ends before that
+    /// message.
     pub(super) fn only_reasoning(mut self, only_reasoning: bool) -> Self {
         self.only_reasoning = only_reasoning;
         self.header = self.header.map(|header| header.only_reasoning(only_reasoning));
         self
     }
 
-    /// Reads the header at the beginning of `text`, and as much text after it as is needed to confirm it.
+    /// Reads the header at the start of `text`, and as much of the following text as it takes to confirm it.
     fn header(&mut self, mut header: Header, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let raw = matches!(self.phase, Phase::Raw);
         let mut begin = |piece: Piece<'_>| {
@@ -165,7 +165,7 @@ impl Channel {
                 Step::Hold
             }
             Opens::Nothing(len) => self.say(head(text, len), out),
-            // The call ends first. The header is read again afterwards.
+            // The call ends first, and then the header is read again.
             Opens::Message(..) if raw => self.end_message(0, out),
             Opens::Message(Phase::Said(Voice::Text), Step::Certain(len)) if self.only_reasoning => {
                 self.reasoning.end();
@@ -179,10 +179,10 @@ impl Channel {
         }
     }
 
-    /// Treats `text`, which is at the beginning of the input, as text and not as markup.
+    /// Handles `text` at the start of the input as text rather than markup.
     fn say(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         match self.phase {
-            // The rest may begin a marker.
+            // Only the first character is certain to be text, since what follows it may begin a marker.
             Phase::Start(open) => Step::Stop(open.chars().next().map_or(0, char::len_utf8)),
             Phase::Said(Voice::Reasoning) => {
                 self.reasoning.put(text, |text| out(Piece::Said(Voice::Reasoning, text)));
@@ -202,7 +202,7 @@ impl Channel {
         }
     }
 
-    /// Ends the message, with an end marker of `len` bytes.
+    /// Ends the message. Its end marker has `len` bytes.
     fn end_message(&mut self, len: usize, out: &mut Out<'_>) -> Step {
         if matches!(self.phase, Phase::Raw) {
             out(Piece::Arguments("\"}"));
@@ -212,8 +212,7 @@ impl Channel {
         Step::Certain(len)
     }
 
-    /// Handles a step of the call. The end of the call is the end of the message, whether it is complete or
-    /// not.
+    /// Handles a step of the call. The end of the call ends the message, whether or not the call is complete.
     fn called(&mut self, step: Step, rules: &CallRules<'_>) -> Step {
         let in_call = matches!(&self.phase, Phase::Call(call) if call.is_in_call());
         let step = match step {
@@ -226,24 +225,23 @@ impl Channel {
     }
 }
 
-/// Whether missing brackets may be added. A call that waits need not be mended, because it can become text
-/// instead.
+/// Whether missing brackets may be added. Without repair, a call that waits for its end becomes text instead.
 fn may_mend(rules: &CallRules<'_>) -> bool {
     rules.repair || !rules.whole
 }
 
-/// The beginning of a text.
+/// What a text starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     None,
-    /// A marker may begin here.
+    /// Possibly a marker.
     Begins,
     /// An end marker of this many bytes.
     End(usize),
     Open(&'static str),
 }
 
-/// The openers that count inside a message.
+/// Returns the openers that count inside a message.
 fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
     channels.open.iter().filter(|(_, place)| *place == Place::Anywhere).map(|&(open, _)| open)
 }
@@ -255,7 +253,7 @@ fn may_begin(channels: &'static Channels, byte: u8) -> bool {
         .any(|marker| marker.as_bytes().first() == Some(&byte))
 }
 
-/// Classifies the beginning of `text`.
+/// Classifies the start of `text`.
 fn mark(channels: &'static Channels, text: &str) -> Mark {
     let ends = || channels.end.iter().copied();
     if let Some(end) = ends().find(|end| text.starts_with(end)) {
@@ -268,7 +266,7 @@ fn mark(channels: &'static Channels, text: &str) -> Mark {
     if begins { Mark::Begins } else { Mark::None }
 }
 
-/// The first marker that begins in `text`, and its offset.
+/// Returns the offset of the first marker in `text`, and what it is.
 fn first_mark(channels: &'static Channels, text: &str) -> (usize, Mark) {
     let candidates = text.bytes().enumerate().filter(|&(_, byte)| may_begin(channels, byte));
     let mut marks = candidates.map(|(at, _)| (at, mark(channels, tail(text, at))));

@@ -1,4 +1,4 @@
-//! [`NamedJson`]: a call whose name is in the header, with JSON arguments.
+//! [`NamedJson`]: reads a call with its name in the header and JSON arguments.
 
 use super::{Mark, mark, may_mend};
 use crate::{
@@ -10,11 +10,10 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before the arguments, or before an end marker if there are no arguments.
+    /// Before the arguments or, if there are none, an end marker.
     Begin,
     Arguments,
-    /// The arguments ended too early. They still count as complete if only brackets are missing before a
-    /// marker.
+    /// The arguments ended too early. If only brackets are missing before a marker, they still count as complete.
     Broken,
 }
 

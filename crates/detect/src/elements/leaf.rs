@@ -1,4 +1,4 @@
-//! The values of elements, and where they end.
+//! Reads the values of elements, and finds where they end.
 
 use super::{At, ElementsWalk, Level};
 use crate::tools::{DeclaredTools, Types};
@@ -40,7 +40,7 @@ impl ElementsWalk {
         step
     }
 
-    /// Reads the beginning of an element that may have children. The first visible character decides.
+    /// Reads the start of an element that may have children. The first visible character decides whether it does.
     fn opening(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 && self.blank.len() <= self.mend.max_hold {
@@ -78,8 +78,7 @@ impl ElementsWalk {
         }
     }
 
-    /// An element that should be an array, but is not JSON and has no children, becomes the first item of the
-    /// array.
+    /// If an element should be an array but is neither JSON nor has children, it becomes the array's first item.
     fn repeats(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) {
         let list = self.elements.repeats && self.types.is_container() && self.types.may_be_array();
         if !list || text.starts_with(['[', '<']) {
@@ -100,7 +99,7 @@ impl ElementsWalk {
         self.at = At::Between;
     }
 
-    /// The first offset at which something other than data may begin.
+    /// Returns the first offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let first = self.elements.sign.bytes().next().unwrap_or(b'<');
         let line = if self.elements.trim { b'\n' } else { b'<' };
@@ -108,7 +107,7 @@ impl ElementsWalk {
         memchr::memchr3(first, line, entity, text.as_bytes())
     }
 
-    /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
+    /// Classifies `text`, which starts with a candidate. If `last` is set, no more text follows.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, last: bool) -> Verdict {
         let elements = &self.elements;
         let (newline, marker) = match candidate(text, elements.trim, elements.cdata, elements.entities) {
@@ -127,7 +126,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Whether `rest` may follow an element's closer.
+    /// Whether `rest` may follow the closer of an element.
     fn followed(&self, rest: &str, tools: &DeclaredTools) -> Sure {
         if !self.elements.sign.is_empty() {
             return Sure::Yes;
@@ -153,7 +152,7 @@ impl ElementsWalk {
         any(Sure::Yes).or_else(|| any(Sure::Maybe)).unwrap_or(Sure::No)
     }
 
-    /// Whether the element `tag` may come next: if the tool's parameters are known, it must be one of them.
+    /// Whether the element `tag` may come next. If the tool's parameters are known, it must be one of them.
     pub(super) fn may_follow(&self, tag: &str, tools: &DeclaredTools) -> bool {
         self.levels.len() > 1 || !tools.has_arguments(&self.name) || tools.declares(&self.name, tag)
     }

@@ -1,9 +1,9 @@
-//! [`ElementsWalk`]: reads a call whose arguments are elements: `<city>Paris</city>`, nested like the schema.
+//! [`ElementsWalk`]: reads a call whose arguments are elements such as `<city>Paris</city>`, nested like the schema.
 //!
-//! An element that is a string in the schema, or that the schema does not know, is a string and streams; its
-//! closer counts only if the text after it fits. An element that may be a container becomes one with its
-//! first child: an array if the schema allows one or the child is an `item`, otherwise an object. All other
-//! elements are held and converted.
+//! An element that is a string in the schema, or is not in the schema, is streamed as a string. Its closer counts
+//! only if the following text fits. An element that may be a container becomes one with its first child: an array
+//! if the schema allows an array or the child is called `item`, and otherwise an object. All other elements are
+//! held and converted at their end.
 
 mod leaf;
 mod name;
@@ -24,31 +24,31 @@ use crate::wire::json::escape_str;
 
 #[derive(Debug)]
 enum At {
-    /// The attributes of the opening tag.
+    /// In the attributes of the opening tag.
     Tag,
     /// Between elements.
     Between,
-    /// In an element that has no children so far; `fresh`: none of its text has been read.
+    /// In an element without children so far. `fresh` is set until some of its text has been read.
     Leaf {
         fresh: bool,
     },
-    /// In a leaf's CDATA section.
+    /// In the CDATA section of a leaf.
     Data,
-    /// Before, in or after the JSON of all arguments.
+    /// Before, in or after JSON that contains all arguments.
     BeforeJson,
     Json,
     AfterJson,
-    /// In plain text instead of the only argument.
+    /// In plain text in place of the only argument.
     Text(BareText),
 }
 
-/// An open element with children, or all of the arguments.
+/// An open element with children, or the arguments as a whole.
 #[derive(Debug)]
 struct Level {
     key: String,
     array: bool,
     empty: bool,
-    /// A list without tags of its own: the tag of each item is the list's key.
+    /// Whether this is a list whose items have the list's key as their tag, without a tag for the list.
     repeats: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct ElementsWalk {
     elements: &'static Elements,
     at: At,
     name: String,
-    /// The name as written in the tags.
+    /// The name as it was written in the tags.
     written: String,
     id: String,
     any_name: bool,
@@ -68,17 +68,17 @@ pub(super) struct ElementsWalk {
     leaf: String,
     value: TypedValue,
     types: Types,
-    /// The leaf's text so far is blank, and the leaf may have children.
+    /// Whether the leaf may still have children, since its text so far is blank.
     may_nest: bool,
     blank: String,
-    /// Closer of the element that holds the arguments as JSON.
+    /// The closer of the element that contains the arguments as JSON.
     json_close: &'static str,
     body: JsonBody,
     json: bool,
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// The arguments have been written completely.
+    /// Whether all of the arguments have been written.
     ended: bool,
 }
 
@@ -146,7 +146,7 @@ impl Walk for ElementsWalk {
             At::AfterJson => true,
             At::Tag | At::Data | At::BeforeJson | At::Text(_) => false,
         };
-        // Complete JSON contains all arguments. With elements, another argument could have followed.
+        // Complete JSON contains all arguments, whereas more elements could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -156,7 +156,7 @@ impl Walk for ElementsWalk {
 }
 
 impl ElementsWalk {
-    /// Begins after `open`, the opener as it was written.
+    /// Creates a reader that starts after the opener, which was written as `open`.
     pub(super) fn new(
         calls: &'static Calls,
         elements: &'static Elements,
@@ -256,7 +256,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the text between the outermost elements. `Stop`: something else.
+    /// Reads the text between the outermost elements. Returns `Stop` at anything that may not occur there.
     fn at_root(&mut self, text: &str) -> Step {
         let mut begins = false;
         let empty = !self.json && self.levels.first().is_some_and(|root| root.empty);
@@ -279,7 +279,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the closer of the innermost container. `Stop`: another element.
+    /// Reads the closer of the innermost container. Returns `Stop` at another element.
     fn at_closer(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         match fit(&self.closer(), text) {
             Fit::Whole(len) => {
@@ -291,13 +291,12 @@ impl ElementsWalk {
         }
     }
 
-    /// Whether the opener and the name together identify a call. In this format, other text does not contain
-    /// both.
+    /// Whether the opener and the name are enough to identify a call, since other text does not contain both.
     fn is_certain(&self) -> bool {
         self.elements.name != ElementsName::Opener
     }
 
-    /// Reads plain text instead of the elements.
+    /// Reads plain text in place of the elements.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let closes = |text: &str| match self.ends(text) {
@@ -316,13 +315,13 @@ impl ElementsWalk {
         step
     }
 
-    /// Markers that may follow a call.
+    /// Returns markers that may follow a call.
     fn outer(&self) -> impl Iterator<Item = &'static str> {
         let sections = self.calls.sections.iter().map(|&(_, close)| close);
         sections.chain(self.calls.open.iter().copied().filter(|open| !open.contains('%')))
     }
 
-    /// Matches the call's closer at the beginning of `text`.
+    /// Matches the closer of the call at the start of `text`.
     fn ends(&self, text: &str) -> Fit {
         let mut best = Fit::No;
         for end in self.elements.end {
@@ -336,14 +335,14 @@ impl ElementsWalk {
         best
     }
 
-    /// The innermost container's closer.
+    /// Returns the closer of the innermost container.
     fn closer(&self) -> String {
         let key = self.levels.last().map(|level| level.key.as_str()).unwrap_or_default();
         format!("{}</{key}>", self.elements.sign)
     }
 
-    /// Reads an element's opener at the beginning of `text`. Returns its tag and length, `Some(None)` if more
-    /// text is needed, and `None` if it is not an opener.
+    /// Reads the opener of an element at the start of `text`. Returns its tag and length, `Some(None)` if more text
+    /// is needed, or `None` if it is not an opener.
     fn child(&self, text: &str) -> Option<Option<(String, usize)>> {
         let sign = match fit(self.elements.sign, text) {
             Fit::Whole(len) => len,
@@ -394,7 +393,7 @@ impl ElementsWalk {
         Step::Took(len)
     }
 
-    /// The types that the schema gives the element `tag` in the innermost container.
+    /// Returns the types that the schema allows for the element `tag` in the innermost container.
     fn types_of(&self, tag: &str, tools: &DeclaredTools) -> Option<Types> {
         let mut shape = tools.shape(&self.name)?;
         let (_, inner) = self.levels.split_first()?;
@@ -411,7 +410,7 @@ impl ElementsWalk {
         self.levels.last().is_some_and(|level| level.repeats)
     }
 
-    /// After an item of a list whose items share a tag: reads another item, or ends the list.
+    /// Reads another item of a list whose items share a tag, or ends the list.
     fn repeated(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         let key = self.levels.last().map(|level| level.key.clone()).unwrap_or_default();
         match fit(&format!("<{key}>"), text) {
@@ -436,7 +435,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the text around the JSON of all arguments: blanks, CDATA, the closer.
+    /// Reads the white space, CDATA markers and closer around JSON that contains all arguments.
     fn around_json(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -457,7 +456,7 @@ impl ElementsWalk {
             }
             (Fit::Begins, _) | (_, Fit::Begins) => Step::Hold,
             _ if before => {
-                // Not JSON: the arguments are elements.
+                // Not JSON, so the arguments are elements.
                 self.at = At::Between;
                 Step::Took(0)
             }

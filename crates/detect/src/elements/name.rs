@@ -1,4 +1,4 @@
-//! The name of a call whose arguments are elements, and its id.
+//! Reads the name and the ID of a call whose arguments are elements.
 
 use super::{At, ElementsWalk};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl ElementsWalk {
-    /// Reads the opening tag's attributes.
+    /// Reads the attributes of the opening tag.
     pub(super) fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop(0) };
         match tag_text(text, end) {
@@ -26,7 +26,7 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the element with the name, or the element with the id before it.
+    /// Reads the element with the name, or the element with the ID before it.
     pub(super) fn named(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Element(names) = self.elements.name else { return Step::Stop(0) };
         let id = Some(&self.elements.id).filter(|(open, _)| !open.is_empty() && self.id.is_empty());

@@ -1,4 +1,4 @@
-//! The arguments of a JSON call: written as a value, or packed into a string.
+//! Reads the arguments of a JSON call, which may also be packed into a string.
 
 use super::{Arguments, At, Envelope, Flat};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
 };
 
 impl Envelope {
-    /// Reads the first byte of the arguments: an object, a string that contains an object, or `null`.
-    /// Anything else is accepted only if a marker identifies the call. A marked call starts here, unless the
-    /// arguments may be the schema of a declaration.
+    /// Reads the first byte of the arguments, which are an object, a string that contains an object, or `null`.
+    /// Anything else is accepted only if a marker identifies the call. A marked call starts here unless the
+    /// arguments may be the schema in a declaration.
     pub(super) fn begin_arguments(
         &mut self,
         byte: u8,
@@ -30,7 +30,8 @@ impl Envelope {
                 self.at = At::Packed { quote: byte, escape, literal: false, brace: String::new() };
                 return Some(1);
             }
-            // Declarations have their schema under this key. Under any other key, a marked call is certain.
+            // Under this key, the object may be the schema of a declaration. Under any other key, a marked call is
+            // certain.
             b'{' if !rules.marked || self.call.is_declared() => {}
             b'n' | b'N' => {}
             _ if strict => return None,
@@ -49,7 +50,7 @@ impl Envelope {
         out: &mut Out<'_>,
     ) -> Option<usize> {
         let piece = match self.call.arguments {
-            // One character at a time, until the first key decides whether these are arguments.
+            // Read one character at a time until the first key decides whether these are arguments.
             Arguments::Doubtful => head(text, text.chars().next()?.len_utf8()),
             _ => text,
         };
@@ -60,12 +61,12 @@ impl Envelope {
                 self.at = At::MemberEnd;
                 Some(len)
             }
-            // The valid part has been sent; the next byte is the fault.
+            // The valid part has been sent, so the next byte is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
     }
 
-    /// Feeds the body, whose output is kept or sent. `None` if the text cannot be arguments.
+    /// Feeds the body, and sends or holds its output. Returns `None` if the text cannot be arguments.
     fn feed_body(&mut self, piece: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Fed> {
         let call = &mut self.call;
         if call.arguments != Arguments::Doubtful {
@@ -95,11 +96,11 @@ impl Envelope {
         Some(fed)
     }
 
-    /// Called at the end of the arguments. `null` becomes an empty object.
+    /// Called at the end of the arguments. Replaces `null` with an empty object.
     fn arguments_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let call = &mut self.call;
         if call.arguments == Arguments::Doubtful {
-            // A declaration of a tool without parameters looks the same.
+            // The declaration of a tool without parameters looks the same.
             let is_empty = call.kept.strip_prefix('{').is_some_and(|rest| rest.trim() == "}");
             if is_empty && call.is_described && call.is_declared() {
                 return None;
@@ -120,7 +121,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Reads arguments in a JSON string: decodes each escape and reads the decoded text as JSON.
+    /// Reads arguments in a JSON string: decodes each escape, and reads the decoded text as JSON.
     pub(super) fn packed(
         &mut self,
         text: &str,
@@ -141,7 +142,7 @@ impl Envelope {
             let run = text.bytes().position(|byte| !plain(byte)).unwrap_or(text.len());
             let run = head(text, run);
             let taken = self.feed_packed(run, run, rules, out)?;
-            // The valid part before a fault has been sent; the next byte is the fault.
+            // The valid part before a fault has been sent, so the next byte is the fault.
             return (taken > 0).then_some(taken);
         }
         let character = text.chars().next()?;
@@ -155,15 +156,15 @@ impl Envelope {
                 (decoded, written, len)
             }
             Read::None(_) if strict => return None,
-            // Python and JavaScript escape a single quote this way.
+            // Python and JavaScript escape single quotes like this.
             Read::None(text) if text == "\\" && character == '\'' => ("'".to_owned(), written, len),
             Read::Half(text) | Read::None(text) => (text.clone(), text, 0),
         };
         (self.feed_packed(&decoded, &written, rules, out)? == decoded.len()).then_some(next)
     }
 
-    /// Reads packed arguments, given both decoded and as written. They are an object or, in marked formats,
-    /// another value. Returns the number of bytes of the text that were taken.
+    /// Reads packed arguments, given both as decoded text and as written. They must be an object, but a marked
+    /// format also accepts other values. Returns how many bytes of the text were read.
     fn feed_packed(
         &mut self,
         text: &str,
@@ -188,8 +189,8 @@ impl Envelope {
         Some(text.len())
     }
 
-    /// Reads packed arguments that are not passed on as a string. `Done`: this many bytes of `text` were
-    /// taken; `More`: all of them were.
+    /// Reads packed arguments that are not forwarded as a string. Returns `Done` with the number of bytes of `text`
+    /// that were read, or `More` if all of them were.
     fn feed_unpacked(
         &mut self,
         text: &str,
@@ -226,10 +227,10 @@ impl Envelope {
         })
     }
 
-    /// Reads the text before the first token of packed arguments. `Some(true)`: they may still be an object,
-    /// whose first token must be a key or the closing brace. `Some(false)`: `first` begins that token.
-    /// `None`: they are not an object. Blanks before an object are framing; before anything else they are
-    /// part of the string.
+    /// Reads what precedes the first token in packed arguments. Returns `Some(true)` if they may still be an
+    /// object; its first token must be a key or the closing brace. Returns `Some(false)` if `first` begins that
+    /// token, and `None` if they are not an object. White space is framing before an object, but part of the string
+    /// before anything else.
     fn may_be_object(&mut self, first: char, rules: &CallRules<'_>) -> Option<bool> {
         let At::Packed { brace, .. } = &mut self.at else { return None };
         let opens = first == '{' && brace.is_empty();
@@ -253,7 +254,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Begins a string that does not contain an object. In marked formats, it is passed on as a string.
+    /// Begins a string that does not contain an object. A marked format forwards it as a string.
     fn begin_literal(&mut self, written: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> bool {
         let At::Packed { quote, literal, .. } = &mut self.at else { return false };
         *literal = true;

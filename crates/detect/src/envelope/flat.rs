@@ -1,4 +1,4 @@
-//! [`Flat`]: the members next to a call's name in its object. They may be the call's arguments.
+//! [`Flat`]: the members beside a call's name in its object, which may be the call's arguments.
 
 use crate::wire::json::escape_str;
 
@@ -6,21 +6,20 @@ use crate::wire::json::escape_str;
 #[derive(Debug, Clone)]
 struct Member {
     key: String,
-    /// The value, as JSON.
+    /// The value as JSON.
     json: String,
-    /// Whether envelopes also use this name for a member, so the member is an argument only if the tool
-    /// declares it.
+    /// Whether envelopes have a member of this name too. If so, it is an argument only if the tool declares it.
     is_envelope: bool,
 }
 
-/// The members in written order.
+/// The members in the order in which they were written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flat {
     members: Vec<Member>,
 }
 
 impl Flat {
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.members.iter().map(|member| member.key.len() + member.json.len()).sum()
     }
@@ -30,14 +29,14 @@ impl Flat {
         self.members.push(Member { key, json: String::new(), is_envelope });
     }
 
-    /// Appends a piece of the value's JSON.
+    /// Appends JSON to the value.
     pub(super) fn value(&mut self, json: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push_str(json);
         }
     }
 
-    /// Sets the value to this text.
+    /// Sets the value to a string.
     pub(super) fn text(&mut self, text: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push('"');
@@ -46,13 +45,13 @@ impl Flat {
         }
     }
 
-    /// Removes the last member because it is part of the envelope: the name, or the object that contains the
+    /// Removes the last member because it is part of the envelope: either the name, or the object that contains the
     /// name.
     pub(super) fn take_back(&mut self) {
         self.members.pop();
     }
 
-    /// The members as arguments of a tool that declares these keys; `None` if a key is not declared.
+    /// Returns the members as the arguments of a tool, or `None` if the tool does not declare one of the keys.
     pub(super) fn arguments(&self, declares: impl Fn(&str) -> bool) -> Option<String> {
         let mut json = String::from("{");
         for Member { key, json: value, is_envelope } in &self.members {

@@ -1,4 +1,4 @@
-//! The keys of an object that may be a call, and the values that are not arguments: names, ids, types.
+//! Reads the keys of an object that may be a call, and the values that are not arguments: names, IDs and types.
 
 use super::{Arguments, At, BARE, Call, Envelope, KEYS, Key, Level, TYPES};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Call {
-    /// Whether the arguments have the key under which declarations have their schema.
+    /// Whether the arguments have the same key as the schema in a declaration.
     pub(super) fn is_declared(&self) -> bool {
         let parameters = KEYS.iter().position(|(key, _)| *key == "parameters");
         parameters.is_some_and(|place| self.seen & (1 << place) != 0)
@@ -78,8 +78,7 @@ impl Envelope {
         self.key = known.map_or(Key::Other, |(_, (_, key))| *key);
         if let Some((place, _)) = known {
             let bit = 1_u32 << place;
-            // A repeated key makes the call ambiguous, but a call that has started to stream can no longer be
-            // refused.
+            // A repeated key makes the call ambiguous, but a call that is being streamed can no longer be refused.
             let may_refuse = !rules.marked && (rules.whole || !self.call.started);
             if self.call.seen & bit != 0 && may_refuse {
                 return None;
@@ -98,8 +97,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Whether a key is a call's name. A declared name always is; any other key is, unless it is a key of
-    /// envelopes.
+    /// Whether a key is the name of a call. A declared name always is. Any other key is, unless envelopes use it.
     fn keyed_name(&mut self, key: &str, rules: &CallRules<'_>) -> bool {
         let call = &mut self.call;
         let fresh = call.seen == 0 && matches!(call.arguments, Arguments::None | Arguments::Done);
@@ -174,7 +172,7 @@ impl Envelope {
     }
 }
 
-/// The decoded text of a string. Single-quoted strings use Python's escapes.
+/// Decodes a string. Single-quoted strings use Python's escapes.
 fn decode(body: &str, quote: u8) -> Option<String> {
     if !body.contains('\\') {
         return Some(body.to_owned());

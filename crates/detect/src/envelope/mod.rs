@@ -1,16 +1,16 @@
-//! [`Envelope`]: the JSON around a call's arguments, read byte by byte.
+//! [`Envelope`]: reads the JSON around a call's arguments, one byte at a time.
 //!
-//! Reads one value: an object that is a call, or an array of calls. At an object's own level it reads keys: a
-//! name key gives the name, an argument key passes the value to [`JsonBody`], a wrapper key (`function`,
-//! `tool_calls`) descends one level, and any other value is skipped. The shapes that models write:
-//! docs/protocols/text-formats.md#call-objects and docs/protocols/text-formats.md#arguments.
+//! It reads one value, which is either an object that is a call or an array of calls. Among an object's own keys,
+//! the name key gives the name, the argument key passes its value to [`JsonBody`], a wrapper key (`function`,
+//! `tool_calls`) descends one level, and all other values are skipped. docs/protocols/text-formats.md#call-objects
+//! and docs/protocols/text-formats.md#arguments describe the shapes that models write.
 //!
-//! A call *starts* when it is certain: its name is complete and its arguments have begun. Before that, the
-//! arguments are held, and the call may be refused: for a schema instead of arguments and, in formats without
-//! their own marker, for an undeclared name, a repeated key, or arguments that are not an object.
+//! A call *starts* once it is certain, which is when its name is complete and its arguments have begun. Until then,
+//! the arguments are held, and the call may be refused: if they are a schema or, in formats without a marker of
+//! their own, for an undeclared name, a repeated key, or arguments that are not an object.
 //!
-//! In a marked format, an object without an arguments member is a call if it has no other members, or if all
-//! other members are parameters that the tool declares. These members are then the arguments.
+//! In a marked format, an object without an arguments key is a call if it has no other members, or if all other
+//! members are parameters that the tool declares. These members are then the arguments.
 
 mod arguments;
 mod flat;
@@ -26,7 +26,7 @@ use super::{
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 
-/// Stands for the quote of a bare key, which ends at a blank or a colon.
+/// Takes the place of the quote of a bare key, which ends at white space or a colon.
 const BARE: u8 = b':';
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,9 @@ enum Key {
     Arguments,
     Id,
     Type,
-    /// `function`: the name itself, or an object with the name and arguments.
+    /// `function`: either the name itself, or an object with the name and the arguments.
     Function,
-    /// `tool_calls`, `function_call`: contains complete calls.
+    /// `tool_calls` or `function_call`, which contain complete calls.
     Calls,
     Other,
 }
@@ -68,17 +68,16 @@ const TYPES: [&str; 4] = ["function", "function_call", "tool_call", "tool_use"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// An array of calls.
     List,
-    /// An object that is a call, or that wraps calls.
+    /// An object that is a call or wraps calls.
     Call,
-    /// The object under `function`: part of the call that encloses it.
+    /// The object under `function`, which is part of the call around it.
     Inner,
 }
 
 #[derive(Debug, Clone)]
 enum At {
-    /// A call object or an array of calls must follow, or `]` in an array that was just opened.
+    /// Before a call object, an array of calls, or `]` in an empty array.
     Item {
         or_end: bool,
     },
@@ -93,15 +92,15 @@ enum At {
     },
     Colon,
     Value,
-    /// A captured string value.
+    /// In the value of a captured string.
     Text {
         quote: u8,
         escaped: bool,
     },
     Skip(JsonBody),
     Arguments,
-    /// Arguments in a JSON string. `literal`: the string does not contain an object, and is passed on as a
-    /// string. `brace`: a possible opening brace and the blanks after it.
+    /// In arguments within a JSON string. `literal` is set if the string does not contain an object, so that it is
+    /// forwarded as a string. `brace` holds a possible opening brace and the white space after it.
     Packed {
         quote: u8,
         escape: Escape,
@@ -113,14 +112,14 @@ enum At {
     Done,
 }
 
-/// The arguments of the call being read.
+/// How far the arguments of a call have been read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum Arguments {
     #[default]
     None,
-    /// Being read; they may turn out not to be arguments.
+    /// They are being read, but may turn out not to be arguments.
     Doubtful,
-    /// An object, being read.
+    /// They are being read, and are an object.
     Open,
     Done,
 }
@@ -133,19 +132,19 @@ struct Call {
     arguments: Arguments,
     /// Arguments that arrived before the call was certain.
     kept: String,
-    /// The object's other members, while they may be the arguments.
+    /// The other members of the object, as long as they may be the arguments.
     flat: Flat,
-    /// The object has a description, as a declaration has.
+    /// Whether the object has a description, like a declaration.
     is_described: bool,
     guard: SchemaGuard,
-    /// Bits of [`KEYS`] seen on the call's own level.
+    /// Which [`KEYS`] the call itself has, as bits.
     seen: u32,
 }
 
 /// Reads one value.
 #[derive(Debug)]
 pub(super) struct Envelope {
-    /// The object's only key is the call's name, and its value is the arguments.
+    /// Whether the object's only key is the name of the call, and its value the arguments.
     keyed: bool,
     marked: bool,
     at: At,
@@ -154,10 +153,10 @@ pub(super) struct Envelope {
     captured: String,
     call: Call,
     body: JsonBody,
-    /// A call has been found somewhere in this value.
+    /// Whether this value contains a call.
     found: bool,
     first_key: bool,
-    /// Everything so far is certain, because a call or an object around calls has ended.
+    /// Whether everything so far is certain, because a call or an object around calls has ended.
     settled: bool,
 }
 
@@ -177,7 +176,7 @@ impl Walk for Envelope {
         Step::Took(at)
     }
 
-    /// Completes the call only if the model finished and nothing but closing brackets is missing.
+    /// Completes the call only if the model stopped and nothing but closing brackets is missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         if self.starts_at_end() {
             self.call.arguments = Arguments::Open;
@@ -201,7 +200,7 @@ impl Walk for Envelope {
         }
     }
 
-    /// Bytes of arguments that are held.
+    /// How many bytes of arguments are held.
     fn kept(&self) -> usize {
         self.call.kept.len() + self.call.flat.kept()
     }
@@ -210,7 +209,7 @@ impl Walk for Envelope {
         self.call.started
     }
 
-    /// Whether a marked call's arguments have begun and may still be a schema. If the text ended here, they
+    /// Whether a marked call has begun its arguments, which may still be a schema. If the text ended here, they
     /// would be arguments.
     fn starts_at_end(&self) -> bool {
         let doubted = self.call.arguments == Arguments::Doubtful && self.call.name.is_some();
@@ -235,8 +234,7 @@ impl Envelope {
         }
     }
 
-    /// Reads one or more bytes. Returns how many were taken, or `None` if the first byte cannot be part of a
-    /// call.
+    /// Reads one or more bytes. Returns how many, or `None` if the first byte cannot be part of a call.
     fn token(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<usize> {
         let byte = text.bytes().next().unwrap_or_default();
         match &mut self.at {
@@ -291,18 +289,18 @@ impl Envelope {
                 self.at = At::MemberEnd;
                 Some(len)
             }
-            // The part before the fault is valid and is taken, regardless of where pieces end; the next byte
-            // is the fault.
+            // The valid part before the fault is read first, so that the result does not depend on splits. The next
+            // byte is the fault.
             Fed::Fault(len) => (len > 0).then_some(len),
         }
     }
 
-    /// Whether trailing commas are tolerated: everywhere in marked formats, otherwise once a call has begun.
+    /// Whether trailing commas are tolerated: always in marked formats, and otherwise once a call has started.
     fn lenient(&self, rules: &CallRules<'_>) -> bool {
         rules.repair && (rules.marked || self.call.started)
     }
 
-    /// Reads the first byte of a call object or of an array of calls.
+    /// Reads the first byte of a call object or an array of calls.
     fn item(&mut self, byte: u8, or_end: bool) -> Option<()> {
         match byte {
             b'{' => {
@@ -324,7 +322,7 @@ impl Envelope {
         Some(())
     }
 
-    /// Handles the end of an object or array of the envelope itself.
+    /// Handles the end of one of the envelope's own objects or arrays.
     fn level_ended(&mut self, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let level = self.levels.pop()?;
         if level == Level::Call {

@@ -1,10 +1,10 @@
-//! [`Literal`]: converts one value in Python's notation, or a similar one, to JSON while it is being read.
+//! [`Literal`]: converts one value in Python's or a similar notation to JSON as it is being read.
 //!
-//! Everything that is certain is sent at once. These parts are held: a number or word until the byte after
-//! it, an unfinished escape, a string's closing quote (because an adjacent string is joined to it), and a
-//! comma. Two facts are known only from what follows: whether a `(` or `{` contains one element or a list,
-//! and whether a text is a key. In these cases the element is kept until its comma, colon or bracket, and
-//! then its JSON form is inserted where it begins.
+//! Everything that is certain is sent at once. Held are: a number or word up to the byte after it, an unfinished
+//! escape, the closing quote of a string (since an adjacent string would be joined to it), and a comma. Two things
+//! are only known later: whether `(` or `{` contains a single element or several, and whether a value is a key. In
+//! these cases, the element is held until its comma, colon or bracket, and its JSON form is then inserted where it
+//! begins.
 
 mod text;
 mod word;
@@ -20,11 +20,11 @@ use crate::wire::json::escape_str;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,
-    /// Keys are bare, strings without escapes are between two of these delimiters, and a word is a string.
+    /// Keys are bare, strings have no escapes and are enclosed in this delimiter, and a bare word is a string.
     Delimited(&'static str),
 }
 
-/// The notation of the string being read.
+/// The notation of the current string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Quote {
     mark: char,
@@ -34,41 +34,42 @@ struct Quote {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A value must follow.
+    /// Before a value.
     Value,
-    /// A value, a key or the container's end must follow.
+    /// Before a value, a key or the end of the container.
     ValueOrEnd,
-    /// After a value: a comma, a colon or the container's end.
+    /// After a value: a comma, a colon or the end of the container may follow.
     After,
-    /// In a word, which is held; `joins`: the word can only be a string prefix.
+    /// In a word, which is held. `joins` is set if the word can only be the prefix of a string.
     Word {
         joins: bool,
     },
-    /// After the first quote, or after the second one.
+    /// After the first or second quote of a string.
     Opening {
         quote: Quote,
         second: bool,
     },
     Text(Quote),
-    /// In an escape; `held` is the text after its backslash.
+    /// In an escape. `held` is the text after its backslash.
     Escape(Quote),
     /// After quotes that may close a triple-quoted string.
     Closing {
         quote: Quote,
         count: usize,
     },
-    /// After a string, to which an adjacent string may be joined.
+    /// After a string, to which an adjacent one would be joined.
     Joining,
-    /// In a delimiter before a string; `held` is its beginning.
+    /// In the delimiter before a string. `held` is its start.
     Delimiter,
-    /// In a string between delimiters; `held` may be the beginning of the second one.
+    /// In a delimited string. `held` may be the start of the closing delimiter.
     Delimited,
     Done,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// `(` or `{` whose kind is not known yet; its first element begins at this offset in the kept output.
+    /// `(` or `{` that may contain one element or several. The first element starts at offset `from` of the held
+    /// output.
     Unclear {
         open: char,
         from: usize,
@@ -76,7 +77,7 @@ enum Level {
     List {
         close: char,
     },
-    /// A dictionary's key, which begins at this offset in the kept output.
+    /// A key of a dictionary, which starts at this offset of the held output.
     Key {
         from: usize,
     },
@@ -91,20 +92,20 @@ pub(super) struct Literal {
     state: State,
     levels: Vec<Level>,
     held: String,
-    /// Output that waits until it is known what an unclear level is, or whether a text is a key.
+    /// Output that waits until an unclear level is resolved, or until it is known whether a value is a key.
     kept: String,
-    /// Number of levels that are unclear or are keys.
+    /// How many levels are unclear or keys.
     unsettled: usize,
-    /// Whether a comma is held; the text after it decides whether it is sent.
+    /// Whether a comma is held. Whether it is sent depends on what follows.
     comma: bool,
     /// The first half of a surrogate pair.
     high: Option<u32>,
     max_depth: usize,
-    /// Maximum number of bytes of an element that is kept until its kind is known.
+    /// The maximum size of an element that is held until its kind is known, in bytes.
     max_kept: usize,
 }
 
-/// Maximum length of a word, in bytes.
+/// The maximum length of a word in bytes.
 const MAX_WORD: usize = 1024;
 
 impl Literal {
@@ -123,7 +124,7 @@ impl Literal {
         }
     }
 
-    /// The fast path for a string whose text is sent as it arrives.
+    /// The fast path for a string that is sent as it arrives.
     pub(super) fn flow(&self) -> Option<StringFastPath> {
         let flow = match self.state {
             State::Text(_) => StringFastPath::Quotes,
@@ -133,13 +134,13 @@ impl Literal {
         (self.unsettled == 0 && self.high.is_none()).then_some(flow)
     }
 
-    /// Bytes held.
+    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() + self.held.len()
     }
 
-    /// Reads the next piece. Everything that is certain goes to `out`. A value without brackets ends before
-    /// the byte that reveals its end.
+    /// Reads the next piece. Everything that is certain goes to `out`. A value without brackets ends before the
+    /// byte that shows its end.
     pub(super) fn feed(&mut self, text: &str, out: &mut impl FnMut(&str)) -> Fed {
         let mut at = 0;
         while let Some(character) = tail(text, at).chars().next() {
@@ -161,8 +162,8 @@ impl Literal {
         if self.state == State::Done { Fed::Done(at) } else { Fed::More }
     }
 
-    /// Ends the text because the model finished. If only closing brackets are missing and the value is
-    /// provably complete without them, writes them and returns true.
+    /// Ends the text because the model stopped. If only closing brackets are missing after a value that is provably
+    /// complete, writes them and returns true.
     pub(super) fn close(&mut self, out: &mut impl FnMut(&str)) -> bool {
         match self.state {
             State::Joining => self.string_ended(out),
@@ -180,10 +181,9 @@ impl Literal {
         self.state == State::Done
     }
 
-    /// Reads the text at the beginning of `text` that is certainly part of a string, limited to the number of
-    /// bytes that may be kept.
+    /// Reads as much of `text` as is certain to be part of a string, up to the limit for held text.
     fn run(&mut self, text: &str, out: &mut impl FnMut(&str)) -> usize {
-        // Kept text is read one character at a time because its length is limited.
+        // Held text is read one character at a time, since its length is limited.
         let first = text.chars().next().map_or(0, char::len_utf8);
         let text = if self.unsettled > 0 { head(text, first) } else { text };
         let bytes = text.as_bytes();
@@ -200,7 +200,7 @@ impl Literal {
         run
     }
 
-    /// Reads one character. Returns whether it was taken; `None` if it cannot be part of the value.
+    /// Reads one character. Returns whether it was used, or `None` if it cannot be part of the value.
     fn step(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         match self.state {
             State::Value | State::ValueOrEnd => self.value(character, out),
@@ -303,7 +303,7 @@ impl Literal {
         Some(true)
     }
 
-    /// Reads a comma in `level`, which is therefore not a single value in brackets.
+    /// Reads a comma in `level`, which shows that the brackets do not contain a single value.
     fn comma(&mut self, level: Level, out: &mut impl FnMut(&str)) {
         if let Level::Unclear { open, from } = level {
             let close = if open == '(' { ')' } else { '}' };
@@ -315,8 +315,7 @@ impl Literal {
         self.state = State::ValueOrEnd;
     }
 
-    /// Turns the kept output from `from` on into a key. A key becomes a string, in whatever form it was
-    /// written.
+    /// Turns the held output from `from` on into a key. Keys become strings, however they were written.
     fn key_ended(&mut self, brace: &str, from: usize, out: &mut impl FnMut(&str)) {
         let key = self.kept.split_off(from.min(self.kept.len()));
         self.kept.push_str(brace);
@@ -331,7 +330,7 @@ impl Literal {
         self.state = State::Value;
     }
 
-    /// Settles that the innermost level is `level`.
+    /// Records that the innermost level is `level`.
     fn settle(&mut self, level: Level) {
         self.levels.pop();
         self.levels.push(level);
@@ -368,7 +367,7 @@ impl Literal {
         self.state = if self.levels.is_empty() { State::Done } else { State::After };
     }
 
-    /// Reads one character of a delimiter, or of text that begins like a delimiter.
+    /// Reads one character of a delimiter, or of text that starts like one.
     fn delimiter(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let Notation::Delimited(delimiter) = self.notation else { return None };
         let (length, inside) = (self.held.len(), self.state == State::Delimited);
@@ -384,7 +383,7 @@ impl Literal {
             if !inside {
                 return None;
             }
-            // A delimiter does not contain its own beginning a second time, so the held text belongs to the
+            // The start of a delimiter does not occur in it a second time, so all of the held text belongs to the
             // string.
             self.held.truncate(length);
             let held = std::mem::take(&mut self.held);
@@ -406,7 +405,7 @@ impl Literal {
         }
     }
 
-    /// Sends the kept output if nothing remains to be settled.
+    /// Sends the held output once nothing is left to be resolved.
     fn flush(&mut self, out: &mut impl FnMut(&str)) {
         if self.unsettled == 0 && !self.kept.is_empty() {
             out(&self.kept);
@@ -415,7 +414,7 @@ impl Literal {
     }
 }
 
-/// `text` as a JSON string.
+/// Appends `text` as a JSON string.
 pub(super) fn quote_into(out: &mut String, text: &str) {
     out.push('"');
     escape_str(out, text);

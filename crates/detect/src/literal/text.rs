@@ -1,4 +1,4 @@
-//! Reads the strings of [`Literal`]: all kinds of quotes, prefixes, escapes, and joined strings.
+//! Reads the strings of a [`Literal`]: all kinds of quotes, prefixes, escapes and adjacent strings.
 
 use super::{Literal, Quote, State};
 use crate::{text::tail, wire::json::escape_str};
@@ -63,7 +63,7 @@ impl Literal {
         self.value_ended();
     }
 
-    /// Reads one character after a backslash.
+    /// Reads a character after a backslash.
     pub(super) fn escape(&mut self, quote: Quote, character: char, out: &mut impl FnMut(&str)) -> bool {
         if quote.raw {
             self.content("\\", out);
@@ -102,7 +102,7 @@ impl Literal {
         fits
     }
 
-    /// Reads the first character after a backslash. An invalid escape stands for itself.
+    /// Reads the first character after a backslash. Invalid escapes are kept as written.
     pub(super) fn escape_begins(
         &mut self,
         quote: Quote,
@@ -136,7 +136,7 @@ impl Literal {
         true
     }
 
-    /// Writes the character with this code point, or keeps a high surrogate.
+    /// Writes the character with this code point, or holds a high surrogate.
     pub(super) fn code(&mut self, code: u32, out: &mut impl FnMut(&str)) {
         let low = (0xdc00..0xe000).contains(&code);
         if let Some(high) = self.high.filter(|_| low) {
@@ -163,7 +163,7 @@ impl Literal {
         }
     }
 
-    /// Writes text of a string.
+    /// Writes a part of a string.
     pub(super) fn content(&mut self, text: &str, out: &mut impl FnMut(&str)) {
         if text.is_empty() {
             return;

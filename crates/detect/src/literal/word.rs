@@ -1,4 +1,4 @@
-//! Reads the words of [`Literal`] outside strings: numbers, constants, and string prefixes.
+//! Reads the words of a [`Literal`] outside of strings: numbers, constants and string prefixes.
 
 use super::{Level, Literal, MAX_WORD, Notation, quote_into};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Literal {
-    /// Reads a character of a word. The word ends before the first character that it cannot contain.
+    /// Reads a character of a word, which ends before the first character that it cannot contain.
     pub(super) fn word(&mut self, character: char, joins: bool, out: &mut impl FnMut(&str)) -> Option<bool> {
         if matches!(character, '"' | '\'') && is_prefix(&self.held) {
             let raw = self.held.contains(['r', 'R']);
@@ -35,7 +35,7 @@ impl Literal {
         }
     }
 
-    /// Ends the held word, after which `next` follows. Returns whether the word is valid.
+    /// Ends the held word, which is followed by `next`. Returns whether the word is valid.
     pub(super) fn word_ended(&mut self, next: char, out: &mut impl FnMut(&str)) -> bool {
         let held = std::mem::take(&mut self.held);
         let word = held.trim_end();
@@ -62,7 +62,7 @@ impl Literal {
     }
 }
 
-/// A number as JSON writes it.
+/// Converts a number to JSON.
 fn number(word: &str) -> Option<String> {
     if is_number(word) {
         return Some(word.to_owned());
@@ -81,7 +81,7 @@ fn number(word: &str) -> Option<String> {
     Some(format!("{sign}{value}"))
 }
 
-/// Whether this is a string prefix: `r`, `b`, `f` or `u`, alone or in pairs.
+/// Whether this is a string prefix: `r`, `b`, `f` or `u`, or a pair of these.
 fn is_prefix(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "r" | "b" | "f" | "u" | "br" | "rb" | "fr" | "rf")
 }

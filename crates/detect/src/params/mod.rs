@@ -1,9 +1,9 @@
-//! [`ParamsWalk`]: reads a call with a tag for each argument: `<parameter=city>Paris</parameter>`.
+//! [`ParamsWalk`]: reads a call with one tag per argument, such as `<parameter=city>Paris</parameter>`.
 //!
-//! A value ends at its own closer if the grammar expects the text after the closer there, so a closer quoted
-//! inside a value is data. If the closer is missing, the value ends before the next parameter that the tool
-//! declares. The call's own closers end a value only if the value cannot be a string. Strings stream; values
-//! of other types are held and converted ([`TypedValue`]).
+//! A value ends at its own closer if the format allows the following text there, so a closer quoted inside a value
+//! is data. If the closer is missing, the value ends before the next parameter that the tool declares. The call's
+//! own closers end a value only if the value cannot be a string. Strings are streamed, and values of other types
+//! are held and converted ([`TypedValue`]).
 
 mod value;
 
@@ -26,19 +26,19 @@ use crate::wire::json::escape_str;
 #[derive(Debug)]
 enum At {
     Name,
-    /// Before the first parameter, between two parameters, or after the last.
+    /// Before the first parameter, between two parameters, or after the last one.
     Between,
-    /// In a parameter's opening tag, after the marker that begins it.
+    /// In the opening tag of a parameter, after its marker.
     Tag,
-    /// In a value; `fresh`: none of its text has been read.
+    /// In a value. `fresh` is set until some of its text has been read.
     Value {
         fresh: bool,
     },
-    /// In a value's CDATA section.
+    /// In the CDATA section of a value.
     Data,
-    /// In a JSON object instead of the parameters.
+    /// In a JSON object in place of the parameters.
     Json,
-    /// In plain text instead of the only parameter.
+    /// In plain text in place of the only parameter.
     Text(BareText),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct ParamsWalk {
     at: At,
     name: String,
     any_name: bool,
-    /// Keys written so far.
+    /// The keys written so far.
     keys: Vec<String>,
     value: TypedValue,
     /// Whether the value can only be a string, according to the tool's declaration.
@@ -60,7 +60,7 @@ pub(super) struct ParamsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// The arguments have been written completely.
+    /// Whether all of the arguments have been written.
     ended: bool,
 }
 
@@ -113,7 +113,7 @@ impl Walk for ParamsWalk {
     fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let ended = match self.at {
             At::Value { .. } => {
-                // In a call that was cut off, only the value's own closer ends the value.
+                // If the call was cut off, only the value's own closer ends the value.
                 let least = if stopped { 0 } else { 2 };
                 let verdict = self.verdict(held, &DeclaredTools::default(), self.value.quotes(), true);
                 let ends = matches!(verdict, Verdict::Ends(len) if len >= least);
@@ -126,7 +126,7 @@ impl Walk for ParamsWalk {
             At::Json => stopped && self.body.close(&mut |text: &str| out(Piece::Arguments(text))),
             At::Name | At::Tag | At::Data | At::Text(_) => false,
         };
-        // Complete JSON contains all arguments. With tags, another parameter could have followed.
+        // Complete JSON contains all arguments, whereas more parameters could have followed.
         let whole = ended && (stopped || self.json);
         if whole {
             self.end(out);
@@ -155,7 +155,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Begins after a header that contained the name.
+    /// Creates a reader that starts after a header with the name.
     pub(super) fn named(
         calls: &'static Calls,
         params: &'static Params,
@@ -185,7 +185,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads the call's name, to the end of its tag.
+    /// Reads the name of the call up to the end of its tag.
     fn name(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let rules = CallRules { any_name: self.any_name, ..*rules };
         let (name, len) = match self.params.name {
@@ -195,10 +195,10 @@ impl ParamsWalk {
                     let blank = rest.len() - rest.trim_start().len();
                     let (alone, declared) =
                         (head(rest, blank).contains('\n'), rules.tools.resolve(name.0).is_some());
-                    // Prose, too, may contain a marker, a word and a brace on one line.
+                    // Prose may also contain a marker, a word and a brace on one line.
                     let brace = self.params.json && tail(rest, blank).starts_with('{');
                     let json = brace && (alone || declared || blank == 0);
-                    // A declared name on its own line is enough, whatever text follows.
+                    // A declared name on its own line is enough, no matter what follows.
                     let line = alone && declared;
                     match self.expected(tail(rest, blank)) {
                         _ if json => (name.0, name.1),
@@ -235,8 +235,7 @@ impl ParamsWalk {
         Step::Took(len)
     }
 
-    /// Whether the opener and the name together identify a call. In this format, other text does not contain
-    /// both.
+    /// Whether the opener and the name are enough to identify a call, since other text does not contain both.
     fn is_certain(&self) -> bool {
         self.any_name || !self.params.common
     }
@@ -250,12 +249,12 @@ impl ParamsWalk {
         fit_any([self.params.key.open()].into_iter().chain(self.closers()), text).into()
     }
 
-    /// Markers that end the call, or show that it has ended.
+    /// Returns the markers that end the call or show that it has ended.
     fn closers(&self) -> impl Iterator<Item = &'static str> {
         self.params.end.iter().copied().chain(self.outer())
     }
 
-    /// Markers that may follow a call.
+    /// Returns the markers that may follow a call.
     fn outer(&self) -> impl Iterator<Item = &'static str> {
         let sections = self.calls.sections.iter().map(|&(_, close)| close).filter(|close| !close.is_empty());
         sections.chain(self.calls.open.iter().copied()).chain(self.calls.noise.iter().copied())
@@ -301,7 +300,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads plain text instead of the parameters.
+    /// Reads plain text in place of the parameters.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
@@ -313,7 +312,7 @@ impl ParamsWalk {
         step
     }
 
-    /// Reads a parameter's opening tag, after its marker.
+    /// Reads the opening tag of a parameter after its marker.
     fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match read_key(&self.params.key, text) {
             Some(Some((key, kind, len))) => {
@@ -325,7 +324,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads `<arg_key>K</arg_key><arg_value>`; the key's closer may be missing.
+    /// Reads `<arg_key>K</arg_key><arg_value>`, where the closer of the key may be missing.
     fn pair(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match read_pair(&self.params.key, text) {
             Some(Some((key, kind, len))) => {
@@ -339,7 +338,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Begins the parameter `key`; `kind` is the type given in its tag.
+    /// Begins the parameter `key`. `kind` is the type in its tag.
     fn begin(&mut self, key: &str, kind: Option<&str>, tools: &DeclaredTools, out: &mut Out<'_>) {
         let declared = tools.types(&self.name, key);
         let types = kind.and_then(types_of).or(declared).unwrap_or_default();

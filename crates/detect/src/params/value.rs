@@ -1,4 +1,4 @@
-//! The values of tagged arguments, and where they end.
+//! Reads the values of tagged arguments, and finds where they end.
 
 use super::{At, ParamsWalk};
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
     walk::{Out, Step, bounded},
 };
 
-/// Maximum length, in bytes, of a word that is accepted in a tag instead of the parameter's word.
+/// The maximum length in bytes of a word that a tag may contain in place of the parameter's word.
 const MAX_WORD: usize = 32;
 
 impl ParamsWalk {
-    /// Reads a value and sends everything up to a possible terminator.
+    /// Reads a value, and sends everything up to a possible terminator.
     pub(super) fn value(
         &mut self,
         text: &str,
@@ -52,7 +52,7 @@ impl ParamsWalk {
         step
     }
 
-    /// The first offset at which something other than data may begin.
+    /// Returns the first offset at which something other than data may begin.
     fn candidate(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         match (self.params.trim, self.params.entities) {
@@ -63,7 +63,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Classifies `text`, which begins with a candidate. `last`: nothing follows it.
+    /// Classifies `text`, which starts with a candidate. If `last` is set, no more text follows.
     pub(super) fn verdict(&self, text: &str, tools: &DeclaredTools, quotes: Quotes, last: bool) -> Verdict {
         let (newline, marker) = match candidate(text, true, self.params.cdata, self.params.entities) {
             Ok(candidate) => candidate,
@@ -91,7 +91,7 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `rest` may follow a value's closer.
+    /// Whether `rest` may follow the closer of a value.
     fn followed(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
         if blank > MAX_BLANK {
@@ -103,9 +103,8 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `rest`, the text after a value's closer, is a parameter's opener with a different word:
-    /// `<argument=` for `<parameter=`. No other markup has this form, and in ordinary text no closer precedes
-    /// it.
+    /// Whether `rest` is an opener with another word, such as `<argument=` for `<parameter=`. It follows the closer
+    /// of a value, where ordinary text and other markup do not look like this.
     fn opens_another(&self, rest: &str) -> Sure {
         let (Key::Tag(open, _), Some(inner)) = (self.params.key, rest.strip_prefix('<')) else {
             return Sure::No;
@@ -119,8 +118,8 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `rest` may follow a call's closer. After a string, only the end of the text may follow:
-    /// everything else is data.
+    /// Whether `rest` may follow the closer of a call. After a string, only the end of the text may follow; with
+    /// anything else, the closer is data.
     fn outside(&self, rest: &str) -> Sure {
         let blank = rest.len() - rest.trim_start().len();
         let rest = tail(rest, blank);
@@ -134,9 +133,8 @@ impl ParamsWalk {
         }
     }
 
-    /// Whether `marker` opens another parameter, so that the closer of the current one is missing. The other
-    /// parameter must not have been written yet and, if the tool's parameters are known, must be one of
-    /// these.
+    /// Whether `marker` opens another parameter, which means that the current one's closer is missing. The other
+    /// parameter must not have been written yet and, if the tool's parameters are known, must be one of them.
     fn opens(&self, marker: &str, rest: &str, tools: &DeclaredTools) -> Sure {
         let most = self.max_markup;
         let (marker, rest) = (bounded(marker, most), bounded(rest, most));

@@ -1,4 +1,4 @@
-//! Complete messages in Python-like formats, cut at every position.
+//! Complete messages in Python-like formats, split at every position.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::DeclaredTools,
 };
 
-/// The output, one line per item: joined text, and calls as `name arguments`, with a `!` if the call was cut
+/// The output with one item per line: joined text, and calls as `name arguments`, with a `!` if the call was cut
 /// off.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
@@ -65,7 +65,7 @@ fn run(formats: &[&str], pieces: &[&str], stopped: bool) -> Seen {
     seen
 }
 
-/// Reads `text` in one piece, character by character, and in two pieces, and checks that the output is the
+/// Reads `text` in one piece, character by character, and in two pieces. Asserts that the output is always the
 /// same.
 fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     let whole = run(formats, &[text], stopped);
@@ -78,7 +78,7 @@ fn seen(formats: &[&str], text: &str, stopped: bool) -> Seen {
     whole
 }
 
-/// Checks the text and calls of a message that ended normally.
+/// Checks the text and the calls in a message that the model ended by itself.
 #[track_caller]
 fn check(format: &str, message: &str, text: &str, calls: &[&str]) {
     let seen = seen(&[format, "bare"], message, true);

@@ -1,4 +1,4 @@
-//! Reads the text before, between and after the values of a container.
+//! Reads what precedes, separates and follows the values of a container.
 
 use std::iter;
 
@@ -12,7 +12,7 @@ impl Region {
         code && PythonWalk::may_begin(character)
     }
 
-    /// Reads one character before the first value. It may continue `markup`.
+    /// Reads one character before the first value, which may continue `markup`.
     pub(super) fn before(&self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         let in_fence = markup.starts_with('`');
         match character {
@@ -46,7 +46,7 @@ impl Region {
         if whole { Between::Taken } else { Between::Begins }
     }
 
-    /// Reads one character after a value. It may continue `markup`.
+    /// Reads one character after a value, which may continue `markup`.
     pub(super) fn after(&mut self, markup: &str, character: char, rules: &CallRules<'_>) -> Between {
         if self.begins_opener(markup) {
             let goes_on = self.begins_opener(&format!("{markup}{character}"));
@@ -83,14 +83,14 @@ impl Region {
         }
     }
 
-    /// Whether `markup` begins another opener. A call that ends without a closer may be followed by an opener
-    /// that begins like a value, so the next character decides.
+    /// Whether `markup` begins another opener. After a call without a closer, there may be an opener that begins
+    /// like a value, so the next character decides.
     pub(super) fn begins_opener(&self, markup: &str) -> bool {
         let RegionKind::Tag(tag) = self.container else { return false };
         tag.close.is_empty() && markup.starts_with(['{', '[']) && tag.open.starts_with(markup)
     }
 
-    /// Reads one character of a possible closer, or of meaningless markup.
+    /// Reads one character of a possible closer or of meaningless markup.
     fn closer(&self, markup: &str, character: char) -> Between {
         let RegionKind::Tag(tag) = self.container else { return Between::Foreign };
         let html = tag.kind == TagKind::Html;
@@ -111,12 +111,12 @@ impl Region {
     }
 }
 
-/// Whether `markup` and `character` begin one of `literals`.
+/// Whether one of `literals` starts with `markup` and `character`.
 fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = &'l &'static str>) -> bool {
     literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
-/// Whether `markup` and `character` may begin a `<code …>` tag.
+/// Whether `markup` and `character` may be the start of a `<code …>` tag.
 fn code_goes_on(markup: &str, character: char) -> bool {
     const CODE: &str = "<code";
     match CODE.chars().nth(markup.len()) {

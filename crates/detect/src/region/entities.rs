@@ -1,7 +1,7 @@
-//! [`Entities`]: JSON escaped as HTML in an HTML element, `{&quot;name&quot;: …}`, unescaped before it is
-//! read.
-//! The first quotation mark shows whether the value is escaped. If it is written as an entity, all entities
-//! from there on are decoded; otherwise none are, since arguments may well mention entities.
+//! [`Entities`]: unescapes JSON that an HTML element contains with entities, such as `{&quot;name&quot;: …}`.
+//!
+//! The first quotation mark shows whether the value is escaped. If that mark is an entity, it and all later
+//! entities are decoded. Otherwise none are, since arguments may well contain entities.
 
 use crate::{
     pattern::{Fit, fit},
@@ -9,39 +9,39 @@ use crate::{
     text::{boundary_from, head},
 };
 
-/// Number of bytes that are searched for the first quotation mark in one step.
+/// How many bytes are searched for the first quotation mark in one step.
 const AHEAD: usize = 64;
 
 /// A quotation mark as a numeric character reference.
 const QUOTE: (&str, char) = ("&#34;", '"');
 
-/// The beginning of a text.
+/// What a text starts with.
 pub(super) enum Part<'t> {
-    /// Literal text.
+    /// Text without entities.
     Plain(&'t str),
-    /// An entity may begin here.
+    /// Possibly an entity.
     Begins,
-    /// An entity of this many bytes that stands for this character.
+    /// An entity of this many bytes, which stands for this character.
     Entity(usize, char),
 }
 
-/// Decodes the entities of one value.
+/// Decodes the entities in one value.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
-    /// Whether the first quotation mark was an entity.
+    /// Whether the first quotation mark was an entity, if it has arrived.
     escaped: Option<bool>,
 }
 
 impl Entities {
-    /// Whether it is certain that the value is not written with entities.
+    /// Whether the value is known not to be escaped.
     pub(super) fn are_none(&self) -> bool {
         self.escaped == Some(false)
     }
 
-    /// The first part of `text`, which must not be empty.
+    /// Returns the first part of `text`, which must not be empty.
     pub(super) fn next<'t>(&mut self, text: &'t str) -> Part<'t> {
         if self.escaped.is_none() {
-            // Searched in short stretches, because the value may end long before its first quotation mark.
+            // Searched in short steps, since the value may end long before its first quotation mark.
             let text = head(text, boundary_from(text, AHEAD));
             let first = text.bytes().find(|byte| matches!(byte, b'"' | b'&'));
             self.escaped = first.map(|byte| byte == b'&');

@@ -1,7 +1,7 @@
-//! [`Region`]: a stretch of text that is, or may be, a container of calls.
+//! [`Region`]: reads a stretch of text that is, or may be, a container of calls.
 //!
-//! A region is entered at a container's opener, or at a bare `{` or `[`. It reads the text before a value,
-//! each value with an [`Envelope`], and the text after it, up to the container's end.
+//! A region begins at the opener of a container, or at a bare `{` or `[`. It reads what precedes a value, the value
+//! with an [`Envelope`], and what follows it, up to the end of the container.
 
 mod between;
 mod entities;
@@ -31,27 +31,28 @@ pub(super) enum RegionKind {
 
 #[derive(Debug)]
 enum Phase {
-    /// Before a value: blanks and markup (`<code>`, a repeated opener, a fence inside a marker).
+    /// Before a value, where white space and markup may occur (`<code>`, a repeated opener, a fence inside a
+    /// marker).
     Before,
     Value,
-    /// After a value: blanks, stray brackets, another value, the closer.
+    /// After a value, where white space, stray brackets, another value and the closer may occur.
     After,
-    /// In a fence's closing ticks.
+    /// In the closing ticks of a fence.
     Ticks(usize),
 }
 
-/// The meaning of a character between values.
+/// What a character between values means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
-    /// May be part of markup.
+    /// It may be part of markup.
     Begins,
-    /// Ends meaningless markup or blanks.
+    /// It ends meaningless markup or white space.
     Taken,
-    /// A value begins with the markup, or with this character.
+    /// A value begins with the markup or with this character.
     Value,
-    /// Ends the closer.
+    /// It ends the closer.
     Closed,
-    /// Not part of the container.
+    /// It is not part of the container.
     Foreign,
 }
 
@@ -63,19 +64,18 @@ pub(super) struct Region {
     wait: Wait,
     phase: Phase,
     value: Option<Box<dyn Walk>>,
-    /// The decoder for entities, if this is an HTML element.
+    /// The decoder for entities in an HTML element.
     entities: Option<Entities>,
-    /// Reads the same value as strict JSON, because the end of the value must be known if the value is not a
-    /// call and continues as text.
+    /// Reads the same value as strict JSON: if the value is not a call, it becomes text, and its end must be known.
     scanner: Option<Scanner>,
-    /// Missing or extra brackets around calls are tolerated.
+    /// Whether missing or extra brackets around calls are tolerated.
     forgives: bool,
-    /// A call's arguments ended too early at a possible closer. If this is the closer, the arguments may
-    /// still be complete.
+    /// Whether a call's arguments ended too early, at what may be the closer. If it is the closer, the arguments
+    /// may still be complete.
     broken: bool,
-    /// The container, or a bare value of calls, has ended; another may follow after a `;` or `,`.
+    /// Whether the container, or a bare value with calls, has ended. Another one may follow after `;` or `,`.
     ended: bool,
-    /// The `;` or `,` after an ended container has been read.
+    /// Whether the `;` or `,` after it has been read.
     joined: bool,
 }
 
@@ -96,15 +96,15 @@ impl Region {
         }
     }
 
-    /// The call rules for this container.
+    /// Returns the rules for calls in this container.
     fn own_rules<'r>(&self, rules: &CallRules<'r>) -> CallRules<'r> {
         let RegionKind::Tag(tag) = self.container else { return *rules };
         let special = tag.special();
         CallRules { any_name: rules.any_name && !special.common, no_tool: special.no_tool, ..*rules }
     }
 
-    /// Reads the text before, between and after values. Everything is held until it is known whether the
-    /// closer completes a broken call.
+    /// Reads what precedes, separates and follows values. After a broken call, everything is held until the closer
+    /// shows whether the call is complete.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let mut from = 0;
         for (at, character) in text.char_indices() {
@@ -165,12 +165,12 @@ impl Region {
             Part::Begins => return Step::Hold,
             Part::Entity(len, meant) => (len, meant),
         };
-        // The entity is taken if the character that it represents is taken.
+        // The entity counts as read if the character that it stands for was read.
         let length = |taken: usize| if taken == meant.len_utf8() { len } else { 0 };
         self.value(meant.encode_utf8(&mut [0; 4]), rules, out).map(length)
     }
 
-    /// Reads an unescaped value.
+    /// Reads a value without entities.
     fn value(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let Some(value) = &mut self.value else { return Step::Stop(0) };
         let step = value.step(text, rules, out);
@@ -194,8 +194,8 @@ impl Region {
         step
     }
 
-    /// Called at the end of a value of calls. Without a container, the reading ends here, unless a backtick
-    /// after the value may quote it.
+    /// Called at the end of a value with calls. Without a container, nothing more is read, unless a backtick after
+    /// the value may show that it was quoted.
     fn value_ended(&mut self, len: usize) -> Step {
         self.phase = Phase::After;
         match self.container {
@@ -235,15 +235,15 @@ impl Walk for Region {
 
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         let closes = match self.phase {
-            // Complete JSON in a container that was not closed is a call. Incomplete JSON is a call only if
-            // the call has begun to stream, or if a marker shows that a call was intended.
+            // In an unclosed container, complete JSON is a call. Incomplete JSON is a call only if it is already
+            // being streamed, or if a marker shows that a call was intended.
             Phase::Value => self.wait != Wait::RegionEnd,
             _ => self.broken,
         };
         closes && self.value.as_mut().is_some_and(|value| value.close("", stopped, out))
     }
 
-    /// The strict reader of the value is in the same string, or has been given up.
+    /// Skipping the strict reader is safe here: it is in the same string, or has already failed.
     fn string(&self) -> Option<StringFastPath> {
         let as_it_stands = self.entities.as_ref().is_none_or(Entities::are_none);
         let in_value = as_it_stands && matches!(self.phase, Phase::Value);
@@ -268,7 +268,7 @@ impl Walk for Region {
                 rest.chars().next().is_some_and(|next| tag.close.starts_with(next))
             }
             (true, _) | (false, RegionKind::Bare) => false,
-            // The arguments were complete: a missing or surplus brace around them does not discard the call.
+            // The arguments are complete, so a missing or extra brace around them does not discard the call.
             (false, _) => value.is_in_call(),
         };
         if recovers && self.forgives {
@@ -300,5 +300,5 @@ impl Walk for Region {
     }
 }
 
-/// Maximum number of bytes held while the closer after a broken call may still follow.
+/// The maximum number of bytes that are held while the closer may still follow a broken call.
 const MAX_BROKEN: usize = 1024;
