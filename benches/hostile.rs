@@ -148,7 +148,6 @@ fn count_requests(number: usize, (part, parts): (usize, usize)) {
     }
 }
 
-/// How a text is read.
 #[derive(Clone, Copy)]
 struct Mode {
     arguments: ArgumentDelivery,
@@ -166,7 +165,6 @@ struct Case {
     name: String,
     begins: &'static str,
     unit: String,
-    /// The length of the shorter text, in bytes.
     size: usize,
     detect: Detect,
 }
@@ -181,7 +179,6 @@ impl Case {
     }
 }
 
-/// Which cases run.
 #[derive(Clone, Copy, PartialEq)]
 enum Selection {
     Sampled,
@@ -260,7 +257,6 @@ fn mixture(markers: &BTreeSet<&'static str>, beginnings: &[&'static str]) -> Str
     mixed
 }
 
-/// Returns all markers that the format looks for in prose.
 fn openers(format: &'static Format) -> BTreeSet<&'static str> {
     let others = format.grammars.iter().flat_map(|grammar| match grammar {
         Grammar::Reasoning(thoughts) => thoughts.iter().map(|thought| thought.open).collect(),

@@ -72,7 +72,6 @@ fn main() {
     }
 }
 
-/// A pair of dialects to measure.
 #[derive(Debug, Clone)]
 struct Pair {
     upstream: UpstreamDialect,
@@ -133,7 +132,6 @@ impl Pair {
     }
 }
 
-/// Pushes a response through the pipeline and returns the size of the output.
 #[inline(never)]
 fn counted(mut pipeline: Pipeline, reads: &[Bytes]) -> usize {
     let mut out = BytesMut::with_capacity(4 << 10);

@@ -43,7 +43,6 @@ fn main() {
     criterion.final_summary();
 }
 
-/// A response, and how it is read.
 struct Case {
     name: &'static str,
     upstream: Upstream,

@@ -143,7 +143,6 @@ pub fn native_call(upstream: Upstream, arguments: &[&str]) -> Vec<String> {
     frames.into_iter().map(|frame| format!("data: {frame}\n\n")).collect()
 }
 
-/// Returns the frames in reads of `size` bytes.
 pub fn reads(frames: &[String], size: usize) -> Vec<Bytes> {
     frames.concat().as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
 }
@@ -177,7 +176,6 @@ pub fn conversation() -> Conversation {
     }
 }
 
-/// The default rules, with detection on or off.
 pub fn settings(detect: bool) -> Rules {
     Rules { detect: if detect { Detect::Auto } else { Detect::Off }, ..Rules::default() }
 }

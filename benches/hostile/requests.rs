@@ -168,17 +168,14 @@ const SHAPES: &[(ClientDialect, &str)] = &[
     ),
 ];
 
-/// One request for one upstream.
 pub(super) struct Case {
     client: ClientDialect,
     upstream: Dialect,
-    /// Whether the tools are taught in the prompt.
     is_taught: bool,
     pub(super) shape: &'static str,
 }
 
 impl Case {
-    /// Returns all cases.
     pub(super) fn all() -> Vec<Self> {
         let ways = UPSTREAMS.into_iter().flat_map(|upstream| [(upstream, false), (upstream, true)]);
         // Taught tools look nearly the same for all upstreams, so one upstream is enough.
@@ -197,7 +194,6 @@ impl Case {
         format!("{} to {}{taught}", self.client.dialect().name(), self.upstream.name())
     }
 
-    /// Returns the request with its parts repeated `number` times.
     pub(super) fn text(&self, number: usize) -> String {
         let mut text = String::new();
         for (place, piece) in self.shape.split(['«', '»']).enumerate() {
@@ -211,7 +207,6 @@ impl Case {
         text
     }
 
-    /// Decodes the request and encodes it for the upstream.
     pub(super) fn translate(&self, text: &str) {
         let (Ok(conversation), Ok(upstream)) =
             (self.client.side().decode(text.as_bytes()), UpstreamDialect::try_from(self.upstream))

@@ -73,7 +73,6 @@ impl Laps {
         self.begun = Instant::now();
     }
 
-    /// Returns the sum of the best laps.
     pub fn sum(&self) -> Duration {
         self.best.iter().sum()
     }
@@ -87,9 +86,7 @@ pub fn each(time: Duration, count: usize) -> f64 {
 /// The required range of a ratio.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
-    /// At most this value.
     Most(f64),
-    /// At least this value.
     Least(f64),
     /// Close to 1, with this tolerance.
     One(f64),

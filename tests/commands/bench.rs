@@ -13,7 +13,6 @@ use toolwire::bench::report::{Metric, Report};
 
 use crate::support::{Server, run, toolwire};
 
-/// Runs `toolwire bench` and returns the exit status, stdout and stderr.
 fn bench(arguments: &[&str]) -> (i32, String, String) {
     run(toolwire(&["bench"]).args(arguments))
 }

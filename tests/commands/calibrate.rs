@@ -28,15 +28,11 @@ use crate::support::{run, toolwire};
 
 /// What a scripted model does with a request.
 enum Act {
-    /// Responds with this text.
     Text(String),
-    /// Responds with this status and error.
     Refuse(u16, &'static str),
-    /// Never responds.
     Silence,
 }
 
-/// A server that hosts a scripted model.
 struct Upstream {
     url: String,
     asked: Arc<Mutex<Vec<Value>>>,
@@ -58,12 +54,10 @@ impl Upstream {
         Self { url, asked }
     }
 
-    /// The number of chat requests received so far.
     fn asked(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
-    /// Blocks until the server has received `count` chat requests.
     fn wait_for(&self, count: usize) {
         let mut patience = 3_000;
         while self.asked() < count {
@@ -206,7 +200,6 @@ impl Desk {
         run(&mut self.command(&upstream.url, more))
     }
 
-    /// Runs the command, asserts that it succeeds, and returns its report.
     fn report(&self, upstream: &Upstream, more: &[&str]) -> Report {
         let (status, stdout, stderr) = self.run(upstream, &[&["--json"][..], more].concat());
         assert_eq!(status, 0, "{stderr}");
@@ -406,7 +399,6 @@ fn signal_ends_the_run_after_the_open_request() {
     assert_eq!(upstream.asked(), 2);
 }
 
-/// A child process that is killed at the end of its test.
 struct Running(Child);
 
 impl Running {
@@ -501,7 +493,6 @@ fn wordings_are_variants_unless_they_are_the_default() {
     assert_eq!(upstream.asked(), 3 * REQUESTS);
 }
 
-/// The `enforce` variant runs only if the upstream supports enforcement, which the command checks first.
 #[test]
 fn enforcement_is_a_variant_where_the_server_has_it() {
     let upstream = Upstream::start(good);

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::support::{run, toolwire};
 
-/// Runs the command and parses its JSON report.
 fn conform(arguments: &[&str]) -> (i32, Value) {
     let all: Vec<_> = ["conform", "--quiet", "--json"].iter().chain(arguments).copied().collect();
     let (status, json, errors) = run(&mut toolwire(&all));
@@ -23,7 +22,6 @@ fn assert_all_hold(arguments: &[&str]) -> Value {
     report
 }
 
-/// Returns the categories in a report, without duplicates.
 fn categories(report: &Value) -> Vec<&str> {
     let mut names: Vec<_> =
         report["rows"].as_array().unwrap().iter().map(|row| row["category"].as_str().unwrap()).collect();

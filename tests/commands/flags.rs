@@ -38,7 +38,6 @@ const PAGES: [&str; 9] = [
     "fixtures/README.md",
 ];
 
-/// A flag or an argument, as shown by `--help`.
 #[derive(Debug, Default)]
 struct Flag {
     /// The flag with its value, such as `--listen <ADDR>`.
@@ -53,7 +52,6 @@ type Flags = BTreeMap<String, Flag>;
 struct Help {
     about: String,
     usage: String,
-    /// In the order in which `--help` shows them.
     flags: Vec<(String, Flag)>,
 }
 
@@ -99,10 +97,8 @@ fn help_of(command: &str) -> Help {
     help
 }
 
-/// The flags that every command accepts.
 const GLOBAL: [&str; 4] = ["--log-format", "--log-level", "--help", "--version"];
 
-/// Generates the page that lists all flags.
 fn commands_page() -> String {
     let mut page = "# Commands\n\n<!-- Generated from the help of the program: \
         TOOLWIRE_WRITE=1 cargo test --test commands flags:: -->\n\n\
@@ -153,7 +149,6 @@ fn all() -> BTreeMap<&'static str, Flags> {
     COMMANDS.into_iter().map(|command| (command, flags_of(command))).collect()
 }
 
-/// Whether the help of any flag lists `name` as an alias.
 fn is_alias(flags: &Flags, name: &str) -> bool {
     flags.values().any(|flag| flag.about.contains(&format!("[alias: {name}]")))
 }

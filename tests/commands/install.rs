@@ -6,7 +6,6 @@ use tempfile::TempDir;
 
 use crate::support::{run, toolwire};
 
-/// Reads a file from `deploy/`.
 fn deployed(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)).unwrap()
 }

@@ -23,7 +23,6 @@ use crate::support::{Server, run, toolwire};
 /// The time limit for a request. It is longer than any response takes, so it only fails requests that hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads a request, including its body.
 fn read_request(socket: &mut TcpStream) -> std::io::Result<()> {
     let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
     loop {

@@ -150,7 +150,6 @@ fn echo() -> String {
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for socket in listener.incoming().map_while(Result::ok) {
-            // The client may disconnect early.
             thread::spawn(move || drop(repeat(socket)));
         }
     });
@@ -287,7 +286,6 @@ impl Planted {
         planted
     }
 
-    /// Waits until the log contains the server's address, and returns the address.
     fn place(&mut self, log: &Path) -> String {
         loop {
             let said = fs::read_to_string(log).unwrap();
@@ -304,7 +302,6 @@ impl Planted {
         self.folder.path().join(name)
     }
 
-    /// Sends a request and returns the head and the body of the response.
     fn ask(&self, method: &str, path: &str, headers: &str, body: &Value) -> (String, String) {
         said(&send(&self.address, method, path, headers, body))
     }
@@ -438,7 +435,6 @@ fn keys_are_misplaced(planted: &mut Planted) {
     );
 }
 
-/// Registers a program that authenticates with a token.
 fn program_registers(planted: &mut Planted, echo: &str) {
     let register = |planted: &mut Planted, url: &str| {
         let tools = json!([{"name": "clock.now", "label": "Time", "description": "The time.", "parameters": {"type": "object"}}]);
@@ -451,7 +447,6 @@ fn program_registers(planted: &mut Planted, echo: &str) {
     register(planted, &format!("http://{echo}/called?token=planted-query-of-a-program"));
 }
 
-/// Calls every function of the admin API.
 fn admin_does_everything(planted: &mut Planted) {
     let input =
         json!({"text": "x", "query": "planted-team-variable", "prompt": "x", "url": "https://a.example/"});
@@ -505,7 +500,6 @@ fn admin_does_everything(planted: &mut Planted) {
     }
 }
 
-/// Reads all exchanges in every format, and returns how many there are.
 fn exchanges_are_read(planted: &mut Planted) -> usize {
     let listed = planted.admin("GET", "/admin/exchanges?limit=500", &Value::Null);
     let exchanges = listed["exchanges"].as_array().unwrap();

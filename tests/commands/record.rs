@@ -188,7 +188,6 @@ fn recording_includes_the_custom_format_that_it_used() {
     assert_eq!((expect.calls.len(), calls.len()), (2, 2));
 }
 
-/// A response with two hops is recorded with both, and the recording can be served and replayed.
 #[test]
 fn hops_are_recorded_served_and_replayed() {
     let desk = TempDir::new().unwrap();

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 
 use crate::support::{Server, ask, toolwire};
 
-/// A configuration with one model named `model`.
 fn text(model: &str, upstream: &str) -> String {
     format!(
         "listen = \"127.0.0.1:0\"\nstore = \"off\"\nthreads = 2\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
@@ -24,7 +23,6 @@ fn text(model: &str, upstream: &str) -> String {
     )
 }
 
-/// A server and its configuration file.
 struct Desk {
     folder: TempDir,
     server: Server,
@@ -49,7 +47,6 @@ impl Desk {
         assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
 
-    /// Reads log lines until one has this message, and returns it.
     fn logged(&mut self, message: &str) -> Value {
         loop {
             let line = self.server.line();
@@ -186,7 +183,6 @@ fn holding() -> (String, mpsc::Sender<()>) {
     (address, open)
 }
 
-/// The number of open descriptors and of threads of a process.
 fn resources(pid: u32) -> (usize, usize) {
     let count = |of: &str| fs::read_dir(format!("/proc/{pid}/{of}")).unwrap().count();
     (count("fd"), count("task"))

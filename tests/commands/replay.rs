@@ -41,7 +41,6 @@ fn fixtures_have_unique_names_and_expectations() {
     }
 }
 
-/// Copies a fixture so that the test can modify it.
 fn copy(name: &str) -> (TempDir, PathBuf) {
     let desk = TempDir::new().unwrap();
     let dir = desk.path().join("copy");

@@ -32,7 +32,6 @@ impl Desk {
         self
     }
 
-    /// Runs `check --json` and returns the exit status and the report.
     fn check(&self) -> (i32, Value) {
         let file = self.0.path().join("toolwire.toml");
         let (status, stdout, stderr) = run(toolwire(&["check", "--json", "--config"]).arg(file));

@@ -15,7 +15,6 @@ use crate::support::{Server, terminal, toolwire};
 const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n\
     base_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n[admin]\napi_keys = [\"an-admin-key\"]\n";
 
-/// A running program, which is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -25,7 +24,6 @@ impl Drop for Running {
     }
 }
 
-/// Sends a request. Returns the status line and headers, and the body.
 fn ask(address: &str, method: &str, headers: &str, body: &str) -> (String, Value) {
     let mut socket = TcpStream::connect(address).unwrap();
     let length = body.len();

@@ -45,7 +45,6 @@ fn stored(address: &str) -> String {
     response["id"].as_str().unwrap().to_owned()
 }
 
-/// Whether GET finds a stored response.
 fn found(server: &Server, id: &str) -> bool {
     let path = format!("/v1/responses/{id}");
     let (head, body) = ask(server, &path, "authorization: Bearer free\r\n", "");

@@ -30,7 +30,6 @@ pub(crate) fn toolwire(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to completion. Returns the exit status, stdout and stderr.
 pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
@@ -115,7 +114,6 @@ pub(crate) fn ask(server: &Server, path: &str, headers: &str, body: &str) -> (St
     request(server, if body.is_empty() { "GET" } else { "POST" }, path, headers, body)
 }
 
-/// Like [`ask`], but with the given method.
 pub(crate) fn request(
     server: &Server,
     method: &str,
@@ -153,7 +151,6 @@ pub(crate) fn fixture_path(name: &str) -> String {
     fixture(name).display().to_string()
 }
 
-/// Returns the bytes that a fixture's upstream sent.
 pub(crate) fn upstream_bytes(name: &str) -> Vec<u8> {
     fs::read(fixture(name).join("upstream.sse")).unwrap()
 }

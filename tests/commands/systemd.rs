@@ -40,7 +40,6 @@ for _ in sys.stdin:
 os.kill(pid, signal.SIGKILL)
 "#;
 
-/// The running launcher script, which is stopped when the test ends.
 struct Launcher {
     child: Child,
     input: Option<ChildStdin>,
@@ -70,7 +69,6 @@ impl Launcher {
         line.trim().to_owned()
     }
 
-    /// Restarts the program, and returns the exit status of the stopped one.
     fn restart(&mut self) -> String {
         self.input.as_mut().unwrap().write_all(b"restart\n").unwrap();
         self.line()
@@ -94,7 +92,6 @@ fn file(folder: &TempDir) -> String {
     file.display().to_string()
 }
 
-/// Sends a request on a new connection and returns the status line.
 fn ask(address: &str) -> Result<String, ErrorKind> {
     let asked = || {
         let mut socket = TcpStream::connect(address)?;

@@ -13,7 +13,6 @@ use crate::support::{Server, ask, run, toolwire};
 /// The subfolders of `fixtures/upgrade`, each named after a commit.
 const VERSIONS: &[&str] = &["93faecc2"];
 
-/// A copy of the configuration and the state of an older version.
 struct Copy {
     folder: TempDir,
     facts: Value,

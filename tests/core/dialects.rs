@@ -32,7 +32,6 @@ fn imports_are_found_in_every_form() {
     }
 }
 
-/// Calls `each` with every source file below `folder`.
 fn visit(folder: &Path, each: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a dialect's folder") {
         let path = entry.expect("an entry").path();

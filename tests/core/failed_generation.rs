@@ -26,7 +26,6 @@ fn error(code: &str, text: &str) -> String {
     format!("event: error\ndata: {}\n\n", json!({ "error": error }))
 }
 
-/// Returns the client's answer. Asserts that no split of the stream changes it.
 fn given(client: ClientDialect, stream: bool, upstream: &str) -> Answer {
     let declared =
         tools(["get_weather"], &json!({"type": "object", "properties": {"city": {"type": "string"}}}));

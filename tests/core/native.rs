@@ -29,7 +29,6 @@ fn answered(speech: Speech, client: ClientDialect, rules: &Rules, events: &[Valu
     answer
 }
 
-/// A call whose arguments arrive in two pieces.
 fn call(name: &str, arguments: &str) -> Vec<Value> {
     let middle = arguments.char_indices().map(|(at, _)| at).nth(arguments.chars().count() / 2).unwrap_or(0);
     let (left, right) = arguments.split_at(middle);

@@ -15,7 +15,6 @@ pub(crate) struct Read {
     calls: Vec<Call>,
     end: Vec<String>,
     pub(crate) pings: Vec<String>,
-    /// The message of the failure.
     pub(crate) message: String,
     pub(crate) skipped: Skipped,
     /// The number of frames that were forwarded unchanged.
@@ -154,7 +153,6 @@ impl Sink for Read {
     }
 }
 
-/// Settings from which a reader can be created.
 pub(crate) trait MakesReader: Copy {
     fn reader(self) -> Reader;
 }

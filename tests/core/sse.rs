@@ -9,7 +9,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 use proptest::prelude::*;
 use toolwire::wire::sse::{Frame, Frames, Line, Lines, Message, Oversized, parse_line};
 
-/// An owned frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Event { event: String, data: String, id: Option<String> },
@@ -83,7 +82,6 @@ fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Decodes the stream with eventsource-stream.
 fn oracle(pieces: &[&[u8]]) -> Vec<Seen> {
     let pieces: Vec<_> =
         pieces.iter().map(|piece| Ok::<_, Infallible>(Bytes::copy_from_slice(piece))).collect();

@@ -1,9 +1,9 @@
-//! The golden matrix: the response that a client of each dialect receives for each fixture, streamed and not
-//! streamed.
+//! Compares the responses that clients of each dialect receive for each fixture with snapshots, both streaming
+//! and non-streaming.
 //!
-//! A snapshot is `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are included
-//! automatically. `TOOLWIRE_WRITE=1 cargo test --test golden` writes the snapshots; review the difference before
-//! you keep it.
+//! Snapshots are stored in `tests/golden/DIALECT/FIXTURE.txt`. New fixtures and new client dialects are included
+//! automatically. `TOOLWIRE_WRITE=1 cargo test --test golden` rewrites the snapshots; review the diff before
+//! committing it.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,10 +32,10 @@ use toolwire::{
 
 use self::repository::root;
 
-/// Number of lines shown at the beginning and at the end of a body. The lines between are counted and hashed.
+/// How many lines at each end of a body are shown. The lines in between are counted and hashed.
 const SHOWN_LINES: usize = 30;
 
-/// Number of bytes shown at the beginning and at the end of a line.
+/// How many bytes at each end of a long line are shown.
 const SHOWN_BYTES: usize = 400;
 
 fn folder() -> PathBuf {
@@ -89,7 +89,6 @@ fn responses_in_every_client_dialect_break_no_rule_of_it() {
     }
 }
 
-/// The snapshots below the folder.
 fn snapshots(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let dialects = fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
     let dialects = dialects.filter(|path| path.is_dir()).collect::<Vec<_>>();
@@ -112,7 +111,6 @@ fn snapshot(fixture: &Fixture, client: ClientDialect) -> String {
     shown
 }
 
-/// The lines of a body, with a marker for each omission.
 fn show(body: &[u8], shown: &mut String) {
     let text = std::str::from_utf8(body).expect("the client gets UTF-8");
     let lines: Vec<_> = text.split_inclusive('\n').collect();
@@ -129,7 +127,7 @@ fn show(body: &[u8], shown: &mut String) {
 }
 
 fn show_line(line: &str, shown: &mut String) {
-    // Makes a missing line end and a carriage return visible.
+    // Makes missing line endings and carriage returns visible.
     let (line, end) = line.strip_suffix('\n').map_or((line, "~~\n"), |line| (line, "\n"));
     let line = line.replace('\r', "\u{240d}");
     if line.len() <= 3 * SHOWN_BYTES {
@@ -144,13 +142,12 @@ fn show_line(line: &str, shown: &mut String) {
     shown.push_str(end);
 }
 
-/// FNV-1a, which is the same with every toolchain.
+/// FNV-1a, since std's hashes may change between toolchains.
 fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The first line that differs from the file.
 fn difference(path: &Path, snapshot: &str) -> Option<String> {
     let Ok(kept) = fs::read_to_string(path) else { return Some("there is no snapshot".to_owned()) };
     if kept == snapshot {

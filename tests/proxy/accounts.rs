@@ -43,7 +43,6 @@ fn kept(file: &Path) -> Value {
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
 
-/// Sends a request. Returns the status and the body of the response.
 async fn ask(proxy: &Proxy) -> (StatusCode, String) {
     let reply = Client::new().chat(proxy, WHOLE).await;
     (reply.status(), reply.rest().await)
@@ -81,7 +80,6 @@ async fn requests_carry_the_session_of_the_file_and_nothing_of_the_client() {
     assert_eq!((accounts.asked, accounts.refreshes), (1, 0));
 }
 
-/// Returns the lines of the metric that counts refreshes.
 async fn refreshes(proxy: &Proxy) -> Vec<String> {
     let metrics = Client::new().get(proxy, "/metrics").await.rest().await;
     let series = metrics.lines().filter_map(|line| line.strip_prefix("toolwire_lumo_refreshes_total"));
@@ -143,7 +141,6 @@ async fn session_that_was_doubted_is_used_if_it_cannot_be_refreshed() {
     assert_eq!(proton.counts(), (1, 0, 3));
 }
 
-/// No matter how many requests wait for a new token, or on which threads, only one of them refreshes it.
 #[tokio::test]
 async fn thousand_waiting_requests_make_one_refresh() {
     for members in [json!({"expires_at": 1}), json!({"access_token": "ended"})] {
@@ -353,7 +350,6 @@ async fn server_that_cannot_refresh_is_not_asked_by_every_request() {
     assert_eq!(refreshes(&proxy).await, ["{upstream=\"up\",result=\"failed\"} 1"]);
 }
 
-/// A faulty server or clock must not cause repeated refreshes.
 #[tokio::test]
 async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     let (_folder, file, proton) = stand(1, &json!({"expires_at": 1}), 1).await;
@@ -370,7 +366,6 @@ async fn fresh_token_is_not_refreshed_again_whatever_is_said_of_it() {
     assert_eq!(proton.accounts().refreshes, 1);
 }
 
-/// If the refreshed session is rejected too, the client gets that response, and there are no further attempts.
 #[tokio::test]
 async fn request_that_is_refused_twice_is_not_sent_again() {
     let (_folder, file, proton) = stand(1, &json!({}), 1).await;
@@ -479,7 +474,6 @@ fn of_clients(proton: &Proton) -> Setup {
     proton.setup(|account| account.credentials = Credentials::Client)
 }
 
-/// Sends a request with additional headers. Returns the status and the JSON body.
 async fn ask_with(proxy: &Proxy, headers: &[(&'static str, &str)], body: &str) -> (StatusCode, Value) {
     let mut request = chat_request(proxy, body.to_owned());
     for (name, value) in headers {

@@ -84,7 +84,6 @@ async fn one_connection_serves_all_kinds_of_requests_in_any_order() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Pipelined requests are answered in order, no matter how the network splits them.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order_in_any_split() {
     let upstream = Upstream::start(at_once).await;
@@ -335,7 +334,6 @@ async fn total_timeout_runs_while_the_client_does_not_read() {
     Models.is_answered(&mut client).await;
 }
 
-/// A client that starts reading late gets everything, and its connection stays open.
 #[tokio::test]
 async fn slow_client_keeps_its_connection() {
     const PIECES: usize = 600;
@@ -416,7 +414,6 @@ async fn a_half_known(proxy: &Proxy) -> Raw {
     client
 }
 
-/// The protocol is detected from the first bytes of a connection, however they are split.
 #[tokio::test]
 async fn protocol_is_detected_byte_by_byte() {
     let upstream = Upstream::start(at_once).await;
@@ -452,7 +449,6 @@ async fn connection_without_a_complete_request_head_times_out() {
     }
 }
 
-/// Like the previous test, but for HTTP/2.
 #[tokio::test]
 async fn http2_connection_without_a_request_times_out() {
     let upstream = Upstream::start(at_once).await;

@@ -94,7 +94,6 @@ async fn streams_open_at_the_drain_deadline_end_with_an_error() {
     }
 }
 
-/// A response that has not begun by the deadline gets an error status.
 #[tokio::test]
 async fn responses_not_begun_at_the_drain_deadline_are_refused() {
     let asked = Arc::new(Notify::new());

@@ -72,7 +72,6 @@ fn certificate(key: &SignedSecretKey) -> String {
 /// A decrypted request, as the server sees it.
 #[derive(Debug, Clone)]
 struct Opened {
-    /// The content of each turn.
     turns: Vec<String>,
     key: Vec<u8>,
     id: String,
@@ -146,7 +145,6 @@ impl Opened {
     }
 }
 
-/// A server's response to a request.
 type Respond = fn(&Opened) -> String;
 
 fn frame(frame: &Value) -> String {

@@ -137,7 +137,6 @@ async fn a_refused_means_is_replaced_and_remembered() {
     assert_eq!(kinds, [(true, false), (false, true), (false, true)]);
 }
 
-/// Errors that are not about the constraint are forwarded to the client, and the constraint is used again.
 #[tokio::test]
 async fn a_refusal_for_another_reason_is_not_held_against_the_means() {
     let status = Arc::new(Mutex::new(""));

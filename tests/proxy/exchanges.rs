@@ -17,7 +17,6 @@ use crate::support::{
     upstream::{END, Exchange, Upstream, answer, at_once, text},
 };
 
-/// Sends requests one after the other, all of which must succeed.
 async fn asked(proxy: &Proxy, times: usize) {
     let client = Client::new();
     for time in 0..times {
@@ -313,7 +312,6 @@ async fn request_whose_response_has_begun_is_not_retried() {
     assert_eq!(upstream.requests(), 2);
 }
 
-/// If an idle connection closes or receives bytes, it is not reused, and no client gets an error.
 #[tokio::test]
 async fn idle_connections_that_close_or_send_bytes_are_not_reused() {
     for closes in [false, true] {

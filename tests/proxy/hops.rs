@@ -40,7 +40,6 @@ const CALL: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\
      \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// A second hop with the complete call.
 fn second() -> String {
     CALL.to_owned() + DONE
 }
@@ -309,7 +308,6 @@ async fn hop_whose_body_does_not_end_is_followed_all_the_same() {
     assert_eq!(body["usage"]["prompt_tokens"], 40, "{body}");
 }
 
-/// A streaming request that requires a call.
 fn request_for_call() -> String {
     required(json!({"stream": true})).to_string()
 }

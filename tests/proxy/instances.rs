@@ -81,7 +81,6 @@ async fn until_status(proxy: &Proxy, path: &str, body: &Value, status: u16) -> V
     soon("another status", asked).await
 }
 
-/// Returns the value of a metric without labels.
 async fn metric(proxy: &Proxy, name: &str) -> String {
     let text = Client::new().get(proxy, "/metrics").await.rest().await;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -132,7 +131,6 @@ async fn calling(stream: String) -> (Upstream, Arc<std::sync::Mutex<Value>>) {
     (upstream.await, asked)
 }
 
-/// Returns the next request, with a result for each of the client's calls in `message`.
 fn next(message: &Value) -> Value {
     let mut request = weather(json!({}));
     let messages = request["messages"].as_array_mut().unwrap();
@@ -340,7 +338,6 @@ async fn no_request_hangs_when_the_store_is_killed_under_load() {
     until_status(&instances[0], "/v1/responses", &one, 200).await;
 }
 
-/// Whether a call to the tool `careful` is allowed.
 async fn is_allowed(proxy: &Proxy) -> bool {
     let (status, result) = post(proxy, "/admin/tools/careful/run", &json!({})).await;
     assert_eq!(status, 200, "{result}");

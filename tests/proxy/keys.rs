@@ -55,7 +55,6 @@ async fn counted(input: u64, output: u64) -> Upstream {
     .await
 }
 
-/// Returns the usage of the client `team` from the admin API.
 async fn team(proxy: &Proxy) -> Value {
     let listed = Client::new().get(proxy, "/admin/keys").await.json().await;
     listed["keys"][0].clone()

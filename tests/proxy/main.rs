@@ -9,7 +9,6 @@
     reason = "a failing test panics, wherever its helpers live"
 )]
 
-/// Upstreams of every dialect, and clients that share no code with the library.
 #[path = "../support/mod.rs"]
 mod independent;
 mod support;

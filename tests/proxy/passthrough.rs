@@ -535,7 +535,6 @@ async fn client_that_goes_away_takes_the_upstream_request_with_it() {
     }
 }
 
-/// The upstream's response is cancelled too.
 #[tokio::test]
 async fn client_that_reads_nothing_is_dropped() {
     let gone = Arc::new(Notify::new());

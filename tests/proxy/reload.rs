@@ -68,7 +68,6 @@ impl Desk {
         self.reload().await.unwrap()
     }
 
-    /// Sends a request to the admin API.
     async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = Request::builder()
             .method(Method::from_bytes(method.as_bytes()).unwrap())
@@ -303,7 +302,6 @@ fn tools(folder: &TempDir) -> String {
     )
 }
 
-/// A stream with calls to these tools.
 fn calls(names: &[&str]) -> String {
     let calls = names.iter().enumerate().map(|(index, name)| {
         let call = json!({"index": index, "id": format!("call_{index}_0123456789abcdef"), "type": "function",

@@ -344,7 +344,6 @@ async fn requests_are_counted() {
     }
 }
 
-/// The events that a tap has received, as text.
 #[derive(Debug, Default, Clone)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 

@@ -75,7 +75,6 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
-/// Returns the text of a response.
 fn said(response: &Value) -> String {
     assert!(!answer().is_empty());
     response["output"][0]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{response}")).to_owned()

@@ -71,7 +71,6 @@ async fn server_is_recognised_and_its_means_are_used() {
     }
 }
 
-/// The upstream never answers the probe.
 #[tokio::test]
 async fn requests_do_not_wait_for_probes() {
     let paths = Paths::default();

@@ -38,7 +38,6 @@ async fn metrics(proxy: &Proxy) -> String {
     Client::new().get(proxy, "/metrics").await.rest().await
 }
 
-/// Waits until `stalls` stalls have been counted and no response is open.
 async fn counted(proxy: &Proxy, stalls: usize) {
     let line = format!("toolwire_client_stalls_total {stalls}\n");
     let counted = async {

@@ -42,7 +42,6 @@ impl Collector {
         Self { server: server.await, requests }
     }
 
-    /// Returns the table `[telemetry]` with additional keys.
     pub(crate) fn table(&self, more: &str) -> String {
         format!("[telemetry]\nendpoint = \"http://{}/base/\"\n{more}\n", self.server.address)
     }
@@ -85,7 +84,6 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// Returns the only span with this name.
     pub(crate) fn span(&self, name: &str) -> &Span {
         let mut named = self.spans.iter().filter(|span| span.name == name);
         let (Some(span), None) = (named.next(), named.next()) else { panic!("{name}: {:?}", self.spans) };
@@ -102,7 +100,6 @@ impl Exported {
     }
 }
 
-/// Returns an attribute's value as text.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     let value = &attributes.iter().find(|attribute| attribute.key == name)?.value;
     Some(match value.as_ref()?.value.as_ref()? {
@@ -144,7 +141,6 @@ async fn noting(status: Option<&'static str>) -> (Upstream, Requests) {
     (upstream.await, requests)
 }
 
-/// Returns a header of the only request.
 fn header(requests: &Requests, name: &str) -> Option<String> {
     let requests = requests.lock().unwrap();
     let [(head, _)] = requests.as_slice() else { panic!("{requests:?}") };
@@ -155,7 +151,6 @@ fn header(requests: &Requests, name: &str) -> Option<String> {
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Sends a request with the client's trace headers.
 async fn ask(proxy: &Proxy, headers: &[(&'static str, &'static str)]) -> String {
     let mut request = chat_request(proxy, STREAM);
     for (name, value) in headers {

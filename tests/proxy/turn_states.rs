@@ -77,7 +77,6 @@ async fn ask(proxy: &Proxy, key: &str, request: &Value) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Returns the assistant's message in the last upstream request.
 fn replayed(asked: &Asked) -> Value {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap();
@@ -134,7 +133,6 @@ async fn state_never_reaches_another_client() {
     assert_eq!(replayed(&asked)["reasoning_content"], "hm\n");
 }
 
-/// All threads of the proxy share the state.
 #[tokio::test]
 async fn state_is_found_from_every_connection() {
     let (upstream, asked) = upstream(reasoning_call("c1")).await;

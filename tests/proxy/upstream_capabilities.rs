@@ -15,7 +15,6 @@ use crate::support::{
 
 const CALL: &str = "<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>";
 
-/// Returns the kind of constraint in a request.
 fn means(request: &Value) -> &'static str {
     match request {
         _ if request.get("response_format").is_some() => "schema",

@@ -26,7 +26,6 @@ struct Listening {
 }
 
 impl Listening {
-    /// Runs `serve` for every connection.
     async fn start<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -121,7 +120,6 @@ async fn proxy_to(keys: &str) -> Proxy {
     Setup { upstream: upstream_with(keys), ..Setup::new(nowhere) }.start().await
 }
 
-/// Sends a streaming request. Returns the status and the body of the response.
 async fn ask(proxy: &Proxy) -> (u16, String) {
     let reply = Client::new().chat(proxy, STREAM).await;
     (reply.status().as_u16(), reply.rest().await)

@@ -12,7 +12,6 @@ pub(crate) struct Answer {
     pub(crate) calls: Vec<Call>,
     /// Results of calls that the client did not have to run: index, content, and whether it is an error.
     pub(crate) results: Vec<(u64, String, bool)>,
-    /// Calls run by the upstream that are not in `calls`: name, arguments and content.
     pub(crate) server_calls: Vec<(String, String, String)>,
     pub(crate) annotations: Vec<Value>,
     pub(crate) images: Vec<Value>,
@@ -23,7 +22,6 @@ pub(crate) struct Answer {
     pub(crate) warnings: Vec<String>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,
-    /// Whether `[DONE]` was received.
     pub(crate) done: bool,
     /// The HTTP status: 200 unless the response failed before it began.
     pub(crate) status: u16,
@@ -203,7 +201,6 @@ impl Answer {
         }
     }
 
-    /// Returns the name and the arguments of each call.
     pub(crate) fn named_calls(&self) -> Vec<(&str, &str)> {
         self.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect()
     }

@@ -16,12 +16,10 @@ pub(crate) fn places(len: usize) -> impl Iterator<Item = usize> {
     (0..=len).step_by(step)
 }
 
-/// Returns the byte offset at which each character of `text` ends.
 pub(crate) fn character_ends(text: &str) -> Vec<usize> {
     text.char_indices().map(|(at, c)| at + c.len_utf8()).collect()
 }
 
-/// Splits `text` into pieces of `size` characters.
 pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     let mut from = 0;
     let ends = character_ends(text);
@@ -34,7 +32,6 @@ pub(crate) fn by_characters(text: &str, size: usize) -> Vec<&str> {
     pieces.collect()
 }
 
-/// Splits `text` into equal pieces, once for each of [`SIZES`].
 pub(crate) fn in_sizes(text: &str) -> impl Iterator<Item = Vec<&str>> {
     SIZES.into_iter().map(move |size| by_characters(text, size))
 }

@@ -152,7 +152,6 @@ pub(crate) const END_MARKS: [&str; 7] = [
     "\"done\":true",
 ];
 
-/// Whether `frame` completes a response.
 pub(crate) fn is_end(frame: &str) -> bool {
     END_MARKS.iter().any(|mark| frame.contains(mark))
 }

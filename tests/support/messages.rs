@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A partially received message.
 #[derive(Debug, Default)]
 struct Message {
     answer: Answer,

@@ -207,7 +207,6 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Starts the program and waits until it answers.
 fn run(program: &str, port: u16, options: &[String], folder: &Path) -> io::Result<Child> {
     let port = port.to_string();
     let arguments = [

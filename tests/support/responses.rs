@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Call};
 
-/// A partially received response.
 #[derive(Debug, Default)]
 struct Response {
     answer: Answer,

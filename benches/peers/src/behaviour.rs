@@ -13,7 +13,6 @@ pub struct Tally {
     pub samples: usize,
     /// Samples whose result is correct if they arrive in one piece.
     pub right: usize,
-    /// Two-way splits at character boundaries.
     pub splits: usize,
     /// Splits whose result differs from that of the unsplit sample.
     pub differ: usize,

@@ -6,11 +6,8 @@ use serde_json::Value;
 pub trait Client {
     /// Called before the contender gets its next piece.
     fn piece(&mut self) {}
-    /// Receives a piece of visible text.
     fn text(&mut self, text: &str);
-    /// Receives the name of a call.
     fn call(&mut self, index: usize, name: &str);
-    /// Receives a piece of a call's arguments.
     fn arguments(&mut self, index: usize, piece: &str);
 }
 

@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 
 use crate::shapes::Shape;
 
-/// A call to write.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     pub name: &'static str,
@@ -103,7 +102,6 @@ fn params(shape: &Shape, call: &Wanted, out: &mut Written) {
     }
 }
 
-/// Expands a template.
 fn fill(template: &str, out: &mut Written, value: &mut dyn FnMut(&str, &mut Written)) {
     let mut parts = template.split('$');
     out.push_own(parts.next().unwrap_or_default());

@@ -148,7 +148,6 @@ impl Report {
         names.iter().map(line).collect()
     }
 
-    /// Returns a table of the speed of each contender.
     pub fn times(&self) -> String {
         let mut out = "| format | contender | 2 KB, MB/s | 20 KB | 200 KB | × time of 20 KB | pieces with a delta, % |\n|---|---|---|---|---|---|---|\n".to_owned();
         for speed in &self.speeds {
@@ -172,7 +171,6 @@ impl Report {
         out
     }
 
-    /// Returns a table of each contender's speed on prose.
     pub fn prose(&self) -> String {
         let mut out = "| format looked for | toolwire, MB/s | toolwire, all formats | fastest peer | its MB/s | ratio | ratio, all formats |\n|---|---|---|---|---|---|---|\n".to_owned();
         for ours in self.proses.iter().filter(|prose| prose.contender == OURS) {
@@ -203,7 +201,6 @@ impl Report {
         out
     }
 
-    /// Returns all results as JSON.
     pub fn json(&self) -> Value {
         let tally = |tally: &Tally| json!({"samples": tally.samples, "right": tally.right, "splits": tally.splits, "differ": tally.differ, "wrong": tally.wrong});
         let times = |bytes: usize, times: &Times| json!({"bytes": bytes, "seconds": times.median().map(|median| median.as_secs_f64()), "spread": times.spread(), "expired": times.expired, "streamed": times.streamed});

@@ -42,7 +42,6 @@ pub struct Speed {
     pub cells: Vec<(usize, Times)>,
 }
 
-/// How fast one contender reads prose while it looks for a format.
 pub struct Prose {
     pub format: &'static str,
     pub contender: &'static str,
@@ -55,7 +54,6 @@ fn shapes_of(format: &str) -> impl Iterator<Item = &'static Shape> {
     shapes::ALL.iter().filter(move |shape| shape.format == format)
 }
 
-/// Checks the results of all contenders that support the format.
 pub fn behaviour(
     contenders: &Contenders,
     format: &'static str,
@@ -78,7 +76,6 @@ pub fn behaviour(
     contenders.iter().filter(|contender| contender.has(format)).map(of).collect()
 }
 
-/// Measures all contenders that support the format.
 pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> Vec<Speed> {
     let texts = SIZES.map(|bytes| samples::long_call(shape, bytes));
     let found = |contender: &dyn Contender, whole: bool| {
@@ -115,7 +112,6 @@ pub fn speed(contenders: &Contenders, shape: &'static Shape, effort: Effort) -> 
     all.into_iter().map(|(_, speed)| speed).collect()
 }
 
-/// Measures how fast all contenders that support the format read prose.
 pub fn prose(contenders: &Contenders, format: &'static str, effort: Effort) -> Vec<Prose> {
     let sample = samples::prose(PROSE);
     let pieces = || samples::pieces(&sample.written, PIECE, false);

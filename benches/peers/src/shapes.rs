@@ -10,7 +10,6 @@ pub struct Shape {
     pub format: &'static str,
     /// What precedes the first call and follows the last one.
     pub section: (&'static str, &'static str),
-    /// What separates two calls.
     pub between: &'static str,
     /// The template of a call: `$name`, `$n` (its number from 0), and its arguments as `$args` (JSON), `$quoted`
     /// (JSON in a JSON string), `$params` (each in the form of `param`), `$python` (keyword arguments), `$literal`
@@ -18,7 +17,6 @@ pub struct Shape {
     pub call: &'static str,
     /// The template of a parameter: `$key`, `$value`, `$type` (its JSON type), `$string` (whether it is a string).
     pub param: &'static str,
-    /// What separates two parameters.
     pub comma: &'static str,
     /// The quotes around a string in `$gemma`.
     pub quote: &'static str,
@@ -26,7 +24,6 @@ pub struct Shape {
     pub elements: Option<&'static str>,
     /// Whether text may precede the calls, and whether it may follow them.
     pub text: (bool, bool),
-    /// Whether there may be more than one call.
     pub several: bool,
 }
 

@@ -17,7 +17,6 @@ pub struct Effort {
     pub least: Duration,
 }
 
-/// A contender and what it reads.
 pub struct Side<'a> {
     pub contender: &'a dyn Contender,
     pub format: &'a str,
@@ -29,7 +28,6 @@ pub struct Side<'a> {
 pub struct Times {
     rounds: Vec<Duration>,
     spent: Duration,
-    /// Whether the contender exceeded its budget.
     pub expired: bool,
     /// The share of pieces that yielded arguments.
     pub streamed: f64,
@@ -84,7 +82,6 @@ pub fn race(sides: &[Side<'_>], effort: Effort) -> Vec<Times> {
     all
 }
 
-/// Returns the average time of a reading.
 fn repeat(side: &Side<'_>, repeats: u32, effort: Effort, times: &mut Times) -> Duration {
     let mut total = Duration::ZERO;
     for _ in 0..repeats {

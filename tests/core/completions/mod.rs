@@ -103,7 +103,6 @@ const CHUNKS: [&str; 5] = [
     r##"{"model":"m","created_at":"2026-11-22T10:00:#","response":TEXT,"done":false}"##,
 ];
 
-/// What may follow the text of a stream.
 const ENDS: [&str; 7] = [
     "",
     r##"{"content":"","done":true}"##,

@@ -85,13 +85,11 @@ impl Server {
     }
 }
 
-/// Decodes hexadecimal digits.
 fn bytes(hex: &str) -> Vec<u8> {
     let pairs = hex.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Runs a case with every split.
 fn run(case: &Value, speech: Speech, events: &[Value]) {
     for arguments in [ArgumentDelivery::Stream, ArgumentDelivery::Whole] {
         let mut exchange = exchange(case, arguments, speech);
@@ -157,7 +155,6 @@ fn all_other_payloads_are_decrypted() {
     run(&case, Speech::LumoV2, &events);
 }
 
-/// Tests calls with plain arguments, and several calls of which only some have arguments.
 #[test]
 fn arguments_that_are_json_were_not_encrypted() {
     let call = |index: u64, arguments: &str| json!({"index": index, "id": format!("p{index}"), "function": {"name": "a", "arguments": arguments}});

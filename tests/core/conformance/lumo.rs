@@ -135,7 +135,6 @@ pub(super) fn check(what: &str, case: &Value, (got, tally): &(Answer, Tally)) {
     ending(what, case, got);
 }
 
-/// Checks that the answer ends with the expected finish reason or error.
 fn ending(what: &str, case: &Value, got: &Answer) {
     if case["err"].is_null() {
         assert_eq!(got.error, None, "{what}");

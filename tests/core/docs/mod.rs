@@ -38,7 +38,6 @@ fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<(PathBuf, String)
     }
 }
 
-/// Panics with a list of the `faults` if there are any.
 fn none(faults: &[String]) {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

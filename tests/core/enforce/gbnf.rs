@@ -52,7 +52,6 @@ impl Grammar {
         }
     }
 
-    /// Whether `root` matches all of `text`.
     pub(super) fn has(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         self.any(&self.rules["root"], &text, 0).contains(&text.len())

@@ -112,7 +112,6 @@ fn enforced(conversation: &Conversation, format: &'static Format, enforce: Enfor
     constrain(conversation, format, "", enforce, &ALL)
 }
 
-/// Writes a call in a tagged format.
 fn tagged(constraint: &Constraint, name: &str, arguments: &str) -> String {
     let Constraint::Tags(tags) = constraint else { panic!("no tags") };
     let begins = |begin: &str| {

@@ -126,7 +126,6 @@ fn channels_are_imported() {
     assert_eq!((found.reasoning.as_str(), found.text.as_str()), ("Hm.", "I look."));
 }
 
-/// Every marker of this format starts with a marker of a built-in format.
 #[test]
 fn markers_similar_to_a_built_in_format_are_distinguished() {
     let like = |text: &str| {

@@ -27,7 +27,6 @@ fn conversation(tools: &[Tool]) -> Conversation {
     }
 }
 
-/// Returns the examples in the prompt for a request with these tools.
 fn examples(tools: &[Tool], format: &Format) -> String {
     let teaching = Teaching { template: "{{examples}}".to_owned(), examples: 3, ..Teaching::default() };
     instruct(conversation(tools), format, &teaching).turns[0].joined_text()
@@ -40,7 +39,6 @@ fn found(tools: &[Tool], format: &'static Format, text: &str) -> Found {
     Found::of(&mut detector, &[text], Finish::Stop, |_, _| {})
 }
 
-/// Returns the calls that the engine reads in the examples.
 fn read_back(tools: &[Tool], format: &'static Format) -> Vec<(String, Value)> {
     read_back_of(tools, format, 3)
 }
@@ -193,7 +191,6 @@ fn hostile_schemas_do_not_break_the_examples() {
     }
 }
 
-/// Generates the schema of one value.
 fn schema() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("</tool_call>"),

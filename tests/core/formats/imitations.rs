@@ -80,7 +80,6 @@ fn assert_no_call(format: &Format, text: &str) {
     }
 }
 
-/// Returns the example calls in the prompt.
 fn example(format: &Format) -> String {
     let turns = Teaching { example_turns: true, ..Teaching::default() };
     let shown = instruct(asked(&json!({})), format, &turns).turns;
@@ -186,7 +185,6 @@ const WRONG_ARGUMENTS: [&str; 3] = [
     "{}",
 ];
 
-/// Returns the text of an answer and the names of its calls.
 fn outcome(answer: &Answer) -> (&str, Vec<&str>) {
     (answer.text.trim(), answer.named_calls().into_iter().map(|(name, _)| name).collect())
 }

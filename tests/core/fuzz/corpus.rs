@@ -6,7 +6,6 @@ use proptest::{prelude::*, sample::Index};
 
 use super::fuzz;
 
-/// Returns the inputs of one target with their file names.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = fuzz("corpus").join(target);
     let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };

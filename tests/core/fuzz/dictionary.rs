@@ -30,7 +30,6 @@ pub(crate) fn markers() -> Vec<String> {
     markers.into_iter().filter(|marker| !marker.is_empty()).collect()
 }
 
-/// Returns the contents of the dictionary file.
 pub(crate) fn text() -> String {
     let quoted = |marker: &String| {
         let bytes = marker.bytes().map(|byte| match byte {

@@ -20,7 +20,6 @@ use crate::support::{generated::tries, repository::root};
 /// The default number of mutations per target.
 const TRIES: u32 = 1500;
 
-/// Returns the path of a file or folder in the fuzz package.
 fn fuzz(path: &str) -> PathBuf {
     root().join("fuzz").join(path)
 }
@@ -64,7 +63,6 @@ fn least(mut input: Vec<u8>, fails: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     input
 }
 
-/// Defines a test that runs each check on its corpus and on mutations.
 macro_rules! smoke {
     ($($name:ident),*) => {$(
         #[test]

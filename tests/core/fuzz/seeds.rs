@@ -199,7 +199,6 @@ fn engine() -> Vec<(&'static str, String)> {
     format::ALL.iter().map(seed).collect()
 }
 
-/// Returns the beginnings of streams recorded in fixtures.
 fn recorded(speech: &str) -> Vec<(String, Vec<u8>)> {
     let folder = root().join("fixtures").join(speech);
     let entries = fs::read_dir(folder).unwrap();

@@ -23,7 +23,6 @@ fn stop() -> String {
     frame("", r#","finishReason":"STOP""#)
 }
 
-/// Frames as a stream of SSE events.
 fn sse(frames: &[String]) -> String {
     frames.iter().map(|frame| format!("data: {frame}\r\n\r\n")).collect()
 }

@@ -35,7 +35,6 @@ enum Form {
 const FORMS: [Form; 7] =
     [Form::Pre, Form::PreCode, Form::Ticks, Form::Tildes, Form::Bare, Form::ToolCall, Form::FunctionCall];
 
-/// The order of members in a call's JSON.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     NameFirst,

@@ -46,7 +46,6 @@ impl Traced {
     }
 }
 
-/// Runs a detector on `pieces`.
 pub(crate) fn find(settings: &Rules, pieces: &[&str], finish: Finish) -> Traced {
     let conversation: Conversation = request(&json!({"tools": declared()}));
     let tools = DeclaredTools::new(&conversation, &settings.tool_prefix);
@@ -99,7 +98,6 @@ pub(crate) fn known() -> impl Strategy<Value = Detect> {
     prop_oneof![Just(Detect::Formats(format::names(&KNOWN))), some(&KNOWN)]
 }
 
-/// Generates arbitrary rules.
 pub(crate) fn settings(detect: impl Strategy<Value = Detect>) -> impl Strategy<Value = Rules> {
     let unknown_calls = prop_oneof![Just(UnknownCalls::Forward), Just(UnknownCalls::Text)];
     let arguments = prop_oneof![Just(ArgumentDelivery::Stream), Just(ArgumentDelivery::Whole)];

@@ -87,7 +87,6 @@ fn hops_are_one_response() {
     assert_eq!((tally.input_tokens, tally.output_tokens, tally.calls.len()), (Some(33), Some(3), 1));
 }
 
-/// Returns the ID, the model and the creation time of each chunk.
 fn heads(stream: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(stream).unwrap();
     let chunks = text

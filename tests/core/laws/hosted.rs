@@ -17,7 +17,6 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Something that the model does in a hop.
 #[derive(Debug, Clone)]
 enum Step {
     Text(String),
@@ -32,7 +31,6 @@ use Step::{Call, Text};
 
 const MODES: [MixedTurns; 3] = [MixedTurns::Defer, MixedTurns::ServerFirst, MixedTurns::ClientOnly];
 
-/// What the model does in each hop, and how it is sent.
 #[derive(Debug, Clone)]
 struct Plan {
     hops: Vec<Vec<Step>>,
@@ -58,7 +56,6 @@ struct Expected {
 }
 
 impl Plan {
-    /// Returns the upstream's responses, one per hop.
     fn responses(&self) -> Vec<Vec<u8>> {
         let mut number = 0;
         let response = |hop: &Vec<Step>| {

@@ -58,7 +58,6 @@ impl Call {
         self.name.len() <= LIMITS.max_name && self.arguments.len() <= LIMITS.max_arguments
     }
 
-    /// Returns the `tool_calls` member of each delta for this call.
     fn deltas(&self, index: usize) -> Vec<Value> {
         let (id, name, arguments) = (format!("c{index}"), &self.name, &self.arguments);
         let (left, right) = arguments.split_at(arguments.len() / 2);
@@ -101,7 +100,6 @@ fn call() -> impl Strategy<Value = Call> {
     })
 }
 
-/// The upstream's answer, either a stream or one JSON object.
 fn upstream(speech: Option<Speech>, calls: &[Call]) -> Vec<u8> {
     let Some(speech) = speech else {
         let call = |(index, call): (usize, &Call)| {

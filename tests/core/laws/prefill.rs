@@ -38,7 +38,6 @@ fn kept(answer: &Answer) -> (String, String, Vec<(String, String)>, Option<Strin
     (answer.text.clone(), answer.reasoning.clone(), calls.collect(), answer.finish.clone())
 }
 
-/// Returns the client's answer to these pieces of text.
 fn got(exchange: &Exchange, pieces: &[&str], finish: &str) -> Answer {
     exchange.run([Speech::Chat.says(pieces, finish).as_slice()]).0
 }

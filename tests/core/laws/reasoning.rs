@@ -107,7 +107,6 @@ proptest! {
         prop_assert_eq!((got.reasoning.as_str(), got.finish.as_deref()), ("", Some("stop")));
     }
 
-    /// If `reasoning` is `off`, the text is not searched, and the upstream's reasoning field is forwarded.
     #[test]
     fn with_detection_off_text_and_field_pass_unchanged(said in said(), cuts in cuts(), whole: bool) {
         let got = answer(&exchange(Reasoning::Off, Speech::Chat, whole), &said, &cuts);

@@ -45,7 +45,6 @@ fn arguments() -> impl Strategy<Value = String> {
 
 const TOOLS: [&str; 2] = ["find", "write_file"];
 
-/// Generates a user message and the model's answer, with calls and their results.
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
     // Messages servers refuse results that contain only white space, so toolwire sends such results as empty ones.
     // They would not survive the round trip.
@@ -322,7 +321,6 @@ fn joined<'e>(events: impl IntoIterator<Item = &'e Event<'static>>) -> Vec<Strin
     said.chain(calls.into_iter().map(|(index, call)| format!("call {index} {call}"))).chain(end).collect()
 }
 
-/// Writes the response for a client of this dialect.
 fn written(client: ClientDialect, events: &[Event<'static>], stream: bool) -> BytesMut {
     let asked =
         Conversation { stream, include_usage: true, model: "m".to_owned(), ..Conversation::default() };

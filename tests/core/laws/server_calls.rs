@@ -315,7 +315,6 @@ fn calls_that_the_upstream_ran_have_ids_in_every_mode() {
     }
 }
 
-/// Returns the distinct call IDs in a response.
 fn ids_of_calls(text: &str) -> BTreeSet<&str> {
     let words: Vec<_> = text.split('"').collect();
     let id = |words: &[&'_ str]| {

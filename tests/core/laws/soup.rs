@@ -49,7 +49,6 @@ fn fragment() -> impl Strategy<Value = String> {
     prop_oneof![8 => whole, 2 => half, 1 => example()]
 }
 
-/// Generates complete or partial examples of all formats.
 fn example() -> impl Strategy<Value = String> {
     (prop::sample::select(ALL), any::<Index>(), 0..3).prop_map(|(format, at, part)| {
         let (head, tail) = halves(format.example, at);
@@ -67,7 +66,6 @@ fn halves(text: &str, at: Index) -> (String, String) {
     (head.to_owned(), tail.to_owned())
 }
 
-/// Generates a text of at most `most` fragments.
 pub(crate) fn soup(most: usize) -> impl Strategy<Value = String> {
     let beginning = prop_oneof![2 => Just(""), 1 => prop::sample::select(BEGINNINGS)];
     let fragments = prop::collection::vec(fragment(), 0..most);
@@ -90,7 +88,6 @@ pub(crate) fn cuts() -> impl Strategy<Value = Vec<Index>> {
     prop::collection::vec(any::<Index>(), 0..6)
 }
 
-/// Splits `text` at character boundaries.
 pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     ends.push(text.len());
@@ -105,7 +102,6 @@ pub(crate) fn cut_text<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     pieces
 }
 
-/// Splits `bytes` at any position.
 pub(crate) fn cut_bytes<'b>(bytes: &'b [u8], cuts: &[Index]) -> Vec<&'b [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     places.sort_unstable();

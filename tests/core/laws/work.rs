@@ -27,7 +27,6 @@ const MOST: usize = 32;
 /// How many bytes the first chunk and the last chunks add.
 const ENDS: usize = 2000;
 
-/// A format, and the text to repeat.
 const HOSTILE: &[(&str, &str)] = &[
     ("think", "<think>"),
     ("think", "<think></think>"),

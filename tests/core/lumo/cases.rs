@@ -16,7 +16,6 @@ pub(crate) fn cases() -> impl Iterator<Item = Value> {
     file.lines().map(|line| serde_json::from_str(line).expect("a case is JSON"))
 }
 
-/// Builds the frames of a case from its events.
 pub(crate) fn frames(events: &[Value], v1: bool) -> String {
     let speech = if v1 { Speech::LumoV1 } else { Speech::LumoV2 };
     String::from_utf8(speech.stream(events)).expect("JSON")

@@ -18,7 +18,6 @@ fn text() -> impl Strategy<Value = String> {
     vec(bit, 0..4).prop_map(|bits| bits.concat())
 }
 
-/// Generates a frame of either version, without its line endings.
 fn frame() -> impl Strategy<Value = String> {
     let token = |target: &'static str| {
         (0..20_u32, text()).prop_map(move |(count, content)| {

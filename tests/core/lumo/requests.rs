@@ -10,7 +10,6 @@ use toolwire::{
 
 use crate::lumo::cases::cases;
 
-/// Decodes the OpenAI messages of a case.
 fn conversation(case: &Value) -> Conversation {
     let request = &case["req"];
     let tools = request["tools"].as_array().into_iter().flatten().map(|name| Tool {
@@ -74,7 +73,6 @@ fn encoded(conversation: &Conversation, version: Version) -> (Value, Vec<String>
     (serde_json::from_slice(&request.body).expect("a JSON body"), request.dropped)
 }
 
-/// Returns the role and the content of every turn in a v2 request.
 fn turns_of(body: &Value) -> Value {
     let messages = body["messages"].as_array().into_iter().flatten();
     messages.map(|message| json!([message["role"], message["content"]])).collect()

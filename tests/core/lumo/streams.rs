@@ -33,7 +33,6 @@ fn client_calls(got: &Assembled) -> Vec<String> {
     calls(got, Runner::Client)
 }
 
-/// Returns the code and the status of the failure.
 fn failure(got: &Assembled) -> (&str, u16) {
     let (code, status) = got.failure.as_ref().expect("a failure");
     (code, *status)

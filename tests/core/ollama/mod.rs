@@ -20,7 +20,6 @@ fn read(body: &str) -> String {
     read_splits(SETTINGS, body.as_bytes()).summary()
 }
 
-/// A line that contains `message`.
 fn line(message: &str) -> String {
     let head = r#""model":"qwen3","created_at":"2026-11-22T10:00:00.000123Z""#;
     format!("{{{head},\"message\":{{\"role\":\"assistant\",{message}}},\"done\":false}}\n")

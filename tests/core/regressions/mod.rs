@@ -59,7 +59,6 @@ fn found_in(formats: &[&'static Format], text: &str, finish: &str) -> Answer {
     whole
 }
 
-/// Checks that a non-streaming response has the same content.
 fn unstreamed(formats: &[&'static Format], stream: &[u8], streamed: &Answer) {
     let (answer, _) = exchange(formats, false).run([stream]);
     let sum = |answer: &Answer| (answer.text.clone(), answer.reasoning.clone(), answer.finish.clone());
@@ -102,7 +101,6 @@ fn is(format: &str, text: &str, visible: &str, calls: &[(&str, Value)]) {
     assert_eq!(answer.finish.as_deref(), Some(finish), "{text}");
 }
 
-/// Returns the name and the parsed arguments of each call.
 fn read(answer: &Answer) -> Vec<(&str, Value)> {
     let read =
         |arguments: &str| serde_json::from_str(arguments).unwrap_or_else(|e| panic!("{arguments}: {e}"));

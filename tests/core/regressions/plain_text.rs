@@ -20,12 +20,10 @@ fn answer(fields: &Value, detect: Detect, reasoning: Reasoning, text: &str) -> A
         .0
 }
 
-/// Request fields that allow no call.
 fn without_calls() -> [Value; 3] {
     [json!({}), json!({"tools": []}), json!({"tools": declared(), "tool_choice": "none"})]
 }
 
-/// Returns the text and the reasoning of a response without calls.
 fn said(detect: &Detect, text: &str) -> (String, String) {
     let mut same = None;
     for fields in without_calls() {

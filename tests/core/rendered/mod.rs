@@ -15,7 +15,6 @@ mod write;
 
 use toolwire::format;
 
-/// Defines a test for each combination of a format and a law.
 macro_rules! every_format {
     ($($name:ident)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];

@@ -20,7 +20,6 @@ pub(crate) struct Page {
     pub(crate) reasoning: String,
 }
 
-/// How calls are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
     /// Whether the arguments are JSON that must be forwarded byte for byte.
@@ -48,7 +47,6 @@ pub(crate) struct Meant {
 }
 
 impl Meant {
-    /// Whether the arguments are a string that contains JSON.
     pub(crate) fn is_packed(&self) -> bool {
         self.how.packed || self.call.is_packed()
     }

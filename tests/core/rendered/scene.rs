@@ -89,7 +89,6 @@ impl Call {
         self.way % 8 == 1
     }
 
-    /// Returns the arguments as JSON text.
     pub(crate) fn json(&self) -> String {
         Json::Object(self.arguments.clone()).written(self.style)
     }

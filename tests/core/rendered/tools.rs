@@ -9,7 +9,6 @@ use crate::rendered::{
     value::{Json, Members},
 };
 
-/// The type of an argument.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Text,
@@ -95,7 +94,6 @@ impl Kind {
 
 const NUMBERS: &[&str] = &["0", "1", "2.50", "-1.5e-3", "12345678901234567890", "0.1", "-40"];
 
-/// Generates a value without a schema.
 fn any_value(carries: &'static Carries) -> BoxedStrategy<Json> {
     let text = string(carries.never, &[]).prop_map(Json::Text);
     let number = prop::sample::select(NUMBERS).prop_map(Json::Number);
@@ -153,7 +151,6 @@ fn arguments((name, properties): Tool, carries: &'static Carries) -> BoxedStrate
     members.prop_shuffle().prop_map(|members| distinct(members.into_iter().flatten().collect())).boxed()
 }
 
-/// Generates the name of a tool and arguments for it.
 pub(crate) fn call(carries: &'static Carries) -> BoxedStrategy<(&'static str, Members)> {
     let unknown = carries.unknown.then_some(&UNKNOWN);
     let tools = TOOLS.iter().filter(|(name, _)| carries.dashes || !name.contains('-')).chain(unknown);
@@ -161,13 +158,11 @@ pub(crate) fn call(carries: &'static Carries) -> BoxedStrategy<(&'static str, Me
     proptest::strategy::Union::new(calls).boxed()
 }
 
-/// Whether the tool declares all of these arguments.
 pub(crate) fn declares(name: &str, arguments: &Members) -> bool {
     let properties = TOOLS.iter().find(|(tool, _)| *tool == name).map_or(&[] as &[_], |tool| tool.1);
     arguments.iter().all(|(key, _)| properties.iter().any(|(property, _)| property == key))
 }
 
-/// Returns the tools as a request declares them.
 pub(crate) fn declared() -> Value {
     let tool = |(name, properties): &Tool| {
         let properties: serde_json::Map<_, _> =

@@ -16,7 +16,6 @@ pub(crate) enum Json {
 /// The members of an object in the order in which they are written.
 pub(crate) type Members = Vec<(String, Json)>;
 
-/// The white space in JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blanks {
     None,

@@ -30,7 +30,6 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// Returns the complete text.
 fn said(events: &[(String, Value)]) -> String {
     events.iter().filter_map(|(_, data)| data["content"].as_str()).collect()
 }
@@ -39,7 +38,6 @@ async fn begin(proxy: &Proxy, body: &Value) -> Reply {
     Ask::new(proxy, "POST", PATH).key(KEY).json(body).send().await
 }
 
-/// Returns the ID of the exchange that the first event names.
 fn exchange(begun: &str) -> String {
     events(begun).first().and_then(|(_, data)| data["exchange"].as_str()).unwrap_or_default().to_owned()
 }

@@ -7,7 +7,6 @@ use super::{Ask, WITH_KEY, proxy};
 use crate::support::proxy::{Proxy, Setup};
 use crate::support::upstream::{Upstream, at_once};
 
-/// Returns the script that the document loads.
 async fn script(proxy: &Proxy) -> String {
     let document = Ask::new(proxy, "GET", "/console/").send().await.rest().await;
     let (_, rest) = document.split_once("<script type=\"module\" src=\"").unwrap_or_default();

@@ -295,7 +295,6 @@ async fn unpacked(proxy: &Proxy, id: &str, folder: &Path) -> PathBuf {
     folder.join(id)
 }
 
-/// Replays a fixture with `toolwire replay`, and returns the client's answer.
 fn replayed(fixture: &Path) -> Value {
     let mut replay = Command::new(env!("CARGO_BIN_EXE_toolwire"));
     let output = replay.arg("replay").arg(fixture).args(["--splits", "every", "--update"]).output().unwrap();

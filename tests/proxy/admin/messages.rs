@@ -38,7 +38,6 @@ fn names(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// Returns the data of the only event with this name.
 fn only<'e>(events: &'e [(String, Value)], name: &str) -> &'e Value {
     let mut found = events.iter().filter(|(own, _)| own == name);
     let (_, data) = found.next().unwrap_or_else(|| panic!("no {name}: {events:?}"));

@@ -64,7 +64,6 @@ async fn event(stream: &mut Reply, name: &str) -> String {
     text
 }
 
-/// A request that is being built.
 struct Ask {
     request: Request<Full<Bytes>>,
 }

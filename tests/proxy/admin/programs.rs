@@ -48,7 +48,6 @@ async fn tools(proxy: &Proxy) -> Vec<String> {
     list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Waits until the hosted tools are `expected`.
 async fn until_tools(proxy: &Proxy, expected: &[&str]) {
     let reached = async {
         while tools(proxy).await != expected {
@@ -144,7 +143,6 @@ async fn program(answer: &'static str) -> (Upstream, Arc<Mutex<Vec<(String, Stri
     (program.await, calls)
 }
 
-/// Writes an HTTP response.
 macro_rules! response {
     ($status:literal, $body:literal) => {
         concat!(

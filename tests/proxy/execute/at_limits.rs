@@ -95,7 +95,6 @@ async fn same_call_is_refused_the_third_time() {
     }
 }
 
-/// The order of the arguments and white space do not matter when calls are compared.
 #[tokio::test]
 async fn equal_arguments_are_recognised_however_they_are_written() {
     let written = [

@@ -19,7 +19,6 @@ use crate::{
     },
 };
 
-/// Sends a streaming request to `path`, and returns the body of the response.
 async fn stream(proxy: &Proxy, path: &str) -> String {
     let messages = json!([{"role": "user", "content": "hi"}]);
     let body = match path {
@@ -31,7 +30,6 @@ async fn stream(proxy: &Proxy, path: &str) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Returns the data of all events.
 fn events(body: &str) -> Vec<Value> {
     let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()

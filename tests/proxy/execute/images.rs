@@ -83,7 +83,6 @@ fn images(text: &str) -> Vec<String> {
     links.filter_map(|link| Some(link.split_once(')')?.0.to_owned())).collect()
 }
 
-/// Returns the path of a URL of this proxy.
 fn path_of(url: &str, proxy: &Proxy) -> String {
     url.strip_prefix(&proxy.url("")).unwrap().to_owned()
 }

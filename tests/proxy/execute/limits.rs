@@ -198,7 +198,6 @@ async fn failing_second_hop_is_an_error_in_the_stream() {
     assert_eq!(Client::new().chat(&proxy, WHOLE).await.status(), 429);
 }
 
-/// Waits until `holds` returns true.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let waiting = async {
         while !holds() {

@@ -18,7 +18,6 @@ fn called(index: usize, letter: char) -> String {
     call(index, &format!("call_{index}"), name, &format!(r#"{{"city":"{index}"}}"#))
 }
 
-/// A hop with some text and these calls.
 fn hop(letters: &str) -> String {
     let calls = letters.chars().enumerate().map(|(index, letter)| called(index, letter));
     text("Hm.") + &calls.collect::<String>() + &end("tool_calls")

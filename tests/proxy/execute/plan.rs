@@ -93,7 +93,6 @@ impl Speaker {
     pub(super) const ALL: [Self; 4] = [Self::Chat, Self::Messages, Self::Responses, Self::Continuing];
 }
 
-/// A plan, and how it is carried out.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) hops: Vec<Hop>,
@@ -373,7 +372,6 @@ impl Plan {
         assert_eq!(notes, expected, "every hosted call ran once: {self:?}");
     }
 
-    /// Counts the hosted calls in the first `count` hops.
     fn hosted(&self, count: usize) -> usize {
         self.hops.iter().take(count).flat_map(|hop| &hop.calls).filter(|is_hosted| **is_hosted).count()
     }
@@ -475,7 +473,6 @@ fn result(number: usize, is_hosted: bool) -> String {
     format!("{} {}", if is_hosted { "found" } else { "told" }, arguments(number))
 }
 
-/// The conversation as the client knows it.
 pub(super) struct History {
     speaker: Speaker,
     items: Vec<Value>,
@@ -495,12 +492,10 @@ impl History {
         self.items.push(json!({"role": "user", "content": text}));
     }
 
-    /// Replaces the last result in a Chat Completions history.
     pub(super) fn replace_last_result(&mut self, content: &str) {
         self.items.last_mut().unwrap()["content"] = content.into();
     }
 
-    /// Adds a response and the results of its calls.
     pub(super) fn add(&mut self, answer: &Answer, id: String, in_order: bool) {
         let number =
             |arguments: &str| serde_json::from_str::<Value>(arguments).unwrap()["n"].as_u64().unwrap();

@@ -23,7 +23,6 @@ use crate::support::{
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgphYmM=";
 
-/// What a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// A model describes an image.
@@ -48,7 +47,6 @@ struct Waiting {
     _folder: tempfile::TempDir,
 }
 
-/// Waits until the file `go` exists.
 async fn gone_on(go: &Path) {
     while !go.exists() {
         sleep(Duration::from_millis(5)).await;

@@ -12,14 +12,12 @@ use crate::support::{
 /// The requests that an upstream has received.
 pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Writes one event of a chat stream.
 fn chunk(delta: Value, finish: Value) -> String {
     let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
     let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [choice]});
     format!("data: {chunk}\n\n")
 }
 
-/// Writes a piece of text.
 pub(super) fn text(text: &str) -> String {
     chunk(json!({"content": text}), Value::Null)
 }
@@ -64,13 +62,11 @@ pub(super) async fn upstream(streams: impl IntoIterator<Item = String>) -> (Upst
 pub(super) enum Scripted {
     /// Sends a complete response with this status line, additional headers and body.
     Whole(String, String, Vec<u8>),
-    /// Sends a stream of events.
     Stream(Vec<u8>),
     /// Sends the beginning of a stream and then nothing.
     Stalls(Vec<u8>),
     /// Sends these bytes as the response, and keeps the connection open.
     Raw(String),
-    /// Sends nothing.
     Silent,
     /// Closes the connection without a response.
     Close,

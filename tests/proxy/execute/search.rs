@@ -48,7 +48,6 @@ fn setup(upstream: &Upstream, serper: &Upstream, more: &str) -> Setup {
     setup
 }
 
-/// Sends a request to `path`, and returns the body of the response.
 async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     let body = match path {
         "/v1/responses" => json!({"model": "m", "stream": stream, "input": "Rain in Lyon?"}),
@@ -60,7 +59,6 @@ async fn ask(proxy: &Proxy, path: &str, stream: bool) -> String {
     Client::new().send(request).await.unwrap().rest().await
 }
 
-/// Parses the result of a call from a message.
 fn result(message: &Value) -> Value {
     serde_json::from_str(message["content"].as_str().unwrap()).unwrap()
 }

@@ -54,7 +54,6 @@ struct All {
 #[derive(Debug, Clone, Default)]
 struct Recorder(Arc<Mutex<All>>);
 
-/// Reads the fields of a span or a log line.
 struct Reading<'f>(&'f mut Fields);
 
 impl Visit for Reading<'_> {

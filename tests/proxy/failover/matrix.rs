@@ -280,7 +280,6 @@ fn model(speech: Speech, fault: Fault, Place { down, is_last }: Place) -> String
     format!("{speech:?}-{fault:?}-{down}-{is_last}")
 }
 
-/// Returns the names of the targets before this one, which are down.
 fn down(place: Place) -> impl Iterator<Item = String> {
     (0..place.down).map(|at| format!("down-{at}"))
 }

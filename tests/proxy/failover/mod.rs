@@ -21,22 +21,17 @@ use crate::support::{
     upstream::{Exchange, Upstream, answer, text},
 };
 
-/// What an upstream does instead of answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Nothing listens at the address.
     Closed,
-    /// Responds with this status.
     Status(&'static str),
-    /// Responds with this status and body.
     Refusal(&'static str, &'static str),
     /// Sends these events and closes the connection before the end of the body.
     Events(&'static str),
     /// Sends these events as a complete response.
     Complete(&'static str),
-    /// Responds with a web page.
     Page,
-    /// Never responds.
     Silent,
     /// Sends the head and then nothing.
     SilentBody,
@@ -76,7 +71,6 @@ fn faults() -> Vec<Fault> {
     faults
 }
 
-/// Responds with `fault`.
 async fn fail(mut exchange: Exchange, fault: Fault) -> Exchange {
     match fault {
         Fault::Closed => {}
@@ -190,7 +184,6 @@ impl Stand {
     }
 }
 
-/// Returns the text of a complete response, streaming or not.
 fn text_of(body: &str) -> String {
     if let Ok(whole) = serde_json::from_str::<Value>(body) {
         return whole["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();

@@ -131,7 +131,6 @@ impl Reply {
         self.response.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// Returns all values of a header.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let values = self.response.headers().get_all(name).iter();
         values.map(|value| value.to_str().unwrap()).collect()
@@ -184,7 +183,6 @@ impl Reply {
         }
     }
 
-    /// Reads the complete body as JSON.
     pub(crate) async fn json(self) -> Value {
         let text = self.rest().await;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))

@@ -7,12 +7,10 @@ use tokio::{
 
 use super::{proxy::Proxy, soon};
 
-/// Frame types.
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
-/// The header fields of a chat request.
 pub(crate) const JSON_POST: [(&str, &str); 2] =
     [(":authority", "localhost"), ("content-type", "application/json")];
 
@@ -68,12 +66,10 @@ impl Http2 {
         self.frame(HEADERS, flags, stream, &block).await;
     }
 
-    /// Sends a piece of a request body.
     pub(crate) async fn data(&mut self, stream: u32, data: &[u8], flags: u8) {
         self.frame(0, flags, stream, data).await;
     }
 
-    /// Sends a ping. Returns `false` if the connection is closed.
     pub(crate) async fn ping(&mut self) -> bool {
         let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         soon("a ping to be read", self.stream.write_all(&ping)).await.is_ok()
@@ -92,7 +88,6 @@ impl Http2 {
         }
     }
 
-    /// Reads until the connection is closed.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let _ = soon("the end of the connection", self.stream.read_to_end(&mut rest)).await;

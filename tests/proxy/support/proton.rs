@@ -20,10 +20,8 @@ use super::{
 pub(crate) struct Accounts {
     /// The number of the valid tokens, or 0 if the session has ended.
     pub(crate) valid: usize,
-    /// How many refreshes were requested. `refused` counts those with an old token.
     pub(crate) refreshes: usize,
     pub(crate) refused: usize,
-    /// How many responses were requested. `unauthorized` counts those with an old token.
     pub(crate) asked: usize,
     pub(crate) unauthorized: usize,
     /// The answer to a refresh in place of new tokens.
@@ -40,7 +38,6 @@ pub(crate) struct Accounts {
     pub(crate) files: Vec<Option<Value>>,
 }
 
-/// The running upstream.
 #[derive(Clone)]
 pub(crate) struct Proton {
     upstream: Arc<Upstream>,

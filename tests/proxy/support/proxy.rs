@@ -155,7 +155,6 @@ impl Setup {
 }
 
 impl Proxy {
-    /// Serves the configuration in `text` on a free port.
     pub(crate) fn of(text: &str) -> Self {
         Self::with_store("off", text)
     }
@@ -184,7 +183,6 @@ impl Proxy {
     }
 }
 
-/// Parses the tables in `text`.
 fn tables(text: &str) -> Config {
     configured(&format!("{text}\n{UPSTREAM}base_url = \"http://127.0.0.1:1/v1\"\n{MODEL}"))
 }
@@ -192,12 +190,10 @@ fn tables(text: &str) -> Config {
 const UPSTREAM: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\n";
 const MODEL: &str = "[[models]]\nname = \"*\"\n";
 
-/// An upstream with these settings.
 pub(crate) fn upstream_with(keys: &str) -> Upstream {
     Upstream::clone(&configured(&format!("{UPSTREAM}{keys}\n{MODEL}")).upstreams[0])
 }
 
-/// Parses the text of a configuration file.
 fn configured(text: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -217,7 +213,6 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Serves the configuration in `file`.
     pub(crate) fn of_file(file: &Path) -> Self {
         let overrides = Overrides { file: Some(file.to_owned()), ..Overrides::default() };
         Self::start(load(&overrides, &|name| std::env::var(name).ok()).unwrap().config, None)
@@ -227,12 +222,10 @@ impl Proxy {
         format!("{}://{}{path}", self.scheme, self.addresses[0])
     }
 
-    /// Begins a graceful shutdown, like a signal would.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until the server has stopped.
     pub(crate) async fn ended(&mut self) {
         self.task.join_next().await.unwrap().unwrap();
     }

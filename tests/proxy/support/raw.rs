@@ -40,7 +40,6 @@ pub(crate) fn post(body: &str, headers: &str) -> String {
     )
 }
 
-/// Writes a GET.
 pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")
 }
@@ -59,7 +58,6 @@ impl Raw {
         Self { stream: socket.connect(proxy.addresses[0]).await.unwrap(), unread: Vec::new() }
     }
 
-    /// Whether there are bytes to read.
     pub(crate) fn has_data(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.unread).is_ok_and(|read| read > 0)
     }
@@ -85,7 +83,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         soon("to be read", self.stream.write_all(bytes.as_ref())).await.is_ok()
     }
 
-    /// Sends `bytes` in pieces that arrive separately.
     pub(crate) async fn send_pieces<'b>(&mut self, pieces: impl IntoIterator<Item = &'b [u8]>) {
         for piece in pieces {
             self.send(piece).await;
@@ -93,7 +90,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         }
     }
 
-    /// Shuts down the sending side.
     pub(crate) async fn half_close(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -179,7 +175,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         }
     }
 
-    /// Reads until the connection is closed.
     pub(crate) async fn rest(&mut self) -> String {
         while self.more().await {}
         self.take(self.unread.len())

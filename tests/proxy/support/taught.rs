@@ -97,7 +97,6 @@ fn chunk(delta: Value, finish: Value) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// A proxy that teaches `hermes` to the model of `upstream`, which runs on `server`.
 pub(crate) fn setup(upstream: &Upstream, server: chat::Server, enforce: Enforce) -> Setup {
     let mut setup = Setup::new(upstream.address);
     let options = chat::Options { server, stream: chat::Streaming::Always, ..chat::Options::of_host("") };
@@ -107,7 +106,6 @@ pub(crate) fn setup(upstream: &Upstream, server: chat::Server, enforce: Enforce)
     setup
 }
 
-/// A request that requires a call, with additional `fields`.
 pub(crate) fn required(fields: Value) -> Value {
     let mut request = weather(fields);
     let choice = request.as_object_mut().unwrap().entry("tool_choice");

@@ -28,7 +28,6 @@ use tokio_rustls::{
 
 use super::{proxy::Proxy, soon};
 
-/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// The authority's own certificate, in PEM.
@@ -130,7 +129,6 @@ impl Files {
         self.put("key.pem", &certificate.key);
     }
 
-    /// Writes a file and returns its path.
     pub(crate) fn put(&self, name: &str, content: &str) -> String {
         let path = self.0.path().join(name);
         fs::write(&path, content).unwrap();
@@ -155,7 +153,6 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     handshake(Arc::new(config), wrap(socket)).await
 }
 
-/// Performs a client's TLS handshake.
 pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     config: Arc<ClientConfig>,
     stream: S,

@@ -128,18 +128,15 @@ impl Upstream {
         Self { address, connections, requests, _tasks: tasks }
     }
 
-    /// Returns how many connections have been accepted.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Returns how many requests have been received.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }
 
-/// A request, and the connection for its response.
 pub(crate) struct Exchange {
     stream: TcpStream,
     /// The request line and the headers, in lower case.
@@ -184,7 +181,6 @@ impl Exchange {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Sends the head of an event stream.
     pub(crate) async fn begin(&mut self) {
         self.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             .await;
@@ -226,7 +222,6 @@ impl Exchange {
         self.ended = true;
     }
 
-    /// Sends a complete response.
     pub(crate) async fn whole(&mut self, status: &str, headers: &str, body: &str) {
         self.raw(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())).await;
         self.ended = true;
@@ -237,18 +232,15 @@ impl Exchange {
         self.ended = true;
     }
 
-    /// Waits until the peer closes the connection.
     pub(crate) async fn gone(&mut self) {
         let mut rest = [0; 64];
         while matches!(self.stream.read(&mut rest).await, Ok(1..)) {}
     }
 
-    /// Shuts down the sending side.
     pub(crate) async fn close(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// Resets the connection.
     pub(crate) fn reset(&mut self) {
         self.stream.set_zero_linger().unwrap();
     }

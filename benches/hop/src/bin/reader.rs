@@ -41,7 +41,6 @@ fn number(name: &str, default: u64) -> Result<u64, Failed> {
     option(name).map_or(Ok(default), |text| text.parse().map_err(|_| format!("{name} wants a number").into()))
 }
 
-/// What each connection does.
 struct Task {
     address: SocketAddr,
     request: Vec<u8>,

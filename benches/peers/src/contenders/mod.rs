@@ -27,9 +27,7 @@ pub struct Answer<'a> {
 pub trait Contender {
     /// The name in the tables.
     fn name(&self) -> &'static str;
-    /// The package and its version.
     fn version(&self) -> &'static str;
-    /// Whether the contender supports this format.
     fn has(&self, format: &str) -> bool;
     /// Reads a response. `clock` measures from the first piece to the end of the response, without the setup for
     /// the request.

@@ -35,7 +35,6 @@ fn conversation(request: &Value) -> Conversation {
     ClientDialect::Chat.side().decode(request.to_string().as_bytes()).unwrap()
 }
 
-/// A conversation with one message.
 fn said(text: &str) -> Conversation {
     conversation(&json!({"model": "m", "messages": [{"role": "user", "content": text}]}))
 }
@@ -84,7 +83,6 @@ fn templates_render_as_in_python() {
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
-/// Returns the first line that differs.
 fn difference(what: &str, expected: &Value, found: &Value) -> String {
     let text = |value: &Value| value["text"].as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (expected, found) = (text(expected), text(found));

@@ -14,7 +14,6 @@ pub(crate) struct Found {
     pub(crate) calls: Vec<Call>,
 }
 
-/// A call as a client has it once the response has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -78,7 +77,6 @@ impl Found {
         }
     }
 
-    /// Returns the name and the parsed arguments of each call.
     pub(crate) fn parsed_calls(&self) -> Vec<(&str, Value)> {
         let parse = |arguments: &str| {
             serde_json::from_str(arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"))

@@ -167,7 +167,6 @@ fn read_with_hyper(bytes: &[u8]) -> Read<(), ()> {
     })
 }
 
-/// Reads the response, and returns whether it is complete.
 async fn exchange(sender: &mut http1::SendRequest<Empty<Bytes>>, read: &mut Read<(), ()>) -> bool {
     let request = Request::post("/").header("host", "x").body(Empty::new()).unwrap();
     let Ok(response) = sender.send_request(request).await else {

@@ -6,7 +6,6 @@ use toolwire::wire::sse::{Frame, Frames, Lines, Message, Oversized};
 
 use super::input::{Input, cut};
 
-/// An owned line or frame.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Event { event: Vec<u8>, data: Vec<u8>, id: Option<Vec<u8>> },

@@ -42,7 +42,6 @@ fn looking_for(format: &'static Format) -> Rules {
     Rules { detect: Detect::Formats(vec![format.name, format::THINK.name]), ..Rules::default() }
 }
 
-/// Splits `text` at character boundaries.
 fn cut<'t>(text: &'t str, cuts: &[Index]) -> Vec<&'t str> {
     let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let mut places: Vec<usize> = cuts.iter().map(|cut| ends[cut.index(ends.len())]).collect();

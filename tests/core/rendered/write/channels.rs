@@ -20,7 +20,6 @@ enum Message<'s> {
     Call(&'s Call),
 }
 
-/// Returns the scene's messages in order.
 fn messages(scene: &Scene) -> Vec<Message<'_>> {
     let mut messages: Vec<Message<'_>> = scene.reasoning.iter().map(|text| Message::Thought(text)).collect();
     for group in &scene.groups {
@@ -32,7 +31,6 @@ fn messages(scene: &Scene) -> Vec<Message<'_>> {
     messages
 }
 
-/// Returns the number that selects the notation for this scene.
 fn way(scene: &Scene) -> usize {
     scene.groups.first().map_or(0, |group| group.way)
 }

@@ -35,7 +35,6 @@ fn minimax_m3(group: &Group, page: &mut Page) {
     page.calls(format!("{SIGN}<tool_call>{line}{calls}{SIGN}</tool_call>"), &group.calls, How::VALUES);
 }
 
-/// Escapes the special characters of XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

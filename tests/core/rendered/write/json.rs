@@ -27,7 +27,6 @@ pub(super) fn object(call: &Call, name: &str, arguments: &str) -> String {
     }
 }
 
-/// Writes a JSON object with the usual keys.
 pub(super) fn usual(call: &Call) -> String {
     object(call, "name", "arguments")
 }

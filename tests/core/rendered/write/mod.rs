@@ -20,7 +20,6 @@ pub(crate) struct Renderer {
     pub(crate) write: Write,
 }
 
-/// What a renderer writes.
 pub(crate) enum Write {
     /// A group of calls. The text around it is written without markup.
     Group(fn(&Group, &mut Page)),
