@@ -157,7 +157,6 @@ impl Detector {
         self.release(self.held.len(), out);
     }
 
-    /// Skips an invented result up to its closer.
     pub(super) fn invented(&mut self, text: &str) -> usize {
         let State::Invented(close) = self.state else { return 0 };
         let first = close.as_bytes().first().copied().unwrap_or_default();

@@ -64,7 +64,6 @@ impl BareText {
         step
     }
 
-    /// Writes the call with the text as its argument.
     fn call(&self, text: &str, (name, id): (&str, &str), out: &mut Out<'_>) {
         let mut json = String::from("{\"");
         escape_str(&mut json, &self.key);

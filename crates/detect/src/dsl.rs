@@ -7,7 +7,6 @@ use super::{
     walk::{CallRules, Out, Piece, Step, Walk},
 };
 
-/// Reads one call.
 #[derive(Debug)]
 pub(super) struct DslWalk {
     name: String,
@@ -22,7 +21,6 @@ impl DslWalk {
         Self { name: String::new(), arguments, started: false }
     }
 
-    /// Reads a character of the name, or the brace after it.
     fn name(&mut self, character: char, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         if character == '{' {
             let Some(name) = rules.name(self.name.trim()) else { return Step::Stop(0) };

@@ -67,7 +67,6 @@ impl Detector {
         }
     }
 
-    /// Returns the [`Place`] of the held text.
     pub(super) fn here(&self, starts_line: bool) -> Place {
         match starts_line {
             true if self.prose.starts_message() => Place::MessageStart,
@@ -246,7 +245,6 @@ impl Detector {
         }));
     }
 
-    /// Reads one character of the attributes in an HTML opener.
     pub(super) fn attributes(&mut self, text: &str, out: &mut impl Sink) -> usize {
         let State::Attributes { place, starts_line, quoted } = self.state else { return 0 };
         let Some((format, Entry::Tag(tag))) =

@@ -27,12 +27,10 @@ pub(super) enum Read {
 }
 
 impl Escape {
-    /// Whether no escape is being read.
     pub(super) fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
 
-    /// The text of the escape so far.
     pub(super) fn written(&self) -> &str {
         &self.written
     }
@@ -100,7 +98,6 @@ impl Escape {
     }
 }
 
-/// Returns the character that a one-letter escape stands for.
 fn simple(letter: char) -> Option<char> {
     Some(match letter {
         '"' | '\\' | '/' => letter,

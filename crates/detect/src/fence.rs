@@ -26,17 +26,14 @@ pub(super) enum Opening {
 }
 
 impl Opener {
-    /// Starts with the first backtick or tilde.
     pub(super) fn new(tick: u8) -> Self {
         Self { tick, count: 1, info: String::new(), info_ended: false }
     }
 
-    /// Returns the fence that this opener opens.
     pub(super) fn fence(&self) -> Fence {
         Fence { tick: self.tick, count: self.count, code: None }
     }
 
-    /// The info string in lower case.
     pub(super) fn info(&self) -> &str {
         &self.info
     }
@@ -69,7 +66,6 @@ impl Opener {
     }
 }
 
-/// An open fence, with what it takes to recognize its closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) tick: u8,

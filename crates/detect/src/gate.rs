@@ -129,7 +129,6 @@ impl Gate {
         true
     }
 
-    /// Whether the current call is dropped.
     pub(super) fn drops(&self) -> bool {
         self.drops
     }

@@ -26,7 +26,6 @@ pub(super) enum Passed {
     Failed { taken: usize, rescan: usize },
 }
 
-/// Reads one container of calls.
 #[derive(Debug)]
 pub(super) struct GatedContainer {
     walker: Walker,
@@ -94,7 +93,6 @@ impl GatedContainer {
         self.walker.undecided()
     }
 
-    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walker.kept()
     }

@@ -42,7 +42,6 @@ enum Literal {
     None,
 }
 
-/// Reads one call with a header.
 #[derive(Debug)]
 pub(super) struct HeaderWalk {
     header: &'static Header,
@@ -131,7 +130,6 @@ impl HeaderWalk {
         Some(!brace)
     }
 
-    /// Starts the call, since the header is certain.
     fn start(&self, rules: &CallRules<'_>, out: &mut Out<'_>) {
         if let Some((name, id)) = called(self.header, &self.captured, rules) {
             out(Piece::Start { name, id });

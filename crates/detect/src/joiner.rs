@@ -11,7 +11,6 @@ use crate::event::{Event, Reasoning, Sink};
 /// The maximum number of joined bytes, except for text that may still be sent in its original frame.
 const MAX_JOINED: usize = 16 << 10;
 
-/// The kind of pieces being joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,

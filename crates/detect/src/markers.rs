@@ -42,9 +42,7 @@ pub(super) enum Entry {
     Tag(&'static Tag),
     /// A header in a format with channels.
     Channel(&'static Channels, &'static str),
-    /// Reasoning.
     Thought(&'static Thought),
-    /// Markup without meaning.
     Frame,
     /// A section of calls, with its closer.
     Section(&'static Calls, &'static str),
@@ -66,7 +64,6 @@ impl Opener {
         if self.place > here { Fit::No } else { fit_cased(self.text, text, self.case) }
     }
 
-    /// Whether this opens a call or a section of calls.
     fn is_call(&self) -> bool {
         match self.entry {
             Entry::Section(..) | Entry::Call(_) => true,
@@ -240,7 +237,6 @@ impl Markers {
         self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
 
-    /// Whether `format` was chosen by name.
     pub(super) fn is_named(&self, format: &'static Format) -> bool {
         self.named.contains(&format)
     }

@@ -29,7 +29,6 @@ pub(super) enum Case {
     Any,
 }
 
-/// Matches `text` against `marker`.
 pub(super) fn fit(marker: &str, text: &str) -> Fit {
     fit_cased(marker, text, Case::Exact)
 }

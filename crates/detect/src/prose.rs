@@ -14,12 +14,10 @@ use super::{
 };
 use crate::event::{Event, Sink};
 
-/// Returns `text` without leading white space.
 fn trim_start(text: &str) -> &str {
     tail(text, text.bytes().position(|byte| !is_blank(byte)).unwrap_or(text.len()))
 }
 
-/// Returns `text` without trailing white space.
 fn trim_end(text: &str) -> &str {
     head(text, text.bytes().rposition(|byte| !is_blank(byte)).map_or(0, |at| at + 1))
 }
@@ -62,7 +60,6 @@ impl Prose {
         }
     }
 
-    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.blank.len()
     }
@@ -79,7 +76,6 @@ impl Prose {
         self.line_blank
     }
 
-    /// Whether nothing visible has appeared in the message yet.
     pub(super) fn starts_message(&self) -> bool {
         !self.seen_text && !self.seen_call
     }
@@ -106,7 +102,6 @@ impl Prose {
         self.behind_call = false;
     }
 
-    /// Whether only white space has followed the last call.
     pub(super) fn is_behind_call(&self) -> bool {
         self.behind_call
     }

@@ -14,7 +14,6 @@ use crate::format::Python;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// Before the bracket of a list, or before a call.
     Begin,
     /// Before a call in a list or, if `or_end` is set, the closing bracket.
     Item {
@@ -28,7 +27,6 @@ enum At {
     /// After a word that is a keyword or the start of a value.
     KeywordEnd,
     Value,
-    /// After a value.
     After,
     /// After text that may be a call without arguments.
     Doubtful,
@@ -37,7 +35,6 @@ enum At {
     Done,
 }
 
-/// Reads a call or a list of calls.
 #[derive(Debug)]
 pub(super) struct PythonWalk {
     python: &'static Python,
@@ -209,7 +206,6 @@ impl PythonWalk {
         Step::Took(1)
     }
 
-    /// Starts the call, which is certain.
     fn start(&mut self, out: &mut Out<'_>) {
         if self.open {
             return;
@@ -288,7 +284,6 @@ impl PythonWalk {
         Step::End(1)
     }
 
-    /// Writes the end of the arguments.
     fn end(&mut self, out: &mut Out<'_>) {
         out(Piece::Arguments(if self.arguments == 0 { "{}" } else { "}" }));
         self.open = false;

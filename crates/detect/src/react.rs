@@ -27,7 +27,6 @@ enum At {
     Name,
     /// Before or in `Action Input:`, whose start is in [`ReactWalk::held`].
     Label,
-    /// Before the input.
     Before,
     Json,
     Text,
@@ -35,7 +34,6 @@ enum At {
     After,
 }
 
-/// Reads one call.
 #[derive(Debug)]
 pub(super) struct ReactWalk {
     at: At,

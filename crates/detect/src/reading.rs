@@ -123,7 +123,6 @@ pub(super) struct Outlet<'d, S> {
 }
 
 impl<S: Sink> Outlet<'_, S> {
-    /// Sends a piece of a call.
     pub(super) fn piece(&mut self, piece: Piece<'_>) {
         let index = super::DETECTED | self.next.saturating_sub(1);
         match piece {
@@ -156,7 +155,6 @@ impl<S: Sink> Outlet<'_, S> {
         self.out.event(Event::CallArguments { index, piece });
     }
 
-    /// Sends the waiting pieces of calls.
     pub(super) fn pieces(&mut self, waiting: Vec<Waiting>) {
         for waiting in waiting {
             match waiting {

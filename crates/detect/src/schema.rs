@@ -85,7 +85,6 @@ impl SchemaGuard {
         matches!(self.verdict, Verdict::Schema(key) if !declared(key))
     }
 
-    /// Whether these are certainly arguments.
     pub(super) fn is_passed(&self, declared: impl Fn(&str) -> bool) -> bool {
         match self.verdict {
             Verdict::Arguments => true,

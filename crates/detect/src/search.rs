@@ -188,7 +188,6 @@ impl SearchPlan {
 pub(super) struct Search {
     pub(super) tools: DeclaredTools,
     pub(super) sought: Arc<SearchPlan>,
-    /// Whether calls are detected.
     pub(super) calls: bool,
     pub(super) whole: bool,
     any_name: bool,

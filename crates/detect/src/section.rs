@@ -22,7 +22,6 @@ enum Phase {
     Call(Box<dyn Walk>),
 }
 
-/// Reads a section of calls.
 #[derive(Debug)]
 pub(super) struct Section {
     calls: &'static Calls,
@@ -43,7 +42,6 @@ pub(super) struct Section {
 enum Mark {
     Closer,
     Opener,
-    /// Markup without meaning.
     Noise,
 }
 

@@ -102,7 +102,6 @@ impl Detector {
         ended
     }
 
-    /// Continues to read calls.
     pub(super) fn calls(&mut self, text: &str, out: &mut impl Sink) -> usize {
         self.flow = None;
         let State::Calls(mut reading) = std::mem::replace(&mut self.state, State::Prose) else { return 0 };

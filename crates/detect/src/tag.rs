@@ -69,7 +69,6 @@ pub(super) enum Reached {
     Data,
     /// A CDATA section.
     Cdata,
-    /// The end of the value.
     End,
 }
 
@@ -111,7 +110,6 @@ pub(super) fn read_value(
     }
 }
 
-/// Adds a CDATA section to `value`.
 pub(super) fn read_cdata(text: &str, value: &mut TypedValue, out: &mut Out<'_>) -> (Step, Reached) {
     let (data, step) = cdata(text);
     value.push(data, out);

@@ -64,7 +64,6 @@ impl Thinking {
         !self.open.is_empty() && !self.text.has_begun() && self.held() == 0
     }
 
-    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.markup.len() + self.text.held()
     }
@@ -79,7 +78,6 @@ impl Thinking {
         self.last == b'`'
     }
 
-    /// Reads the next piece.
     pub(super) fn feed(&mut self, text: &str, markers: &Markers, out: &mut impl Sink) -> ThinkingProgress {
         let mut at = 0;
         while at < text.len() {

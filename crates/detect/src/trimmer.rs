@@ -25,7 +25,6 @@ impl Trimmer {
         self.begun
     }
 
-    /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
         self.blank.len()
     }

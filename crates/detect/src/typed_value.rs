@@ -116,7 +116,6 @@ impl TypedValue {
         self.streams
     }
 
-    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.text.len()
     }
@@ -143,7 +142,6 @@ impl TypedValue {
         }
     }
 
-    /// Adds a piece of the value's text.
     pub(super) fn push(&mut self, text: &str, out: &mut Out<'_>) {
         if text.is_empty() {
             return;
@@ -179,7 +177,6 @@ impl TypedValue {
         out(Piece::Arguments("\""));
     }
 
-    /// Sends a piece of a streamed string.
     fn string(&mut self, text: &str, out: &mut Out<'_>) {
         let special = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
         if !text.bytes().any(special) {

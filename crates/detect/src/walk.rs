@@ -199,7 +199,6 @@ pub(super) enum Surroundings {
     Behind,
     /// A fence that is not searched.
     Fence(Fence),
-    /// A JSON value that is not a call.
     Json(Scanner),
 }
 

@@ -31,9 +31,7 @@ pub(super) enum Parsed {
     Whole,
     /// Everything up to here is certain.
     Certain,
-    /// The walk has ended.
     End,
-    /// The walk has ended, and so has the message.
     EndMessage,
     /// A call was cut off. Everything up to here is certain if the call has been sent.
     Cut,
@@ -141,7 +139,6 @@ impl Walker {
         Some(end)
     }
 
-    /// Whether a call has started and has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
@@ -151,17 +148,14 @@ impl Walker {
         self.open || self.walk.starts_at_end()
     }
 
-    /// See [`Walk::ends_outside`].
     pub(super) fn ends_outside(&mut self, out: &mut Out<'_>) -> bool {
         self.walk.ends_outside(&self.held, out)
     }
 
-    /// See [`Walk::ends_with_text`].
     pub(super) fn ends_with_text(&self) -> bool {
         self.walk.ends_with_text()
     }
 
-    /// See [`Walk::surroundings`].
     pub(super) fn surroundings(&mut self, cut: bool) -> Surroundings {
         self.walk.surroundings(cut)
     }
@@ -171,7 +165,6 @@ impl Walker {
         if self.open && self.held.is_empty() { self.walk.string() } else { None }
     }
 
-    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         self.walk.kept()
     }

@@ -42,7 +42,6 @@ enum State {
     SizeLf(u64),
     /// This many bytes of chunk data, and then CR LF.
     Chunk(u64),
-    /// The CR after chunk data.
     ChunkCr,
     ChunkLf,
     /// The first byte of a trailer field, or the CR of the empty line that ends the body.
@@ -162,7 +161,6 @@ impl BodyDecoder {
         }
     }
 
-    /// Returns the state after a byte of framing.
     fn after(&mut self, byte: u8) -> Result<State, BodyError> {
         Ok(match (self.state, byte) {
             (State::Size(size, digits), byte) if byte.is_ascii_hexdigit() && digits < MAX_DIGITS => {
@@ -214,7 +212,6 @@ impl BodyDecoder {
     }
 }
 
-/// Returns the state after a byte of a trailer field.
 fn after_trailer(state: State, byte: u8) -> Result<State, BodyError> {
     Ok(match (state, byte) {
         (State::TrailerStart | State::TrailerName, byte) if is_token(byte) => State::TrailerName,

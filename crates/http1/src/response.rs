@@ -190,7 +190,6 @@ pub fn check_head_size(parts: &Parts) -> Result<(), HeadError> {
     if length > MAX_HEAD { Err(HeadError::TooLong) } else { Ok(()) }
 }
 
-/// Parses one head, including the empty line at its end.
 fn parse(bytes: &[u8]) -> Result<ResponseHead, HeadError> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut raw = httparse::Response::new(&mut []);

@@ -10,7 +10,6 @@ pub(super) struct SpecialToken {
     pub(super) text: String,
 }
 
-/// The contents of a file with a chat template.
 #[derive(Debug)]
 pub(super) struct TemplateFile {
     pub(super) default: String,

@@ -219,7 +219,6 @@ impl PartialEq for ChatTemplate {
     }
 }
 
-/// The prompt as it is being written.
 struct Output {
     text: Vec<u8>,
     limit: usize,

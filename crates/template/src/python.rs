@@ -80,7 +80,6 @@ pub(super) fn tojson(
     Ok(dump.out)
 }
 
-/// The maximum indentation per level.
 const MAX_INDENT: usize = 32;
 
 /// The maximum nesting depth, which exceeds that of values from clients.

@@ -45,7 +45,6 @@ pub struct Lines {
     closed: bool,
 }
 
-/// A complete line.
 enum Found<'i> {
     /// Contiguous in the input.
     Whole(&'i [u8]),
@@ -224,7 +223,6 @@ pub struct Frames {
     block: Block,
 }
 
-/// The event being read.
 #[derive(Debug, Default)]
 struct Block {
     event: Vec<u8>,
@@ -358,7 +356,6 @@ fn replace(kept: &mut Vec<u8>, value: &[u8]) {
     kept.extend_from_slice(value);
 }
 
-/// Parses a number that consists only of ASCII digits.
 fn digits(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

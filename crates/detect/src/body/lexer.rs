@@ -241,12 +241,10 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         Some(at + 1)
     }
 
-    /// The length of the held token up to `at`, in bytes.
     fn token_len(&self, at: usize) -> usize {
         self.body.held.len() + at.saturating_sub(self.mark.unwrap_or(at))
     }
 
-    /// The held token up to `at`.
     fn token(&self, at: usize) -> String {
         self.token_from(self.mark.unwrap_or(at), at)
     }

@@ -40,7 +40,6 @@ enum State {
         or_end: bool,
     },
     Colon,
-    /// After a value: a comma or the end of the container may follow.
     After,
     /// After a comma, which is held.
     Comma,
@@ -118,7 +117,6 @@ impl JsonBody {
         self.stack.len()
     }
 
-    /// Whether a key is being read.
     pub(super) fn in_key(&self) -> bool {
         matches!(
             self.state,

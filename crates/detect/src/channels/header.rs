@@ -25,7 +25,6 @@ enum Part {
     Body(Box<dyn Walk>),
 }
 
-/// Reads a header. The text passed to each method begins at the opener.
 #[derive(Debug)]
 pub(super) struct Header {
     channels: &'static Channels,
@@ -52,7 +51,6 @@ pub(super) enum Opens {
 }
 
 impl Header {
-    /// Creates a reader for a header with the opener `open`.
     pub(super) fn new(channels: &'static Channels, open: &str, first: bool) -> Self {
         let inner = usize::from(channels.inner.contains(&open));
         Self { channels, part: Part::Words, read: open.len(), inner, first, only_reasoning: false }
@@ -156,7 +154,6 @@ impl Header {
         Opens::Message(phase, Step::Certain(self.read))
     }
 
-    /// Begins a call whose body becomes the argument `key`.
     fn raw(&self, name: &str, key: &str, out: &mut Out<'_>) -> Opens {
         self.begin(out);
         out(Piece::Start { name, id: "" });
@@ -174,7 +171,6 @@ impl Header {
         }
     }
 
-    /// Reads the text after a call's header.
     fn named(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<Opens> {
         let Part::Named { name, otherwise } = &self.part else { return None };
         let rest = tail(text, self.read).trim_start();
@@ -195,7 +191,6 @@ impl Header {
         })
     }
 
-    /// Reads the body of a call until the call starts.
     fn body(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Opens {
         while let Part::Body(walk) = &mut self.part
             && self.read < text.len()
@@ -224,19 +219,16 @@ impl Header {
         Opens::More
     }
 
-    /// See [`Walk::close`].
     pub(super) fn close(&mut self, held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         self.begin(out);
         let Part::Body(walk) = &mut self.part else { return false };
         walk.close(tail(held, self.read), stopped, out)
     }
 
-    /// See [`Walk::starts_at_end`].
     pub(super) fn starts_at_end(&self) -> bool {
         matches!(&self.part, Part::Body(walk) if walk.starts_at_end())
     }
 
-    /// How many bytes are held in addition to the source.
     pub(super) fn kept(&self) -> usize {
         if let Part::Body(walk) = &self.part { walk.kept() } else { 0 }
     }

@@ -33,13 +33,10 @@ enum Phase {
     Said(Voice),
     /// In a body that is the only argument of a call.
     Raw,
-    /// In the body of a call that has started.
     Call(Box<dyn Walk>),
-    /// Between two messages.
     Between,
 }
 
-/// Reads a sequence of messages.
 #[derive(Debug)]
 pub(super) struct Channel {
     channels: &'static Channels,
@@ -234,9 +231,7 @@ fn may_mend(rules: &CallRules<'_>) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     None,
-    /// Possibly a marker.
     Begins,
-    /// An end marker of this many bytes.
     End(usize),
     Open(&'static str),
 }
@@ -253,7 +248,6 @@ fn may_begin(channels: &'static Channels, byte: u8) -> bool {
         .any(|marker| marker.as_bytes().first() == Some(&byte))
 }
 
-/// Classifies the start of `text`.
 fn mark(channels: &'static Channels, text: &str) -> Mark {
     let ends = || channels.end.iter().copied();
     if let Some(end) = ends().find(|end| text.starts_with(end)) {

@@ -17,7 +17,6 @@ enum At {
     Broken,
 }
 
-/// Reads the body of a message to a tool.
 #[derive(Debug)]
 pub(super) struct NamedJson {
     channels: &'static Channels,

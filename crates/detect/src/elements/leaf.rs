@@ -31,7 +31,6 @@ impl ElementsWalk {
         step
     }
 
-    /// Reads a CDATA section.
     pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let (step, reached) = read_cdata(text, &mut self.value, out);
         if reached == Reached::Data {

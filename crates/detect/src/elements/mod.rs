@@ -24,15 +24,12 @@ use crate::wire::json::escape_str;
 
 #[derive(Debug)]
 enum At {
-    /// In the attributes of the opening tag.
     Tag,
-    /// Between elements.
     Between,
     /// In an element without children so far. `fresh` is set until some of its text has been read.
     Leaf {
         fresh: bool,
     },
-    /// In the CDATA section of a leaf.
     Data,
     /// Before, in or after JSON that contains all arguments.
     BeforeJson,
@@ -197,7 +194,6 @@ impl ElementsWalk {
         walk
     }
 
-    /// Writes the end of the arguments.
     fn end(&mut self, out: &mut Out<'_>) {
         if self.ended {
             return;
@@ -217,7 +213,6 @@ impl ElementsWalk {
         }
     }
 
-    /// Reads the text between elements.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -296,7 +291,6 @@ impl ElementsWalk {
         self.elements.name != ElementsName::Opener
     }
 
-    /// Reads plain text in place of the elements.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let closes = |text: &str| match self.ends(text) {
@@ -335,7 +329,6 @@ impl ElementsWalk {
         best
     }
 
-    /// Returns the closer of the innermost container.
     fn closer(&self) -> String {
         let key = self.levels.last().map(|level| level.key.as_str()).unwrap_or_default();
         format!("{}</{key}>", self.elements.sign)
@@ -359,7 +352,6 @@ impl ElementsWalk {
         }
     }
 
-    /// Opens the element `tag`.
     fn open(&mut self, tag: &str, len: usize, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         if !self.started && !self.any_name && !self.is_certain() && !self.may_follow(tag, tools) {
             return Step::Stop(0);
@@ -423,7 +415,6 @@ impl ElementsWalk {
         }
     }
 
-    /// Closes the innermost container.
     fn close_container(&mut self, out: &mut Out<'_>) {
         if let Some(level) = self.levels.pop() {
             out(Piece::Arguments(match (level.array, level.empty) {

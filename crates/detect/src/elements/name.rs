@@ -10,7 +10,6 @@ use crate::{
 };
 
 impl ElementsWalk {
-    /// Reads the attributes of the opening tag.
     pub(super) fn tag(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let ElementsName::Attribute(key, end) = self.elements.name else { return Step::Stop(0) };
         match tag_text(text, end) {

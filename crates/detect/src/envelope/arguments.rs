@@ -42,7 +42,6 @@ impl Envelope {
         Some(0)
     }
 
-    /// Reads arguments that are written as JSON.
     pub(super) fn arguments(
         &mut self,
         text: &str,

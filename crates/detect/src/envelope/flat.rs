@@ -12,31 +12,26 @@ struct Member {
     is_envelope: bool,
 }
 
-/// The members in the order in which they were written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flat {
     members: Vec<Member>,
 }
 
 impl Flat {
-    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.members.iter().map(|member| member.key.len() + member.json.len()).sum()
     }
 
-    /// Begins a member.
     pub(super) fn key(&mut self, key: String, is_envelope: bool) {
         self.members.push(Member { key, json: String::new(), is_envelope });
     }
 
-    /// Appends JSON to the value.
     pub(super) fn value(&mut self, json: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push_str(json);
         }
     }
 
-    /// Sets the value to a string.
     pub(super) fn text(&mut self, text: &str) {
         if let Some(member) = self.members.last_mut() {
             member.json.push('"');

@@ -110,7 +110,6 @@ impl Envelope {
         true
     }
 
-    /// Called at the end of a captured value.
     fn text_ended(&mut self, quote: u8, rules: &CallRules<'_>, out: &mut Out<'_>) -> Option<()> {
         let text = decode(&self.captured, quote)?;
         match self.key {

@@ -107,7 +107,6 @@ enum At {
         literal: bool,
         brace: String,
     },
-    /// After a member.
     MemberEnd,
     Done,
 }
@@ -119,7 +118,6 @@ enum Arguments {
     None,
     /// They are being read, but may turn out not to be arguments.
     Doubtful,
-    /// They are being read, and are an object.
     Open,
     Done,
 }
@@ -141,7 +139,6 @@ struct Call {
     seen: u32,
 }
 
-/// Reads one value.
 #[derive(Debug)]
 pub(super) struct Envelope {
     /// Whether the object's only key is the name of the call, and its value the arguments.
@@ -200,7 +197,6 @@ impl Walk for Envelope {
         }
     }
 
-    /// How many bytes of arguments are held.
     fn kept(&self) -> usize {
         self.call.kept.len() + self.call.flat.kept()
     }
@@ -279,7 +275,6 @@ impl Envelope {
         Some(1)
     }
 
-    /// Reads the value of a member that is not part of the envelope.
     fn skip(&mut self, text: &str) -> Option<usize> {
         let At::Skip(body) = &mut self.at else { return None };
         let flat = &mut self.call.flat;
@@ -347,7 +342,6 @@ impl Envelope {
         (self.call.started || (self.found && self.call.name.is_none())).then_some(())
     }
 
-    /// Starts the call if it is certain.
     fn start(&mut self, out: &mut Out<'_>) {
         let call = &mut self.call;
         let certain = matches!(call.arguments, Arguments::Open | Arguments::Done);

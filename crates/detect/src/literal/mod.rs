@@ -34,7 +34,6 @@ struct Quote {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a value.
     Value,
     /// Before a value, a key or the end of the container.
     ValueOrEnd,
@@ -85,7 +84,6 @@ enum Level {
     Member,
 }
 
-/// Reads one value.
 #[derive(Debug)]
 pub(super) struct Literal {
     notation: Notation,
@@ -134,7 +132,6 @@ impl Literal {
         (self.unsettled == 0 && self.high.is_none()).then_some(flow)
     }
 
-    /// How many bytes are held.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() + self.held.len()
     }
@@ -223,7 +220,6 @@ impl Literal {
         }
     }
 
-    /// Reads a character before a value.
     fn value(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         if character.is_ascii_whitespace() {
             return Some(true);
@@ -290,7 +286,6 @@ impl Literal {
         Some(())
     }
 
-    /// Reads a character after a value.
     fn after(&mut self, character: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         match (character, *self.levels.last()?) {
             (blank, _) if blank.is_ascii_whitespace() => {}
@@ -337,7 +332,6 @@ impl Literal {
         self.unsettled = self.unsettled.saturating_sub(1);
     }
 
-    /// Reads a closing bracket.
     fn closer(&mut self, bracket: char, out: &mut impl FnMut(&str)) -> Option<bool> {
         let empty = self.state == State::ValueOrEnd && !self.comma;
         match (self.levels.pop()?, bracket) {

@@ -8,7 +8,6 @@ impl Literal {
         self.state = State::Opening { quote: Quote { mark, triple: false, raw }, second: false };
     }
 
-    /// Reads a character after the first or second quote.
     pub(super) fn opening(&mut self, quote: Quote, second: bool, character: char) -> bool {
         let again = character == quote.mark;
         self.state = match (again, second) {
@@ -63,7 +62,6 @@ impl Literal {
         self.value_ended();
     }
 
-    /// Reads a character after a backslash.
     pub(super) fn escape(&mut self, quote: Quote, character: char, out: &mut impl FnMut(&str)) -> bool {
         if quote.raw {
             self.content("\\", out);
@@ -163,7 +161,6 @@ impl Literal {
         }
     }
 
-    /// Writes a part of a string.
     pub(super) fn content(&mut self, text: &str, out: &mut impl FnMut(&str)) {
         if text.is_empty() {
             return;

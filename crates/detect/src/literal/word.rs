@@ -62,7 +62,6 @@ impl Literal {
     }
 }
 
-/// Converts a number to JSON.
 fn number(word: &str) -> Option<String> {
     if is_number(word) {
         return Some(word.to_owned());

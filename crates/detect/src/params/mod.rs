@@ -28,7 +28,6 @@ enum At {
     Name,
     /// Before the first parameter, between two parameters, or after the last one.
     Between,
-    /// In the opening tag of a parameter, after its marker.
     Tag,
     /// In a value. `fresh` is set until some of its text has been read.
     Value {
@@ -42,7 +41,6 @@ enum At {
     Text(BareText),
 }
 
-/// Reads one call with tagged parameters.
 #[derive(Debug)]
 pub(super) struct ParamsWalk {
     calls: &'static Calls,
@@ -50,7 +48,6 @@ pub(super) struct ParamsWalk {
     at: At,
     name: String,
     any_name: bool,
-    /// The keys written so far.
     keys: Vec<String>,
     value: TypedValue,
     /// Whether the value can only be a string, according to the tool's declaration.
@@ -165,7 +162,6 @@ impl ParamsWalk {
         Self { at: At::Between, name: name.to_owned(), ..Self::new(calls, params, rules) }
     }
 
-    /// Starts the call, which is certain.
     pub(super) fn start(&mut self, out: &mut Out<'_>) {
         if !self.started {
             self.started = true;
@@ -173,7 +169,6 @@ impl ParamsWalk {
         }
     }
 
-    /// Writes the end of the arguments.
     fn end(&mut self, out: &mut Out<'_>) {
         if self.ended {
             return;
@@ -185,7 +180,6 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads the name of the call up to the end of its tag.
     fn name(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let rules = CallRules { any_name: self.any_name, ..*rules };
         let (name, len) = match self.params.name {
@@ -260,7 +254,6 @@ impl ParamsWalk {
         sections.chain(self.calls.open.iter().copied()).chain(self.calls.noise.iter().copied())
     }
 
-    /// Reads the text between parameters.
     fn between(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let blank = text.len() - text.trim_start().len();
         if blank > 0 {
@@ -300,7 +293,6 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads plain text in place of the parameters.
     fn text(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let At::Text(mut bare) = std::mem::replace(&mut self.at, At::Between) else { return Step::Stop(0) };
         let step = bare.step(text, (&self.name, ""), |text| fit_any(self.closers(), text), out);
@@ -312,7 +304,6 @@ impl ParamsWalk {
         step
     }
 
-    /// Reads the opening tag of a parameter after its marker.
     fn tag(&mut self, text: &str, tools: &DeclaredTools, out: &mut Out<'_>) -> Step {
         match read_key(&self.params.key, text) {
             Some(Some((key, kind, len))) => {

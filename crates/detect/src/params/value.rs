@@ -154,7 +154,6 @@ impl ParamsWalk {
         }
     }
 
-    /// Reads a CDATA section.
     pub(super) fn data(&mut self, text: &str, out: &mut Out<'_>) -> Step {
         let (step, reached) = read_cdata(text, &mut self.value, out);
         if reached == Reached::Data {

@@ -17,9 +17,7 @@ const QUOTE: (&str, char) = ("&#34;", '"');
 
 /// What a text starts with.
 pub(super) enum Part<'t> {
-    /// Text without entities.
     Plain(&'t str),
-    /// Possibly an entity.
     Begins,
     /// An entity of this many bytes, which stands for this character.
     Entity(usize, char),

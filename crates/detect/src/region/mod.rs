@@ -21,7 +21,6 @@ use crate::{
     wire::json::{Progress, Scanner},
 };
 
-/// The kind of container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegionKind {
     Tag(&'static Tag),
@@ -52,11 +51,9 @@ enum Between {
     Value,
     /// It ends the closer.
     Closed,
-    /// It is not part of the container.
     Foreign,
 }
 
-/// Reads a container.
 #[derive(Debug)]
 pub(super) struct Region {
     container: RegionKind,
@@ -170,7 +167,6 @@ impl Region {
         self.value(meant.encode_utf8(&mut [0; 4]), rules, out).map(length)
     }
 
-    /// Reads a value without entities.
     fn value(&mut self, text: &str, rules: &CallRules<'_>, out: &mut Out<'_>) -> Step {
         let Some(value) = &mut self.value else { return Step::Stop(0) };
         let step = value.step(text, rules, out);

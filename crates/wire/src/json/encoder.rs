@@ -85,7 +85,6 @@ impl Encoder {
         self.pack(rest);
     }
 
-    /// Writes what is between two strings.
     fn pack(&mut self, text: &str) {
         text.split_ascii_whitespace().for_each(|text| self.out.extend_from_slice(text.as_bytes()));
     }

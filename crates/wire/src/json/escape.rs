@@ -74,7 +74,6 @@ impl Unescaper {
         chars.as_str()
     }
 
-    /// Decodes the next character of an escape.
     fn escaped(&mut self, char: char, out: &mut String) -> Escape {
         let (digits, unit) = match self.escape {
             Escape::Begun if char == 'u' => return Escape::Hex { digits: 0, unit: 0 },
@@ -94,7 +93,6 @@ impl Unescaper {
         Escape::Outside
     }
 
-    /// Adds a UTF-16 code unit.
     fn unit(&mut self, unit: u16, out: &mut String) {
         if let Some(high) = self.high.take() {
             if let Some(Ok(char)) = char::decode_utf16([high, unit]).next() {
@@ -110,7 +108,6 @@ impl Unescaper {
     }
 }
 
-/// Returns the character that a backslash followed by `char` stands for.
 fn meaning(char: char) -> char {
     match char {
         'n' => '\n',
@@ -157,7 +154,6 @@ fn escape_byte(out: &mut impl BufMut, byte: u8) {
     }
 }
 
-/// Returns the letter of the short escape for `byte`, if there is one.
 fn letter(byte: u8) -> Option<u8> {
     Some(match byte {
         b'"' | b'\\' => byte,
@@ -170,7 +166,6 @@ fn letter(byte: u8) -> Option<u8> {
     })
 }
 
-/// Returns the `\u` escape for `byte`.
 fn numbered(byte: u8) -> [u8; 6] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');

@@ -35,7 +35,6 @@ enum Beside {
 enum Varying {
     /// A number that consists only of digits.
     Digits,
-    /// The body of a string.
     Text,
 }
 
@@ -149,7 +148,6 @@ mod tests {
     use super::*;
     use crate::json::{Kind, span};
 
-    /// Collects all values with their paths of keys and indices.
     fn values<'a>(json: Json<'a>, way: &str, all: &mut Vec<(String, Json<'a>)>) {
         all.push((way.to_owned(), json));
         for (place, (_, value)) in json.members().enumerate() {
@@ -194,7 +192,6 @@ mod tests {
         ]
     }
 
-    /// Replaces two ranges of a frame.
     fn with(frame: &str, first: Range<usize>, one: &str, last: Range<usize>, two: &str) -> String {
         let mut frame = frame.to_owned();
         frame.replace_range(last, two);

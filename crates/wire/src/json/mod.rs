@@ -280,7 +280,6 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Returns the next key.
     fn key(&mut self) -> Option<Cow<'a, str>> {
         let [b'"', body @ ..] = self.ahead() else { return None };
         let run = plain_run(body);

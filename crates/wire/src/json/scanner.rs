@@ -77,7 +77,6 @@ pub enum ScannerPlace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a value.
     Value,
     /// After `[`: a value or `]` may follow.
     FirstElement,
@@ -90,7 +89,6 @@ enum State {
     /// After a value in a container: a comma or the end of the container may follow.
     Behind,
     Text,
-    /// After a backslash.
     Escape,
     /// Within `\u`, with the number of missing digits.
     Hex(u8),
@@ -101,7 +99,6 @@ enum State {
     Broken,
 }
 
-/// How much of a number has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -130,7 +127,6 @@ impl Number {
         })
     }
 
-    /// Whether the number may end here.
     fn is_whole(self) -> bool {
         matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Power)
     }
@@ -242,7 +238,6 @@ impl Scanner {
         }
     }
 
-    /// Reads one byte and enters `state`.
     fn go(&mut self, state: State) -> Step {
         self.state = state;
         (1, None)
@@ -285,7 +280,6 @@ impl Scanner {
         self.arrays & 1 == 1
     }
 
-    /// Reads the byte after a value in a container.
     fn behind(&mut self, byte: u8) -> Step {
         match (byte, self.in_array()) {
             (b',', true) => self.go(State::Value),
@@ -390,7 +384,6 @@ mod tests {
         (all, if scanner.finish() { Progress::End } else { Progress::More })
     }
 
-    /// Generates ASCII JSON with all kinds of white space, numbers, escapes and literals.
     fn json() -> impl Strategy<Value = String> {
         let space = "[ \n\r\t]{0,2}";
         let leaf = prop_oneof![
@@ -414,7 +407,6 @@ mod tests {
         })
     }
 
-    /// Replaces, inserts or removes one byte of `text`.
     fn mutated(text: &str, place: prop::sample::Index, byte: char, how: u8) -> String {
         let at = place.index(text.len() + 1);
         let (head, tail) = text.split_at(at);

@@ -13,10 +13,8 @@ use super::whole::Rest;
 const WORD: usize = 8;
 const BLOCK: usize = 64;
 
-/// The instruction set of the processor.
 static LEVEL: LazyLock<Level> = LazyLock::new(Level::new);
 
-/// Whether a string body has no escapes.
 pub(super) fn has_no_escapes(body: &str) -> bool {
     plain_run(body.as_bytes()) == body.len()
 }

@@ -9,7 +9,6 @@ use super::{MAX_DEPTH, search};
 /// What follows the parsed part of a text.
 pub(super) type Rest<'a> = Result<&'a [u8], &'a [u8]>;
 
-/// The open containers.
 #[derive(Default)]
 struct Open {
     depth: usize,
@@ -135,7 +134,6 @@ fn behind<'a>(mut rest: &'a [u8], open: &mut Open, marks: &mut impl Marks) -> Re
     Ok(rest)
 }
 
-/// Parses a key, its colon, and the white space before the value.
 fn key<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     let [b'"', tail @ ..] = rest else { return Err(rest) };
     match space(string(tail, marks)?) {
@@ -144,7 +142,6 @@ fn key<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     }
 }
 
-/// Skips white space.
 pub(super) fn space(rest: &[u8]) -> &[u8] {
     match rest {
         [b' ' | b'\n' | b'\r' | b'\t', ..] => {
@@ -155,7 +152,6 @@ pub(super) fn space(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Parses a string from after its first quote.
 #[inline]
 pub(super) fn string<'a>(rest: &'a [u8], marks: &mut impl Marks) -> Rest<'a> {
     search::body(rest, |tail| numbered(tail, marks))
@@ -209,7 +205,6 @@ fn number(rest: &[u8]) -> Rest<'_> {
     Ok(rest)
 }
 
-/// Parses one or more digits.
 fn digits(rest: &[u8]) -> Rest<'_> {
     let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     match rest.get(end..) {
