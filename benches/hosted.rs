@@ -1,6 +1,5 @@
 //! Measures, as ratios, how much time the execution stage adds: to a response without calls, and to a hosted call
 //! compared with a client that runs the tool itself. The result of the tool is cached, so running it takes no time.
-//! time.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 

@@ -245,8 +245,8 @@ async fn second_hop_cut_after_content_fails_in_the_stream() {
     assert_eq!(stream_error(&body)["code"], "upstream_truncated");
 }
 
-/// Several responses need two hops each, but only one request may be open. No response may wait for a slot that it
-/// or another response holds between its hops.
+/// Several responses need two hops each, but only one request may be open. Responses that kept their slots between
+/// hops would block each other.
 #[tokio::test]
 async fn hops_with_a_single_slot_do_not_deadlock() {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -199,7 +199,7 @@ async fn start(speech: Speech) -> (Proxy, Upstream, Arc<Mutex<(&'static str, Str
     (setup.start().await, upstream, said)
 }
 
-/// Tries each of `answers`, and sends a request with a valid answer after each.
+/// Tries each of `answers`. After each, checks that a valid answer still reaches the client.
 async fn plays(kind: &'static str, answers: Vec<String>, stream: bool) {
     let ((proxy, _upstream, said), client) = (start(Speech::Chat).await, Client::new());
     for hostile in answers {

@@ -60,7 +60,7 @@ async fn prefill_is_not_text_for_the_client() {
 
 #[tokio::test]
 async fn response_is_read_as_its_own_request_asked_for_it() {
-    // The server rejects first a prefill and then a schema.
+    // The first server rejects prefills, and the second one schemas.
     for (refuses_prefill, enforce, kinds) in
         [(true, Enforce::Prefill, [true, false]), (false, Enforce::Auto, [false, true])]
     {

@@ -1,4 +1,5 @@
-//! Tests state of turns that upstreams need back, for clients that replay a turn's calls without it.
+//! Tests turns whose state the upstream needs back: toolwire restores it for clients that replay only the turn's
+//! calls.
 
 use std::sync::{Arc, Mutex};
 

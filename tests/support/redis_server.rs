@@ -14,7 +14,7 @@ use std::{
 /// The names under which the program may be installed.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// How long to wait between two polls of a starting server, and how often to poll.
+/// The pause between two polls of a starting server, and the maximum number of polls.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSES: usize = 1000;
 

@@ -1,8 +1,8 @@
 //! [`PythonWalk`]: reads calls in Python syntax: a list such as `[f(a=1), g()]`, or a single call.
 //!
-//! A call starts at its first argument, or at its end if it has none. In a list without a marker for calls, or if
-//! the name is not declared, the following text must continue like a list. Values are read by [`Literal`].
-//! Positional arguments get their names from the tool's declaration.
+//! A call starts at its first argument, or at its end if it has none. In a list, a call without arguments must be
+//! followed by text that continues the list, unless the list has a marker and the tool is declared. Values are read
+//! by [`Literal`]. Positional arguments get their names from the tool's declaration.
 
 use super::{
     body::Fed,

@@ -75,7 +75,8 @@ impl Walk for ReactWalk {
         }
     }
 
-    /// Ends the call with the message. Text is complete, and JSON may only lack brackets.
+    /// Ends the call because the message has ended. Text is complete at that point, and JSON is if only closing
+    /// brackets are missing.
     fn close(&mut self, _held: &str, stopped: bool, out: &mut Out<'_>) -> bool {
         stopped
             && match self.at {

@@ -38,7 +38,7 @@ pub(super) struct CallRules<'a> {
     /// Names by which the format says that no tool is called.
     pub(super) no_tool: &'a [&'a str],
     pub(super) repair: bool,
-    /// Whether calls wait until they have been read completely, so that they can be refused up to their end.
+    /// Whether calls wait until they have been read completely, so that even their last byte can cause a refusal.
     pub(super) whole: bool,
     pub(super) max_depth: usize,
     pub(super) max_name: usize,

@@ -1,4 +1,4 @@
-//! [`ResponseEncoder`]: writes responses that hyper does not send.
+//! [`ResponseEncoder`]: writes the responses that toolwire sends without hyper.
 
 use std::time::SystemTime;
 

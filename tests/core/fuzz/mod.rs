@@ -1,5 +1,5 @@
-//! Runs the checks of the fuzz targets on the committed corpus and its mutations, on stable Rust. This is what CI
-//! runs of `fuzz/`.
+//! Runs the checks of the fuzz targets on the committed corpus and its mutations, on stable Rust. This is the part
+//! of `fuzz/` that CI runs.
 
 pub(crate) mod checks;
 mod corpus;

@@ -5,7 +5,7 @@
 //! 2. Only text whose meaning is still undecided is held back.
 //! 3. Nothing is lost and nothing is invented.
 //! 4. Time is linear and memory is bounded.
-//! 5. A call is a call only if it can be one.
+//! 5. Only text that can be a call becomes one.
 //! 6. Whatever needs no change is forwarded unchanged.
 //! 7. A truncated response never looks complete.
 

@@ -82,8 +82,8 @@ proptest! {
         lumo: bool,
         whole: bool,
     ) {
-        // Text is searched for markers after reasoning, and leading blanks are held back. Neither occurs in this
-        // text.
+        // This text contains no markers, for which text after reasoning is searched, and does not start with white
+        // space, which would be held back.
         let text = |text: String| format!("x{}", text.replace(['<', '>'], "-"));
         let said = said.into_iter().map(|said| ResponsePiece {
             text: if said.reasons { said.text } else { text(said.text) },

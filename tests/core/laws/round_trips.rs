@@ -46,8 +46,8 @@ fn arguments() -> impl Strategy<Value = String> {
 const TOOLS: [&str; 2] = ["find", "write_file"];
 
 fn exchange(number: usize) -> impl Strategy<Value = Vec<Turn>> {
-    // Messages servers refuse results that contain only white space, so toolwire sends such results as empty ones.
-    // They would not survive the round trip.
+    // toolwire replaces results of only white space with empty ones, since Messages servers refuse them. This
+    // generates empty ones to begin with.
     let result = prop_oneof![4 => said(), 1 => Just(String::new())];
     let calls = prop::collection::vec((prop::sample::select(&TOOLS[..]), arguments(), result), 0..3);
     let image = prop::option::of(Just("data:image/png;base64,iVBORw0KGgo="));
@@ -124,8 +124,8 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     )
 }
 
-/// Returns what a conversation means in every dialect. Adjacent texts by one author count as one, and instructions
-/// may be in a separate field.
+/// Returns the meaning of a conversation, which must not depend on the dialect. Adjacent texts by the same author
+/// count as one, and it does not matter whether instructions are in a separate field.
 fn meaning(conversation: &Conversation) -> Value {
     let mut said: Vec<(&str, Value)> = Vec::new();
     for turn in &conversation.turns {

@@ -1,4 +1,4 @@
-//! A page: a scene as it is written in some format, with the results that reading it must give.
+//! A page: a scene written in some format, and the results that the detector must return for it.
 
 use crate::rendered::scene::{Call, Group, Scene};
 

@@ -1,6 +1,6 @@
 //! Tests requests that must wait for something before the upstream is called: images must be described, or hosted
-//! tools of the previous turn are still running. As with a slow upstream, the client gets keep-alives, and the
-//! status is not decided until then.
+//! tools of the previous turn are still running. Until then, the client gets keep-alives as it would with a slow
+//! upstream, and the status is not decided.
 
 use std::{
     path::{Path, PathBuf},

@@ -44,7 +44,7 @@ pub(super) struct Header {
 pub(super) enum Opens {
     /// Undecided, since it depends on the text that follows.
     More,
-    /// Not a header. This many bytes at the start are not part of one either.
+    /// Not a header. This many bytes have been read.
     Nothing(usize),
     /// A message. Its first step starts at the opener.
     Message(Phase, Step),

@@ -6,8 +6,8 @@
 //! and docs/protocols/text-formats.md#arguments describe the shapes that models write.
 //!
 //! A call *starts* once it is certain, which is when its name is complete and its arguments have begun. Until then,
-//! the arguments are held, and the call may be refused: if they are a schema or, in formats without a marker of
-//! their own, for an undeclared name, a repeated key, or arguments that are not an object.
+//! the arguments are held, and the call may be refused: because the arguments are a schema or, in formats without a
+//! marker of their own, because the name is undeclared, a key is repeated, or the arguments are not an object.
 //!
 //! In a marked format, an object without an arguments key is a call if it has no other members, or if all other
 //! members are parameters that the tool declares. These members are then the arguments.

@@ -1,10 +1,10 @@
 //! [`Literal`]: converts one value in Python's or a similar notation to JSON as it is being read.
 //!
-//! Everything that is certain is sent at once. Held are: a number or word up to the byte after it, an unfinished
-//! escape, the closing quote of a string (since an adjacent string would be joined to it), and a comma. Two things
-//! are only known later: whether `(` or `{` contains a single element or several, and whether a value is a key. In
-//! these cases, the element is held until its comma, colon or bracket, and its JSON form is then inserted where it
-//! begins.
+//! Everything that is certain is sent at once. Four things are held until the text after them has arrived: a number
+//! or word, an unfinished escape, the closing quote of a string (since an adjacent string would be joined to it),
+//! and a comma. Two things are only known later: whether `(` or `{` contains a single element or several, and
+//! whether a value is a key. In these cases, the element is held until its comma, colon or bracket, and its JSON
+//! form is then inserted where it begins.
 
 mod text;
 mod word;
@@ -377,8 +377,8 @@ impl Literal {
             if !inside {
                 return None;
             }
-            // The start of a delimiter does not occur in it a second time, so all of the held text belongs to the
-            // string.
+            // No delimiter can begin inside the held text, since the first character of a delimiter does not recur
+            // in it. So all of the held text belongs to the string.
             self.held.truncate(length);
             let held = std::mem::take(&mut self.held);
             if held.is_empty() {

@@ -49,8 +49,8 @@ fn cut_off(name: &str, page: &Page, at: Index, stopped: bool) -> Result<(), Test
 /// value.
 fn is_closed(arguments: &str, meant: &str, cut: &str) -> Result<(), TestCaseError> {
     let value = arguments.trim_end_matches([']', '}', ' ', '\n']);
-    // Text that looks like the end of the call, including trailing blanks, is read as its end. The model would only
-    // have continued if it had been cut off.
+    // If a string contains something that looks like the end of the call, and the page is cut off right after it,
+    // the call ends there.
     let quoted = value.strip_suffix('"').and_then(|text| meant.strip_prefix(text));
     let next = cut.rsplit_once('>').map(|(_, next)| next.trim_start());
     let closed = next.is_some_and(|next| next.is_empty() || next.starts_with('<'));
