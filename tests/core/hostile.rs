@@ -23,7 +23,7 @@ fn all() -> impl Iterator<Item = Speech> {
     SPEECHES.into_iter().chain([Speech::Ollama])
 }
 
-/// The client dialect that is the same API as the upstream's, if there is one.
+/// The client dialect for the upstream's own API, if there is one.
 fn own_client(speech: Speech) -> Option<ClientDialect> {
     match speech {
         Speech::Chat => Some(ClientDialect::Chat),

@@ -375,7 +375,7 @@ async fn remembered_permission_holds_at_every_instance_and_is_revoked_at_any() {
     assert_eq!(send(&first, Method::DELETE, &rule, &Value::Null).await.status(), 404);
 }
 
-/// Each of the three servers stores some of the clients.
+/// Each of the three servers stores the state of some clients.
 #[tokio::test]
 async fn server_of_a_cluster_that_is_away_concerns_only_its_clients() {
     let Some(mut cluster) = RedisCluster::start(3).unwrap() else { return };

@@ -258,7 +258,7 @@ async fn saved_settings_hold_at_once() {
     assert_eq!((&setting.unwrap()["value"], setting.unwrap().get("restart_required")), (&json!(4), None));
 }
 
-/// The same applies to everything in `state_dir`.
+/// A changed `state_dir` is only used after a restart, so the saved settings stay in effect until then.
 #[tokio::test]
 async fn saved_settings_hold_after_a_change_of_their_folder_and_not_without_the_admin_api() {
     let upstream = Upstream::start(at_once).await;

@@ -1,10 +1,11 @@
 //! [`fit`]: whether text starts with a marker, or may do so once more text has arrived.
 //!
-//! A marker is literal except for one wildcard. After the `<` of a tag, `*` matches an optional namespace and its
-//! colon (`<*invoke` matches `<x:invoke`). Before the end of a tag, `*` matches a colon and an optional suffix
-//! (`<tool_call*>` matches `<tool_call:opensource>`). `~` matches the characters that a malformed closer may have
-//! before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name (`<%>` matches
-//! `<get_weather>`). The length of what a wildcard matches is limited, and so is that of a possible marker.
+//! A marker may contain one wildcard. All of its other characters are literal. After the `<` of a tag, `*` matches
+//! an optional namespace and its colon (`<*invoke` matches `<x:invoke`). Before the end of a tag, `*` matches a
+//! colon and an optional suffix (`<tool_call*>` matches `<tool_call:opensource>`). `~` matches the characters that
+//! a malformed closer may have before its end (`</parameter~>` matches `</parameter/>`), and `%` matches a name
+//! (`<%>` matches `<get_weather>`). The length of what a wildcard matches is limited, and so is that of a possible
+//! marker.
 
 use super::text::{head, tail};
 

@@ -1,5 +1,5 @@
-//! Tests law 4: held bytes stay within the configured limits. Reaching a limit causes a clear error or yields plain
-//! text, and no split changes which.
+//! Tests law 4: held bytes stay within the configured limits. When a limit is reached, the response fails with a
+//! clear error or continues as plain text, and splits do not change the outcome.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -19,8 +19,8 @@ fn tool(name: &str, properties: &Value) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": parameters}})
 }
 
-/// Returns the client's answer to `text`. Asserts that no split changes it. The declared tools have one string, two
-/// strings, a number, and no parameters.
+/// Returns the client's answer to `text`. Asserts that no split changes it. The declared tools take one string, two
+/// strings, a number, and nothing.
 fn answer(format: &str, text: &str) -> Answer {
     let tools = [
         tool("calculator", &json!({"expression": {"type": "string"}})),

@@ -1,4 +1,5 @@
-//! Tests turns with calls of both kinds in the other modes, and clients that return twice, late or never.
+//! Tests turns that call both hosted tools and the client's: the modes `server_first` and `client_only`, and
+//! clients that send results twice, late or never.
 
 use serde_json::{Value, json};
 

@@ -50,7 +50,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Issues a certificate for `127.0.0.1` and `localhost`.
+    /// Issues a certificate for `127.0.0.1`, `localhost` and `up.example`.
     pub(crate) fn sign(&self) -> Certificate {
         let key = KeyPair::generate().unwrap();
         let names = ["127.0.0.1", "localhost", "up.example"].map(str::to_owned);

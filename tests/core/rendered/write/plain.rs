@@ -1,4 +1,4 @@
-//! Writes JSON without markers of its own, and lines of text (docs/protocols/text-formats.md#free-text).
+//! Writes calls without dedicated markers, as JSON or as lines of text (docs/protocols/text-formats.md#free-text).
 
 use super::{
     Renderer, Write,
