@@ -28,7 +28,7 @@ pub fn rounds() -> usize {
     if std::env::args().any(|argument| argument == "--quick") { 40 } else { 200 }
 }
 
-/// Returns the best time of each work over `rounds` rounds.
+/// Returns the best time of each piece of work over `rounds` rounds.
 pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..rounds {
@@ -41,7 +41,8 @@ pub fn best<const N: usize>(rounds: usize, mut works: [Work<'_>; N]) -> [Duratio
     best
 }
 
-/// The best time of each lap over all rounds, for works so long that something disturbs almost every run.
+/// The best time of each lap over all rounds. Used for work that takes so long that something disturbs almost every
+/// run.
 pub struct Laps {
     best: Vec<Duration>,
     lap: usize,

@@ -249,7 +249,7 @@ async fn reasoning_details_return_as_they_were() {
     assert_eq!(replayed(&asked)["reasoning_details"], details);
 }
 
-/// A client of another API has no place for signed thinking.
+/// Clients of other APIs cannot send signed thinking back, so toolwire must.
 #[tokio::test]
 async fn signed_thinking_returns_to_an_upstream_of_messages() {
     let asked = Asked::default();

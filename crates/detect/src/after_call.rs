@@ -33,7 +33,7 @@ const TRAINED_RESULTS: &[(&str, &str)] = &[
     ("```tool_output", "\n```"),
 ];
 
-/// What the text after a call is.
+/// How the text after a call is classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Text,

@@ -241,8 +241,8 @@ impl Detector {
         }
     }
 
-    /// Handles a piece of text, with its `frame` if it has one of its own. Adjacent parts that remain text are sent
-    /// together. If all of the piece remains text, its frame is sent unchanged (law 6).
+    /// Handles a piece of text, with its `frame` if it arrived in a frame of its own. Adjacent parts that remain
+    /// text are sent together. If all of the piece remains text, its frame is sent unchanged (law 6).
     fn piece(&mut self, text: &str, frame: Option<&str>, out: &mut impl Sink) {
         let frame = frame.filter(|_| self.held() == 0);
         let mut joined = Joiner::new(std::mem::take(&mut self.joined), out);

@@ -90,8 +90,8 @@ impl Opener {
         first.into_iter().chain(other)
     }
 
-    /// Returns the possible second bytes in both cases, or `None` if any byte that may begin a name or a namespace
-    /// is possible.
+    /// Returns the possible second bytes in upper and lower case, or `None` if any byte that may begin a name or a
+    /// namespace is possible.
     fn second_bytes(&self) -> Option<[u8; 2]> {
         match (self.text.as_bytes().get(1)?, self.case) {
             (b'*' | b'~' | b'%', _) => None,

@@ -35,8 +35,8 @@ pub(super) struct Prose {
     seen_call: bool,
     /// Whether only white space has followed the last call.
     behind_call: bool,
-    /// The offset in `blank` from which on it is the remainder of a line that a container began. If the line ends
-    /// there, that remainder is dropped.
+    /// Set after a container that began its line: the offset in `blank` at which the remainder of that line starts.
+    /// If nothing else follows on the line, the remainder is dropped.
     line_rest: Option<usize>,
     /// The maximum amount of white space that is held, in bytes. More is sent.
     max_hold: usize,
@@ -171,7 +171,7 @@ impl Prose {
         }
     }
 
-    /// Handles the point at which a call is certain. `starts_line` says whether its container began a line.
+    /// Called when a call has become certain. `starts_line` says whether its container began a line.
     pub(super) fn call(&mut self, starts_line: bool) {
         self.seen_call = true;
         self.behind_call = true;

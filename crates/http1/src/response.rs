@@ -24,7 +24,7 @@ const MAX_FIELDS: usize = 100;
 /// arithmetic cannot overflow.
 const MAX_LENGTH: u64 = i64::MAX as u64;
 
-/// The head of a response, and what follows from it.
+/// The head of a response, and what it says about the body and the connection.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// The status, the version and the headers.

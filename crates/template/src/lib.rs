@@ -54,7 +54,7 @@ pub struct ChatTemplate {
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 
-/// The variable with the token that begins a text.
+/// The variable for the token that begins a text.
 const BOS: &str = "bos_token";
 
 /// The fixed part of the budget. A unit of work is one instruction or 64 bytes.

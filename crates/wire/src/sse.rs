@@ -236,8 +236,8 @@ struct Block {
 }
 
 impl Frames {
-    /// Creates a reader that rejects events of more than `max_frame` bytes, counting all field lines without line
-    /// endings, and longer comments.
+    /// Creates a reader that rejects events and comments of more than `max_frame` bytes. The size of an event is
+    /// that of all its field lines without line endings.
     pub fn new(max_frame: usize) -> Self {
         Self { lines: Lines::new(max_frame), max_frame, block: Block::default() }
     }

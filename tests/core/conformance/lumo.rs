@@ -17,7 +17,7 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Documented differences that streamed arguments cause: what has been sent cannot be taken back.
+/// Documented differences that exist because arguments that have been streamed cannot be taken back.
 const STREAMED: &[(&str, &str)] = &[
     ("T55", r#"{"text": "", "calls": [["a", "{\"x\":1}"]]}"#),
     ("T69", r#"{"text": "{\"k\":2}\n```", "calls": [["a", "{\"x\":1}"]]}"#),

@@ -94,7 +94,7 @@ fn call() -> impl Strategy<Value = Call> {
     let name = prop_oneof![6 => 1..=name, 2 => Just(name), 1 => Just(name + 1), 1 => Just(500 * name)];
     (arguments, name, prop::sample::select(&LAYOUTS as &[_])).prop_map(|(arguments, name, layout)| Call {
         arguments: format!(r#"{{"x":"{}"}}"#, "y".repeat(arguments - 8)),
-        // The first half differs from the second: repeating a name does not extend it.
+        // The halves of the name differ, since a repeated half would count as the same name sent twice.
         name: format!("a{}", "n".repeat(name - 1)),
         layout,
     })

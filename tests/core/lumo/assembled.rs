@@ -96,7 +96,7 @@ impl Assembled {
         }
     }
 
-    /// The finish reason after the correction by later stages: only calls for the client count.
+    /// The finish reason as later stages correct it: `tool_calls` only if the client has calls to run.
     pub(crate) fn finish_word(&self) -> Option<&'static str> {
         let calls = self.calls.iter().any(|call| call.0 == Runner::Client);
         Some(match self.finish? {

@@ -159,7 +159,8 @@ async fn answer(mut exchange: Exchange, (speech, seen): (Speech, Shared)) -> Exc
         seen.open += 1;
         seen.most_open = seen.most_open.max(seen.open);
     }
-    // The proxy may send its next request before this function returns, so a complete response is uncounted early.
+    // A complete response stops counting before it is sent, since the proxy may send its next request before this
+    // function returns.
     let is_complete =
         matches!(fault, None | Some(Fault::Cut | Fault::Error | Fault::ErrorOpened | Fault::Ends));
     if is_complete {

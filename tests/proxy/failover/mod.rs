@@ -128,8 +128,8 @@ impl Stand {
                 }
                 let now = open.0.fetch_add(1, Ordering::SeqCst) + 1;
                 open.1.fetch_max(now, Ordering::SeqCst);
-                // The proxy may send its next request before this function returns, so a complete response is
-                // uncounted early.
+                // A complete response stops counting before it is sent, since the proxy may send its next request
+                // before this function returns.
                 let is_left_open = matches!(
                     fault,
                     Some(Fault::Silent | Fault::SilentBody | Fault::SilentOpened | Fault::Events(_))

@@ -102,7 +102,7 @@ impl<F: FnMut(&str)> Lexer<'_, '_, '_, F> {
         }
     }
 
-    /// Decides by the token after a comma whether to send the comma.
+    /// Looks at the token after a comma to decide whether to send the comma.
     fn after_comma(&mut self, byte: u8, at: usize) -> Option<usize> {
         if matches!(byte, b'}' | b']' | b')') {
             if !self.body.repair {

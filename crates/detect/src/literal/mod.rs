@@ -58,7 +58,7 @@ enum State {
     },
     /// After a string, to which an adjacent one would be joined.
     Joining,
-    /// In the delimiter before a string. `held` is its start.
+    /// In the delimiter before a string. `held` is the part that has been read.
     Delimiter,
     /// In a delimited string. `held` may be the start of the closing delimiter.
     Delimited,

@@ -132,7 +132,7 @@ impl Number {
     }
 }
 
-/// How many bytes a step has read, and why to stop, if it is a reason to stop.
+/// How many bytes a step has read, and why the scanner must stop, if it must.
 type Step = (usize, Option<Progress>);
 
 impl Scanner {

@@ -132,7 +132,7 @@ pub(super) const FORMATS: &[Renderer] = &[
         write: Write::Group(plamo),
     },
     Renderer { name: "solar_open", carries: Carries::ALL, write: Write::Group(solar) },
-    // Without a closer, extra brackets after the calls are read as the model's mistake.
+    // Without a closer, brackets after the calls would be read as part of a malformed call.
     Renderer {
         name: "mistral",
         carries: Carries {

@@ -10,7 +10,7 @@ use crate::rendered::{
 /// Line endings, for formats whose marker is only recognized at the start of a line.
 pub(super) const LINES: &[&str] = &["\n", "\n\n"];
 
-/// For formats without a closer, in which text after the calls could be read as the model's mistake.
+/// For formats without a closer, in which text after the calls could be read as part of a malformed call.
 const OPEN: Carries = Carries { word_after: true, ..Carries::ALL };
 
 /// Writes a JSON object in one of the layouts that models use. `name` and `arguments` are the keys.

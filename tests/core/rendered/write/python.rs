@@ -104,7 +104,7 @@ fn tool_code(group: &Group, page: &mut Page) {
 
 fn sarashina(group: &Group, page: &mut Page) {
     let list = json::array(group, |call| {
-        // In double quotes, an escape that only Python has would be read as a mistake in JSON.
+        // In double quotes, an escape that only Python has would be repaired as invalid JSON.
         let arguments = dict(&call.arguments, 2 * call.way);
         format!("{{'name': '{}', 'arguments': {arguments}}}", call.name)
     });
