@@ -160,7 +160,6 @@ fn inherited_socket_of_another_kind_is_refused() {
     assert!(stderr.contains("inherited socket 0 is not a TCP socket"), "{stderr}");
 }
 
-/// Reads messages until one starts with `begin`, and returns it.
 fn message(socket: &UnixDatagram, begin: &str) -> String {
     loop {
         let mut bytes = [0; 1024];

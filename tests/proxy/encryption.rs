@@ -69,7 +69,6 @@ fn certificate(key: &SignedSecretKey) -> String {
     SignedPublicKey::from(key.clone()).to_armored_string(ArmorOptions::default()).unwrap()
 }
 
-/// A decrypted request, as the server sees it.
 #[derive(Debug, Clone)]
 struct Opened {
     turns: Vec<String>,

@@ -1,4 +1,5 @@
-//! Tests upstreams that send malformed data: the response must end in the client's API, and the next request must be served.
+//! Tests upstreams that send malformed data: the response must end as the client's API requires, and the next
+//! request must be served.
 //!
 //! `tests/core/hostile.rs` tests malformed frames in every dialect without sockets.
 

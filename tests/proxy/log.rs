@@ -25,7 +25,6 @@ const USAGE: &str = "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// Waits until `count` requests have ended, and returns their log lines.
     async fn of_requests(&self, count: usize) -> Vec<Value> {
         let read = async {
             loop {

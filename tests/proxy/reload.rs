@@ -22,7 +22,6 @@ struct Desk {
     proxy: Proxy,
 }
 
-/// The first lines of every configuration file.
 fn top(state: &str) -> String {
     format!("listen = \"127.0.0.1:0\"\nthreads = 2\nstate_dir = \"{state}\"\n")
 }

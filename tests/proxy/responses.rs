@@ -27,7 +27,6 @@ async fn upstream() -> (Upstream, Asked) {
     (upstream.await, asked)
 }
 
-/// Returns the role and the content of each message in the last upstream request.
 fn messages(asked: &Asked) -> Vec<(String, String)> {
     let asked = asked.lock().unwrap();
     let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();

@@ -30,7 +30,6 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector that responds with this status.
     pub(crate) async fn start(status: &'static str) -> Self {
         let requests = Requests::default();
         let server =

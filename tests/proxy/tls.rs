@@ -335,7 +335,6 @@ async fn slow_client_gets_all_that_the_upstream_has_sent() {
     client.send(post(STREAM, "")).await;
     let mut read = [0; 64 << 10];
     for _ in 0..12 {
-        // Gives the buffers time to fill.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut tail = Vec::new();
         while !tail.windows(15).any(|window| window == b"the last so far") {

@@ -66,7 +66,6 @@ enum Answer {
     Tunnel(SocketAddr, &'static str),
     /// Sends this head and then nothing.
     Head(String),
-    /// Sends nothing.
     Silence,
 }
 

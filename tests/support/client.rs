@@ -18,7 +18,6 @@ pub(crate) struct Answer {
     /// The kinds of content in the order in which they arrived, without repetitions.
     pub(crate) order: Vec<&'static str>,
     pub(crate) usage: Option<Value>,
-    /// The codes of toolwire's warnings.
     pub(crate) warnings: Vec<String>,
     pub(crate) finish: Option<String>,
     pub(crate) error: Option<Value>,

@@ -59,7 +59,6 @@ impl Stream {
         }
     }
 
-    /// Writes a piece of text or reasoning.
     fn piece(&mut self, kind: &'static str, text: &Value) {
         let (list, part, event) = match kind {
             "message" => ("content", "output_text", "output_text"),

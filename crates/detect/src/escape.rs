@@ -16,7 +16,6 @@ pub(super) struct Escape {
 /// What a character led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The escape continues.
     More,
     /// The escape is complete and stands for this text. An unpaired surrogate is returned as written.
     Whole(String),

@@ -15,13 +15,11 @@ pub(super) struct Opener {
 /// What a byte of an opener led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// This may still open a fence with calls.
     More,
     /// This opens a fence with calls. The byte is white space or the first byte of the content.
     Calls,
     /// This opens another kind of fence. What remains of the line is its info string.
     Foreign,
-    /// This is not a fence.
     None,
 }
 

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{event::CallEnd, format::Voice};
 
-/// A [`Piece`] that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Waiting {
     Framed,
@@ -63,7 +62,6 @@ impl Wait {
     }
 }
 
-/// The gate for the calls of one container.
 #[derive(Debug)]
 pub(super) struct Gate {
     wait: Wait,
@@ -86,7 +84,6 @@ impl Gate {
         Self { no_tool, ..self }
     }
 
-    /// Whether pieces are sent at once.
     pub(super) fn streams(&self) -> bool {
         self.wait == Wait::Nothing
     }

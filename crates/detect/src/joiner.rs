@@ -35,7 +35,6 @@ impl<'s, S: Sink> Joiner<'s, S> {
         Self { kind: Kind::Text, joined: space, pure: true, out }
     }
 
-    /// Sends what has been joined, and returns the buffer.
     pub(super) fn finish(mut self) -> String {
         self.flush();
         self.joined.shrink_to(MAX_JOINED);

@@ -23,7 +23,6 @@ impl Reads {
     #[cfg(test)]
     pub(super) const ALL: Self = Self { calls: true, reasoning: true };
 
-    /// Whether `grammar` is detected.
     pub(super) fn grammar(self, grammar: &Grammar) -> bool {
         match grammar {
             Grammar::Reasoning(_) => self.reasoning,
@@ -35,7 +34,6 @@ impl Reads {
     }
 }
 
-/// What an opener opens.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Entry {
     /// A container of JSON calls.
@@ -207,7 +205,6 @@ pub(super) struct Markers {
     first: Openers,
     /// The openers of other formats, which are tried next. They are collected once and shared.
     behind: Option<&'static Openers>,
-    /// The formats that were chosen by name.
     named: Vec<&'static Format>,
 }
 
@@ -232,7 +229,6 @@ impl Markers {
         self.first.all.iter().flat_map(Opener::first_bytes)
     }
 
-    /// Whether calls of some format may end reasoning.
     pub(super) fn calls_end_reasoning(&self) -> bool {
         self.named.iter().any(|format| format.reasoning.ended_by_calls)
     }
@@ -241,7 +237,6 @@ impl Markers {
         self.named.contains(&format)
     }
 
-    /// Whether calls of `format` may end reasoning.
     pub(super) fn ends_reasoning(&self, format: &'static Format) -> bool {
         format.reasoning.ended_by_calls && self.is_named(format)
     }

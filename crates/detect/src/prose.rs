@@ -141,7 +141,6 @@ impl Prose {
         self.max_hold.saturating_sub(self.blank.len()) + 1
     }
 
-    /// Holds white space up to the limit.
     fn hold(&mut self, blank: &str, out: &mut impl Sink) {
         let mut released = false;
         hold_blank(&mut self.blank, blank, self.max_hold, |blank| {
@@ -181,7 +180,6 @@ impl Prose {
         }
     }
 
-    /// Handles the end of a container with calls.
     pub(super) fn container_ended(&mut self, starts_line: bool) {
         self.last = 0;
         self.line_rest = starts_line.then_some(self.blank.len());

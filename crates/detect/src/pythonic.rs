@@ -42,7 +42,6 @@ pub(super) struct PythonWalk {
     in_list: bool,
     in_print: bool,
     name: String,
-    /// The word being read.
     word: String,
     value: Literal,
     /// How many arguments there are so far, and how many of them have no keyword.
@@ -111,7 +110,6 @@ impl PythonWalk {
         }
     }
 
-    /// Whether a call may begin with this character.
     pub(super) fn may_begin(character: char) -> bool {
         character.is_alphabetic() || matches!(character, '_' | '[')
     }

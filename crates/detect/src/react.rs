@@ -47,7 +47,6 @@ pub(super) struct ReactWalk {
     json: JsonBody,
     /// Whether the input is text in quotes, which are not part of it.
     quoted: bool,
-    /// Whether some of the text has been sent.
     begun: bool,
 }
 
@@ -220,7 +219,6 @@ impl ReactWalk {
         out(Piece::Arguments(&json));
     }
 
-    /// Ends the text, which may be empty.
     fn close_text(&mut self, out: &mut Out<'_>) {
         out(Piece::Arguments(if self.begun { "\"}" } else { "{}" }));
     }

@@ -115,7 +115,6 @@ pub(super) struct Outlet<'d, S> {
     pub(super) format: &'static Format,
     pub(super) starts_line: bool,
     pub(super) prose: &'d mut Prose,
-    /// The number of the next call.
     pub(super) next: &'d mut u32,
     /// Whether the text has ended, which cuts off an incomplete call. Otherwise, an incomplete call is broken.
     pub(super) at_end: bool,

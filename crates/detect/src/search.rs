@@ -144,7 +144,6 @@ impl SearchPlan {
         sought
     }
 
-    /// Whether only reasoning is read from the channels of `format`.
     pub(super) fn reads_only_reasoning(&self, format: &'static Format) -> bool {
         self.only_reasoning && !self.markers.is_named(format)
     }
@@ -162,7 +161,6 @@ impl SearchPlan {
         self.opens = opens;
     }
 
-    /// Returns what this byte of prose may begin.
     pub(super) fn begins(&self, byte: u8) -> Option<Begins> {
         match byte {
             b'{' | b'[' if !self.unmarked.is_empty() => Some(Begins::Bracket),

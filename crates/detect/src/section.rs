@@ -31,7 +31,6 @@ pub(super) struct Section {
     /// Whether all calls wait for the end of the section.
     waits: bool,
     phase: Phase,
-    /// Whether a complete call has been read.
     found: bool,
     /// Whether the current call has ended and is complete.
     whole: bool,
@@ -69,7 +68,6 @@ impl Section {
         self.whole = false;
     }
 
-    /// Reads what separates calls.
     fn between(&mut self, text: &str, rules: &CallRules<'_>) -> Step {
         let blank = text.len() - text.trim_ascii_start().len();
         if blank > 0 {

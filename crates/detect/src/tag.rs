@@ -67,7 +67,6 @@ fn cdata(text: &str) -> (&str, Step) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
     Data,
-    /// A CDATA section.
     Cdata,
     End,
 }

@@ -68,7 +68,6 @@ impl Thinking {
         self.markup.len() + self.text.held()
     }
 
-    /// Takes the possible marker.
     pub(super) fn take_markup(&mut self) -> String {
         std::mem::take(&mut self.markup)
     }

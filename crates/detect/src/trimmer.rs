@@ -20,7 +20,6 @@ impl Trimmer {
         Self { blank: String::new(), max_blank, begun: false }
     }
 
-    /// Whether something visible has been sent.
     pub(super) fn has_begun(&self) -> bool {
         self.begun
     }

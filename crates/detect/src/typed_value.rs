@@ -120,7 +120,6 @@ impl TypedValue {
         self.text.len()
     }
 
-    /// Whether only white space has arrived.
     pub(super) fn is_empty(&self) -> bool {
         !self.streams && self.text.trim().is_empty()
     }

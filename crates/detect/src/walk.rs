@@ -94,7 +94,6 @@ impl CallRules<'_> {
 /// Receives the pieces of calls.
 pub(super) type Out<'o> = dyn FnMut(Piece<'_>) + 'o;
 
-/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// This many bytes have been read, or 0 if only the state changed.

@@ -262,7 +262,6 @@ fn is_persistent(head: &Parts) -> bool {
 mod tests {
     use super::*;
 
-    /// Parses the head at the start of `pieces`. Returns the head and the bytes after it.
     fn read_pieces<'p>(
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Result<(Option<ResponseHead>, Bytes), HeadError> {

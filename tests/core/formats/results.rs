@@ -73,7 +73,6 @@ fn imitated_result_after_a_call_is_dropped() {
     }
 }
 
-/// Returns the marker that closes a result, if the format has one.
 fn closer(form: &Form) -> Option<&'static str> {
     let behind = form.result.rsplit_once("}}")?.1.trim();
     (!behind.is_empty()).then_some(behind)

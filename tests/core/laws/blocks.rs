@@ -14,7 +14,6 @@ use crate::support::{
     upstream::Speech,
 };
 
-/// Generates the arguments of several calls, each in pieces.
 fn calls() -> impl Strategy<Value = Vec<Vec<String>>> {
     let pieces = prop::collection::vec("[a-zé ]{0,6}", 1..4).prop_map(|texts| {
         let body = texts.concat();

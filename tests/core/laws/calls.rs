@@ -20,7 +20,6 @@ struct Call {
     arguments: String,
 }
 
-/// How a call is marked in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Pre,

@@ -133,7 +133,6 @@ fn push(pipeline: &mut Pipeline, response: &[u8], size: usize, out: &mut BytesMu
     pipeline.finish(out);
 }
 
-/// Runs the calls of a hop and records their arguments.
 fn run(follow_up: &FollowUp, ran: &mut Vec<String>) {
     assert_eq!(follow_up.reason, Reason::Hosted);
     let turn = follow_up.turns.last().unwrap();

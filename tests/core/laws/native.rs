@@ -26,7 +26,6 @@ const LARGE: Limits = Limits {
     max_hops: 2,
 };
 
-/// How a call is split into deltas.
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     OnePiece,

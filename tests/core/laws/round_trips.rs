@@ -13,7 +13,6 @@ use toolwire::{
 
 use crate::laws::{soup::prose, tries};
 
-/// Returns the dialects that have both sides.
 fn both_sides() -> Vec<(ClientDialect, UpstreamDialect)> {
     let upstreams = UpstreamDialect::all().into_iter();
     upstreams.filter_map(|upstream| Some((upstream.dialect().try_into().ok()?, upstream))).collect()

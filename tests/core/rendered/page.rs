@@ -92,7 +92,6 @@ impl Page {
         self.reasoning.push_str(text);
     }
 
-    /// Adds the source of `calls`.
     pub(crate) fn calls<'c>(&mut self, source: String, calls: impl IntoIterator<Item = &'c Call>, how: How) {
         self.parts.push(Part::Calls(source, how.takes_line));
         let meant = calls.into_iter().map(|call| Meant { call: call.clone(), how, id: String::new() });
@@ -170,7 +169,6 @@ impl Page {
     }
 }
 
-/// Removes the first line if it is blank.
 fn without_line_rest(text: &str) -> &str {
     match text.split_once('\n') {
         Some((rest, behind)) if rest.trim().is_empty() => behind,

@@ -37,7 +37,6 @@ pub(crate) struct Carries {
     pub(crate) reasoning: &'static [(&'static str, &'static str)],
 }
 
-/// The keys that arguments may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keys {
     Any,
@@ -46,7 +45,6 @@ pub(crate) enum Keys {
     Declared,
 }
 
-/// The values that arguments may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Values {
     /// Any JSON, even if it does not match the schema.

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use toolwire::{dialect::ClientDialect, failure::Kind};
 
-/// Requests of each API, with fields at different depths.
 fn requests() -> [(ClientDialect, Value); 3] {
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     [

@@ -12,7 +12,6 @@ fn means(stream: &str, expected: &str) -> Read {
     read
 }
 
-/// Numbers the events and writes them as a stream.
 fn stream(events: &[Value]) -> String {
     let frame = |(number, event): (usize, &Value)| {
         let mut event = event.clone();

@@ -5,7 +5,6 @@ use serde_json::json;
 use super::script::{added, call, end, setup, text, upstream};
 use crate::support::client::{Client, WHOLE, weather};
 
-/// Joins the text in a stream of chat chunks.
 fn said(body: &str) -> String {
     let events = body.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = events.filter_map(|data| serde_json::from_str::<serde_json::Value>(data).ok());

@@ -111,7 +111,6 @@ pub(super) struct Plan {
     pub(super) mode: &'static str,
     /// A shell command that the hosted tool runs before it answers.
     pub(super) work: String,
-    /// The client's key, or empty.
     pub(super) key: &'static str,
 }
 
@@ -452,7 +451,6 @@ impl Plan {
     }
 }
 
-/// The file in which the tool records its calls.
 pub(super) fn notes(folder: &Path) -> PathBuf {
     folder.join("notes")
 }
@@ -573,7 +571,6 @@ pub(super) fn history(speech: Speech, request: &Value) -> Vec<Past> {
 #[derive(Default)]
 struct Reading {
     turns: Vec<Past>,
-    /// The IDs of calls that have no result yet, in order.
     open: Vec<String>,
     /// State that belongs to the next turn.
     state: Option<String>,

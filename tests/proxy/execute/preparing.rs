@@ -33,7 +33,6 @@ enum Cause {
 
 const CAUSES: [Cause; 2] = [Cause::Vision, Cause::Deferred];
 
-/// A client whose next request waits.
 struct Waiting {
     proxy: Proxy,
     upstream: Upstream,

@@ -53,7 +53,6 @@ pub(crate) struct Setup {
     pub(crate) execution: String,
 }
 
-/// Any free local port.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Longer than any test takes.

@@ -114,7 +114,6 @@ pub(crate) fn trusting(roots: RootCertStore) -> ConfigBuilder<ClientConfig, Want
     builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
 }
 
-/// A folder with the certificate files of a listener.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -135,7 +134,6 @@ impl Files {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Returns the table `[tls]` with additional keys.
     pub(crate) fn table(&self, more: &str) -> String {
         let folder = self.0.path().to_str().unwrap();
         format!("[tls]\ncert = \"{folder}/cert.pem\"\nkey = \"file:{folder}/key.pem\"\n{more}\n")

@@ -195,7 +195,6 @@ impl Exchange {
         self.raw(chunk).await
     }
 
-    /// Sends `events` as a complete stream.
     pub(crate) async fn stream(mut self, events: impl AsRef<[u8]>) -> Self {
         self.begin().await;
         self.piece(events).await;

@@ -43,7 +43,6 @@ pub(super) struct Channel {
     phase: Phase,
     /// The possible header at the start of the text.
     header: Option<Header>,
-    /// Trims the reasoning being read.
     reasoning: Trimmer,
     /// Whether to read only reasoning, so that the first other message ends the sequence.
     only_reasoning: bool,
@@ -227,7 +226,6 @@ fn may_mend(rules: &CallRules<'_>) -> bool {
     rules.repair || !rules.whole
 }
 
-/// What a text starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     None,
@@ -241,7 +239,6 @@ fn openers(channels: &'static Channels) -> impl Iterator<Item = &'static str> {
     channels.open.iter().filter(|(_, place)| *place == Place::Anywhere).map(|&(open, _)| open)
 }
 
-/// Whether a marker may begin with this byte.
 fn may_begin(channels: &'static Channels, byte: u8) -> bool {
     openers(channels)
         .chain(channels.end.iter().copied())
@@ -260,7 +257,6 @@ fn mark(channels: &'static Channels, text: &str) -> Mark {
     if begins { Mark::Begins } else { Mark::None }
 }
 
-/// Returns the offset of the first marker in `text`, and what it is.
 fn first_mark(channels: &'static Channels, text: &str) -> (usize, Mark) {
     let candidates = text.bytes().enumerate().filter(|&(_, byte)| may_begin(channels, byte));
     let mut marks = candidates.map(|(at, _)| (at, mark(channels, tail(text, at))));

@@ -75,7 +75,6 @@ pub(super) struct ElementsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// Whether all of the arguments have been written.
     ended: bool,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::wire::json::escape_str;
 
-/// A member of the object.
 #[derive(Debug, Clone)]
 struct Member {
     key: String,

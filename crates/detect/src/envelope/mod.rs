@@ -81,7 +81,6 @@ enum At {
     Item {
         or_end: bool,
     },
-    /// After an element of an array.
     ItemEnd,
     Key {
         or_end: bool,
@@ -150,7 +149,6 @@ pub(super) struct Envelope {
     captured: String,
     call: Call,
     body: JsonBody,
-    /// Whether this value contains a call.
     found: bool,
     first_key: bool,
     /// Whether everything so far is certain, because a call or an object around calls has ended.

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::wire::json::escape_str;
 
-/// The notation of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,

@@ -57,7 +57,6 @@ pub(super) struct ParamsWalk {
     mend: Mend,
     max_markup: usize,
     started: bool,
-    /// Whether all of the arguments have been written.
     ended: bool,
 }
 

@@ -111,12 +111,10 @@ impl Region {
     }
 }
 
-/// Whether one of `literals` starts with `markup` and `character`.
 fn begins<'l>(markup: &str, character: char, mut literals: impl Iterator<Item = &'l &'static str>) -> bool {
     literals.any(|literal| literal.strip_prefix(markup).is_some_and(|rest| rest.starts_with(character)))
 }
 
-/// Whether `markup` and `character` may be the start of a `<code …>` tag.
 fn code_goes_on(markup: &str, character: char) -> bool {
     const CODE: &str = "<code";
     match CODE.chars().nth(markup.len()) {

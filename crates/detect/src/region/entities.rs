@@ -15,7 +15,6 @@ const AHEAD: usize = 64;
 /// A quotation mark as a numeric character reference.
 const QUOTE: (&str, char) = ("&#34;", '"');
 
-/// What a text starts with.
 pub(super) enum Part<'t> {
     Plain(&'t str),
     Begins,
@@ -23,7 +22,6 @@ pub(super) enum Part<'t> {
     Entity(usize, char),
 }
 
-/// Decodes the entities in one value.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     /// Whether the first quotation mark was an entity, if it has arrived.

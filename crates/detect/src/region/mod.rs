@@ -36,7 +36,6 @@ enum Phase {
     Value,
     /// After a value, where white space, stray brackets, another value and the closer may occur.
     After,
-    /// In the closing ticks of a fence.
     Ticks(usize),
 }
 
@@ -61,7 +60,6 @@ pub(super) struct Region {
     wait: Wait,
     phase: Phase,
     value: Option<Box<dyn Walk>>,
-    /// The decoder for entities in an HTML element.
     entities: Option<Entities>,
     /// Reads the same value as strict JSON: if the value is not a call, it becomes text, and its end must be known.
     scanner: Option<Scanner>,
@@ -93,7 +91,6 @@ impl Region {
         }
     }
 
-    /// Returns the rules for calls in this container.
     fn own_rules<'r>(&self, rules: &CallRules<'r>) -> CallRules<'r> {
         let RegionKind::Tag(tag) = self.container else { return *rules };
         let special = tag.special();

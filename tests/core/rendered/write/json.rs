@@ -31,7 +31,6 @@ pub(super) fn usual(call: &Call) -> String {
     object(call, "name", "arguments")
 }
 
-/// Writes the group's calls as a JSON array.
 pub(super) fn array(group: &Group, write: impl Fn(&Call) -> String) -> String {
     let calls: Vec<String> = group.calls.iter().map(write).collect();
     match group.way % 3 {
@@ -50,14 +49,12 @@ fn marked(group: &Group, page: &mut Page, open: &str, close: &str) {
     }
 }
 
-/// Puts an array of all calls between markers.
 fn listed(group: &Group, page: &mut Page, open: &str, close: &str) {
     let marked = !open.is_empty() && !open.starts_with('`');
     let how = if marked { How::JSON } else { How::UNMARKED_JSON };
     page.calls(format!("{open}{}{close}", array(group, usual)), &group.calls, how);
 }
 
-/// Writes a JSON object with Llama's keys.
 fn parameters(call: &Call) -> String {
     object(call, "name", "parameters")
 }

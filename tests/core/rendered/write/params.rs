@@ -77,7 +77,6 @@ fn hy(group: &Group, page: &mut Page) {
     page.calls(format!("{}\n{calls}{}", tag("tool_calls"), tag("/tool_calls")), &group.calls, How::VALUES);
 }
 
-/// Writes an attribute value in one of several quoting styles.
 fn quoted(text: &str, way: usize) -> String {
     match way % 4 {
         0 => format!("'{text}'"),
