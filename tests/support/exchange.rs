@@ -162,8 +162,8 @@ impl Exchange {
         (answer, pipeline.tally())
     }
 
-    /// Ends a response like the proxy does: a failure before the first content gets its own status, and a later one
-    /// is reported within the stream.
+    /// Ends a response like the proxy does: a failure is reported within the stream if content has been streamed,
+    /// and otherwise gets its own status.
     pub(crate) fn ended(&self, pipeline: &mut Pipeline, mut out: BytesMut) -> Answer {
         match (pipeline.failure(), pipeline.state()) {
             (Some(failure), State::Failed) => {

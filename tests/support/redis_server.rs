@@ -160,7 +160,7 @@ impl RedisCluster {
         format!("redis+cluster://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Waits until `is_so` accepts the server's `CLUSTER NODES` output.
+    /// Waits until the server reports that the cluster works and `is_so` accepts its `CLUSTER NODES` output.
     ///
     /// # Errors
     /// The output is not accepted in time.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the calls and results that a Chat upstream gets, as `call f {}` and `result f …`.
+/// Returns what a Chat upstream gets, as `call ID NAME ARGUMENTS`, `result ID TEXT` and `ROLE TEXT`.
 fn calls(client: ClientDialect, fields: Value) -> Vec<String> {
     let sent = sent(client, fields, Dialect::Chat).unwrap();
     let mut lines = Vec::new();

@@ -8,7 +8,7 @@ use crate::{
     support::upstream::Speech,
 };
 
-/// Cases that depend on a later stage: calls in text, misrouted calls or decryption.
+/// Cases that depend on a later stage of the pipeline.
 const OTHER_STAGES: [&str; 1] = ["W34"];
 
 pub(crate) fn cases() -> impl Iterator<Item = Value> {

@@ -127,7 +127,7 @@ fn released_text_is_never_revoked() {
         let read: Value =
             serde_json::from_str(&sum).unwrap_or_else(|e| panic!("{}: {sum}: {e}", format.name));
         assert_eq!(read, serde_json::json!({"city": "Paris"}), "{}", format.name);
-        // Each piece causes at most one delta, with everything that has become certain.
+        // The arguments are streamed: more than three pieces cause deltas.
         let mut places: Vec<usize> = deltas.iter().map(|(at, _)| *at).collect();
         places.dedup();
         assert!(places.len() > 3, "{}: {deltas:?}", format.name);
