@@ -56,7 +56,7 @@ pub fn strftime(format: &str, now: u64) -> Result<String, Error> {
 fn field(now: u64, directive: char) -> Option<String> {
     let date @ Date { year, month, day } = Date::of(now);
     let (hour, minute, second) = (now % DAY / 3_600, now / 60 % 60, now % 60);
-    // From 0, Sunday.
+    // From 0, which is Sunday.
     let weekday = (date.days() + 4) % 7;
     let of = |names: &[&'static str], index: i64| {
         usize::try_from(index).ok().and_then(|at| names.get(at).copied())

@@ -1,10 +1,10 @@
-//! [`Date`]: dates of the Gregorian calendar in UTC, converted as in Howard Hinnant's `civil_from_days` and
+//! [`Date`]: dates of the Gregorian calendar in UTC, converted with Howard Hinnant's `civil_from_days` and
 //! `days_from_civil`.
 
-/// Seconds of a day.
+/// The number of seconds in a day.
 pub const DAY: u64 = 86_400;
 
-/// A date. Dates are ordered by time.
+/// A date in UTC. Earlier dates are less than later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Date {
     /// The year.
@@ -16,7 +16,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// The date at a Unix time in seconds.
+    /// Returns the date at `time`, in seconds of Unix time.
     pub fn of(time: u64) -> Self {
         let shifted = i64::try_from(time / DAY).unwrap_or_default() + 719_468;
         let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -29,7 +29,7 @@ impl Date {
         Self { year: year_of_era + era * 400 + i64::from(month <= 2), month, day }
     }
 
-    /// The days from the beginning of 1970 to the date.
+    /// Returns the number of days from 1 January 1970 to this date.
     pub fn days(self) -> i64 {
         let Self { year, month, day } = self;
         let year = if month <= 2 { year - 1 } else { year };

@@ -1,7 +1,7 @@
-//! [`debug_fields`](crate::debug_fields): `Debug` for structs of which only some fields may be shown.
+//! [`debug_fields`](crate::debug_fields): implements `Debug` for structs of which only some fields may be shown.
 
-/// Implements `Debug` for a struct, with only the fields that are named: `debug_fields!(Session { id, begin });`. The
-/// others may be secrets, may be long, or may have no `Debug`.
+/// Implements `Debug` for a struct, showing only the given fields, as in `debug_fields!(Session { id, begin });`.
+/// The other fields may be secret or long, or may not implement `Debug`.
 #[macro_export]
 macro_rules! debug_fields {
     ($type:ident { $($field:ident),* }) => {

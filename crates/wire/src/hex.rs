@@ -1,12 +1,12 @@
-//! Hexadecimal digits.
+//! Converts bytes to hexadecimal digits and back.
 
-/// Writes bytes as lower-case digits.
+/// Returns the bytes as lower-case digits.
 pub fn encode(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// Reads exactly `2 * N` digits of either case.
+/// Parses exactly `2 * N` digits in upper or lower case. Returns `None` for anything else.
 pub fn decode<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = digits.as_chunks::<2>();

@@ -61,7 +61,7 @@ fn closers_are_never_invented() {
     }
 }
 
-/// If the length limit ended the message, closers are added only if no value is open.
+/// No closers are added if the message was cut off, even after a complete value.
 #[test]
 fn truncation_by_length_is_reported_as_length() {
     for (format, form) in FORMS {

@@ -44,7 +44,7 @@ fn whole(events: &[Event<'_>]) -> Value {
     serde_json::from_str(&written(&answering(&json!({})), events)).unwrap()
 }
 
-/// Returns the types of all events, and the data of those whose type contains `part`.
+/// Returns the data of the events whose type contains `part`.
 fn data_of<'s>(stream: &'s str, part: &str) -> Vec<&'s str> {
     let frames = stream.split_terminator("\n\n");
     let frames = frames.filter_map(|frame| frame.strip_prefix("event: ")?.split_once("\ndata: "));
