@@ -126,7 +126,7 @@ fn many_small_lines_are_not_kept() {
     assert_eq!(summary.len(), 20_000 + " | stop".len());
 }
 
-/// A non-streaming client gets at most `max_answer` bytes. Beyond that, it gets an error that names this limit.
+/// A non-streaming response that exceeds `max_answer` fails with an error that names this limit.
 #[test]
 fn whole_response_is_limited_by_the_clients_limit() {
     let conversation = request(&serde_json::json!({"stream": false}));

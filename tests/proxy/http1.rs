@@ -90,8 +90,8 @@ async fn retry_after_listed_in_connection_is_not_forwarded() {
     }
 }
 
-/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a header field that only toolwire
-/// could set.
+/// RFC 9110, sections 15.5.2, 15.5.6, 15.5.8 and 15.5.22: these statuses require a header field. toolwire adds it
+/// for 401, and replaces the other three statuses.
 #[tokio::test]
 async fn refusals_have_the_header_that_their_status_needs() {
     for (theirs, ours, header) in [

@@ -213,7 +213,8 @@ fn without_blanks(text: &str) -> String {
 proptest! {
     #![proptest_config(tries(400))]
 
-    /// Every call is found, in both modes and with any split. Its arguments and all other text are unchanged.
+    /// Every call is found, in both modes and with any split. Its arguments are unchanged, and so is all other text
+    /// except for white space.
     #[test]
     fn written_calls_are_found(
         message in message(call()),

@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// The default limits allow three calls of 400 KB, but not one byte more than 1 MiB of arguments. An answer with
-/// too many calls fails rather than losing some.
+/// The default limits allow three calls of 400 KB each. An answer with too many calls, or with a call whose
+/// arguments are one byte too long, fails rather than losing anything.
 #[test]
 fn large_native_calls_are_not_lost() {
     let call = |length: usize, layout: Layout| Call {

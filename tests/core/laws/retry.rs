@@ -314,7 +314,7 @@ fn kept_back_frames_are_forwarded_as_they_are() {
     assert_eq!(bytes(&kept), bytes(&plain));
 }
 
-/// Only the last response counts.
+/// The client gets the last response, with the token counts of all responses.
 #[test]
 fn model_is_asked_up_to_max_hops() {
     for (max_hops, expected) in [(1, 0), (2, 1), (3, 2), (5, 2)] {

@@ -161,7 +161,7 @@ proptest! {
         holds(&text, &whole, settings.unknown_calls == UnknownCalls::Forward)?;
     }
 
-    /// Like [`splits_make_no_difference`], but for all formats.
+    /// Law 1 for all formats.
     #[test]
     fn splits_make_no_difference_to_any_format(text in soup(16), cuts in cuts(), settings in settings(all())) {
         find_in_any_split(&settings, &text, &cuts, Finish::Stop)?;

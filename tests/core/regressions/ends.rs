@@ -79,7 +79,7 @@ fn truncation_by_length_is_reported_as_length() {
     }
 }
 
-/// A call is text if the message ends before its name.
+/// A call is text if the message ends before the end of its name.
 #[test]
 fn call_without_a_name_is_text() {
     for (format, text) in [

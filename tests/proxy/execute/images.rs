@@ -185,7 +185,6 @@ async fn refused_images_are_failed_items() {
     assert_eq!((&item["result"], &response["status"]), (&Value::Null, &json!("completed")));
 }
 
-/// The default limit is ten per minute.
 #[tokio::test]
 async fn more_images_than_the_limit_of_a_client_are_refused() {
     let (service, state) = (service().await, tempfile::tempdir().unwrap());
