@@ -1,6 +1,7 @@
-//! Converts bytes, split anywhere, to SSE lines and frames and to JSON values, borrowed from the input where
-//! they are contiguous in it. This crate does not interpret them.
-//! [`calendar`], [`debug_fields`], [`digest`], [`hex`] and [`suggest`] are small helpers for the crates above this one.
+//! Converts bytes, split anywhere, to SSE lines and frames and to JSON values. Whatever is contiguous in the input
+//! is borrowed from it. This crate does not interpret the values.
+//!
+//! [`calendar`], [`debug_fields`], [`digest`], [`hex`] and [`suggest`] are small helpers for other crates.
 
 pub mod calendar;
 mod debug;
