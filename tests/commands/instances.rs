@@ -213,7 +213,7 @@ fn two_processes_behind_nginx_share_limits_and_conversations_and_survive_the_end
     }
 }
 
-/// Creates a certificate authority and a certificate that it issued for localhost. Returns the paths of the
+/// Creates a certificate authority and a certificate that it issued for 127.0.0.1. Returns the paths of the
 /// authority's certificate, the issued certificate and its key; their file names start with `name`.
 fn certificates(folder: &TempDir, name: &str) -> [String; 3] {
     let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());

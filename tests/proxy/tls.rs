@@ -264,7 +264,7 @@ async fn tls_on_a_plain_port_is_closed() {
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// Streams until the client disconnects, and then notifies `gone`.
+/// Begins a stream, waits until the client disconnects, and then notifies `gone`.
 async fn endless(mut exchange: Exchange, gone: Arc<Notify>) -> Exchange {
     exchange.begin().await;
     exchange.piece(text("first")).await;

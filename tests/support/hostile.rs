@@ -236,7 +236,7 @@ fn paths(value: &Value) -> Vec<String> {
     [String::new()].into_iter().chain(parts).collect()
 }
 
-/// Splits a frame into what precedes its JSON and the parsed JSON. `None` if it contains none.
+/// Returns the JSON in a frame, as text and parsed. `None` if it contains none.
 pub(crate) fn json_of(frame: &str) -> Option<(&str, Value)> {
     let text = frame.get(frame.find('{')?..)?.trim_end();
     Some((text, serde_json::from_str(text).ok()?))

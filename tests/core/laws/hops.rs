@@ -43,7 +43,7 @@ fn hops(texts: &[&str]) -> Vec<Vec<u8>> {
     (0..).zip(texts).map(|(number, text)| hop(number, text, number + 1 == texts.len())).collect()
 }
 
-/// Runs the hops, each split by `cut`, and returns the client's bytes.
+/// Runs the hops, each split by `cut`. Returns the pipeline and the client's bytes.
 fn play(
     exchange: &Exchange,
     hops: &[Vec<u8>],

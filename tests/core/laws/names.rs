@@ -111,8 +111,7 @@ fn accepts_id(form: IdForm, id: &str) -> bool {
     }
 }
 
-/// Checks that texts in `after` are equal exactly where those in `before` are, and that accepted texts are
-/// unchanged.
+/// Checks that all texts in `after` are accepted, and that they are equal exactly where those in `before` are.
 fn is_renaming(before: &[&str], after: &[&str], accepts: impl Fn(&str) -> bool) -> Result<(), TestCaseError> {
     let mut to = HashMap::new();
     prop_assert_eq!(before.len(), after.len());

@@ -48,7 +48,8 @@ fn ending(speech: Speech) -> BoxedStrategy<Vec<Value>> {
     prop_oneof![3 => prop::sample::select(good), 1 => prop::sample::select(bad)].boxed()
 }
 
-/// Changes the line endings of the stream or adds text between its frames.
+/// Varies the framing of the stream: line endings, a byte order mark, spaces, blank lines at the end, or text
+/// between frames.
 fn dressed(stream: Vec<u8>, dress: usize) -> Vec<u8> {
     let text = String::from_utf8(stream).unwrap();
     let text = match dress {

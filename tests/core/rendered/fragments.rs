@@ -81,7 +81,7 @@ pub(crate) fn thought() -> BoxedStrategy<String> {
     beside(&["</"], true).prop_map(|text| format!("Hm. {text}").trim().to_owned()).boxed()
 }
 
-/// Generates a complete or partial marker, a text, or more repetitions of one character than may be held.
+/// Generates a fragment of any kind, or many repetitions of one character.
 pub(crate) fn trouble() -> BoxedStrategy<String> {
     let inside = prop::sample::select(INSIDE).prop_map(str::to_owned);
     let beside = prop::sample::select(BESIDE).prop_map(str::to_owned);

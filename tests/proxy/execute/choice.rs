@@ -126,7 +126,7 @@ fn tools(request: &Value) -> Vec<String> {
     request["tools"].as_array().map(|tools| tools.iter().map(name).collect()).unwrap_or_default()
 }
 
-/// Returns the client's own tool `name` and a choice of it, in the client's dialect.
+/// Returns a choice of the tool `name` and a list of the client's own tools, in the client's dialect.
 fn named(client: &str, name: &str) -> (Value, Value) {
     let schema = json!({"type": "object"});
     match client {

@@ -16,7 +16,7 @@ use crate::support::{
 
 const KEY: &str = "serper-secret-key";
 
-/// A stand-in for Serper that sends these responses, and then nothing.
+/// A stand-in for Serper that sends these responses, and then closes connections without a response.
 async fn serper(responses: Vec<Scripted>) -> Upstream {
     let shared = (Arc::<AtomicUsize>::default(), Arc::new(responses));
     Upstream::start_sharing(shared, |exchange: Exchange, (count, responses)| async move {
