@@ -8,7 +8,7 @@ use super::{
     keys::{Reading, table_of},
     table::Table,
 };
-use toolwire_pipeline::settings::{Field, Key, OneOf, Settings};
+use toolwire_pipeline::settings::{Field, Key, Settings};
 
 /// Maximum number of exchanges that can be kept. A record takes a few kilobytes.
 const MAX_EXCHANGES: usize = 10_000;
@@ -30,7 +30,8 @@ pub struct AdminSettings {
 }
 
 /// The contents that events and exchanges show.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Capture {
     /// No contents.
     #[default]
@@ -38,8 +39,6 @@ pub enum Capture {
     /// All contents except secrets.
     Redacted,
 }
-
-const CAPTURES: [(&str, Capture); 2] = [("off", Capture::Off), ("redacted", Capture::Redacted)];
 
 impl Default for AdminSettings {
     fn default() -> Self {
@@ -56,7 +55,7 @@ impl Default for AdminSettings {
 impl Capture {
     /// The setting's value.
     pub fn word(self) -> &'static str {
-        CAPTURES.iter().find(|(_, capture)| *capture == self).map_or("off", |(word, _)| word)
+        self.into()
     }
 }
 
@@ -82,7 +81,7 @@ pub(super) fn keys(keys: &mut dyn Settings, admin: &mut AdminSettings) {
             "whether the [admin API](admin.md) shows texts, arguments and results: `off`; `redacted`, everything \
              but secrets",
         ),
-        Field::Word(&mut OneOf(&mut admin.capture, &CAPTURES)),
+        Field::Word(&mut admin.capture),
     );
     keys.key(
         Key::new("session_ttl", "how long a sign-in lasts without a request; at most seven days"),

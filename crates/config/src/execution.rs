@@ -14,12 +14,11 @@ use super::{
     value::{choice, count, count_in, duration, list, secret, size, text},
 };
 use toolwire_execution::{
-    CacheRule, Clash, Domain, ExecutionSettings, Injection, Intent, KINDS, Permission, PermissionRule,
-    ProviderEntry, ProviderOptions, Rate, ToolRules, Unattended, Visibility,
+    CacheRule, Domain, ExecutionSettings, Intent, KINDS, Permission, PermissionRule, ProviderEntry,
+    ProviderOptions, Rate, ToolRules,
 };
 use toolwire_net::{proxied::Proxies, store::Owner};
 use toolwire_pipeline::{
-    rules::MixedTurns,
     settings::{Field, Key, OneOf, Settings, TableText},
     wire::suggest::suggest,
 };
@@ -30,26 +29,8 @@ const MAX_ROUNDS: usize = 20;
 /// Upper limit of `retries`.
 const MAX_RETRIES: usize = 10;
 
-const VISIBILITIES: [(&str, Visibility); 3] =
-    [("off", Visibility::Off), ("reasoning", Visibility::Reasoning), ("items", Visibility::Items)];
-
-const MIXED_TURNS: [(&str, MixedTurns); 3] = [
-    ("defer", MixedTurns::Defer),
-    ("server_first", MixedTurns::ServerFirst),
-    ("client_only", MixedTurns::ClientOnly),
-];
-
-const INJECTIONS: [(&str, Injection); 3] =
-    [("force", Injection::Force), ("selective", Injection::Selective), ("off", Injection::Off)];
-
 const PERMISSIONS: [(&str, Permission); 3] =
     [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
-
-const CLASHES: [(&str, Clash); 3] =
-    [("client_wins", Clash::ClientWins), ("server_wins", Clash::ServerWins), ("prefix", Clash::Prefix)];
-
-const UNATTENDED: [(&str, Unattended); 3] =
-    [("deny", Unattended::Deny), ("allow", Unattended::Allow), ("wait", Unattended::Wait)];
 
 /// The keys of `[execution]`.
 pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
@@ -114,7 +95,7 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new("visibility", "what clients [see](tools.md) of hosted calls: `off`, `reasoning` or `items`"),
-        Field::Word(&mut OneOf(&mut settings.visibility, &VISIBILITIES)),
+        Field::Word(&mut settings.visibility),
     );
     keys.key(
         Key::new(
@@ -122,7 +103,7 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
             "when the model calls [hosted tools and the client's](tools.md) \
              in one turn: `defer`, `server_first` or `client_only`",
         ),
-        Field::Word(&mut OneOf(&mut settings.mixed_turns, &MIXED_TURNS)),
+        Field::Word(&mut settings.mixed_turns),
     );
     keys.key(
         Key::new("separator", "between texts before and after hosted calls").or("a blank line"),
@@ -134,7 +115,7 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
             "when a client declares a tool with a hosted one's name, the model gets: `client_wins`, the \
              client's; `server_wins`, the hosted one; `prefix`, both, as `hosted__NAME`",
         ),
-        Field::Word(&mut OneOf(&mut settings.clash, &CLASHES)),
+        Field::Word(&mut settings.clash),
     );
     keys.special(
         Key::new(
@@ -191,7 +172,7 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
             "unattended",
             "questions while no reader is connected to the event feed: `deny`, `allow`, or `wait`",
         ),
-        Field::Word(&mut OneOf(&mut settings.unattended, &UNATTENDED)),
+        Field::Word(&mut settings.unattended),
     );
 }
 
@@ -308,7 +289,7 @@ pub(super) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
             "injection",
             "when the model gets the tool: `force`, always; `selective`, when the user asks for it; `off`, never",
         ),
-        Field::Word(&mut OneOf(&mut rules.injection, &INJECTIONS)),
+        Field::Word(&mut rules.injection),
     );
     keys.special(
         Key::new(

@@ -369,7 +369,8 @@ pub enum StoreKind {
 }
 
 /// Whether monthly budgets may be used while the store that instances share cannot be reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum UncheckedBudgets {
     /// Budgets may be used, as far as this instance knows them.
     #[default]

@@ -19,7 +19,7 @@ use toolwire_pipeline::{
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
     rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
-    settings::{Field, Key, OneOf},
+    settings::{Field, Key},
     wire::suggest::suggest,
 };
 use toolwire_template::ChatTemplate;
@@ -188,7 +188,8 @@ impl fmt::Display for ToolStyle {
 }
 
 /// `system_position`: where a format's instructions go.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum SystemPosition {
     /// Into a system turn.
     #[default]
@@ -314,7 +315,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
              `\"last_user\"` text (which defeats caches). `\"user\"` for a text format with Lumo",
         )
         .or("`\"system\"` or `\"user\"`"),
-        Field::Word(&mut OneOf(&mut draft.system_position, &SYSTEM_POSITION)),
+        Field::Word(&mut draft.system_position),
     );
     showing(keys, &mut draft.settings.showing);
     keys.key(
@@ -340,7 +341,7 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
             "where these examples are: `\"turns\"` before the conversation, which small models follow more \
              often, or `\"text\"` (the default with Lumo)",
         ),
-        Field::Word(&mut OneOf(&mut showing.examples_as, &EXAMPLES_AS)),
+        Field::Word(&mut showing.examples_as),
     );
     keys.key(
         Key::new(
@@ -348,7 +349,7 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
             "how these instructions describe the tools: `\"signatures\"` such as `get_weather(city: string)`, or \
              JSON `\"schemas\"`",
         ),
-        Field::Word(&mut OneOf(&mut showing.tool_list, &TOOL_LIST)),
+        Field::Word(&mut showing.tool_list),
     );
     keys.special(
         Key::new(
@@ -365,17 +366,6 @@ fn showing(keys: &mut impl Keys, showing: &mut Showing) {
         },
     );
 }
-
-const EXAMPLES_AS: [(&str, ExamplesAs); 2] = [("text", ExamplesAs::Text), ("turns", ExamplesAs::Turns)];
-
-const TOOL_LIST: [(&str, ToolList); 2] =
-    [("schemas", ToolList::Schemas), ("signatures", ToolList::Signatures)];
-
-const SYSTEM_POSITION: [(&str, SystemPosition); 3] = [
-    ("system", SystemPosition::System),
-    ("user", SystemPosition::User),
-    ("last_user", SystemPosition::LastUser),
-];
 
 /// Reads an entry of `[[models]]`.
 pub(super) fn read<'a>(

@@ -10,11 +10,8 @@ use super::{
 };
 use toolwire_pipeline::{
     format::KnownFormats,
-    rules::{
-        ArgumentDelivery, Detect, Enforce, InvalidArguments, Limits, Misroute, Reasoning, Rules, ServerCalls,
-        UnknownCalls,
-    },
-    settings::{Field, Key, OneOf, Settings},
+    rules::{Detect, Limits, Rules},
+    settings::{Field, Key, Settings},
 };
 
 /// The keys of `[[models]]` for handling responses. `formats` are those that can be named.
@@ -35,7 +32,7 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
             "how clients get the model's [reasoning](#reasoning): `\"auto\"`, `\"reasoning_content\"`, \
              `\"reasoning\"`, `\"inline\"`, `\"drop\"` or `\"off\"`",
         ),
-        Field::Word(&mut OneOf(&mut rules.reasoning, &Reasoning::WORDS)),
+        Field::Word(&mut rules.reasoning),
     );
     call_rules(keys, rules);
 }
@@ -47,14 +44,14 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
             "server_calls",
             "what clients see of [calls that the upstream ran itself](#calls-that-the-upstream-runs-itself)",
         ),
-        Field::Word(&mut OneOf(&mut rules.server_calls, &SERVER_CALLS)),
+        Field::Word(&mut rules.server_calls),
     );
     keys.key(
         Key::new(
             "arguments",
             "`\"stream\"` sends arguments as they arrive, `\"whole\"` a call once it is complete and parsed",
         ),
-        Field::Word(&mut OneOf(&mut rules.arguments, &ARGUMENTS)),
+        Field::Word(&mut rules.arguments),
     );
     keys.key(
         Key::new(
@@ -62,7 +59,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
             "a call to an undeclared name in a format with markers: `\"forward\"`, `\"text\"`, or `\"retry\"` to \
              ask [again](#asking-the-model-again), also after native calls",
         ),
-        Field::Word(&mut OneOf(&mut rules.unknown_calls, &UNKNOWN_CALLS)),
+        Field::Word(&mut rules.unknown_calls),
     );
     keys.key(
         Key::new(
@@ -70,7 +67,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
             "a call whose arguments break the schema of its tool: `\"forward\"`, or `\"retry\"` to ask \
              [again](#asking-the-model-again)",
         ),
-        Field::Word(&mut OneOf(&mut rules.invalid_arguments, &INVALID_ARGUMENTS)),
+        Field::Word(&mut rules.invalid_arguments),
     );
     keys.key(
         Key::new(
@@ -79,7 +76,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
              `\"structural_tag\"`, `\"grammar\"`, `\"prefill\"`, or `\"auto\"`, the best of these; `\"retry\"` \
              asks [again](#asking-the-model-again) if a required call is missing; `\"off\"` only warns",
         ),
-        Field::Word(&mut OneOf(&mut rules.enforce, &ENFORCE)),
+        Field::Word(&mut rules.enforce),
     );
     keys.key(
         Key::new(
@@ -87,7 +84,7 @@ fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
             "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` forwards \
              the call, `\"bounce\"` asks [again](#asking-the-model-again) if required arguments are missing",
         ),
-        Field::Word(&mut OneOf(&mut rules.misroute, &MISROUTE)),
+        Field::Word(&mut rules.misroute),
     );
     keys.key(
         Key::new("repair", "repair arguments that are not quite JSON"),
@@ -177,34 +174,6 @@ pub fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
         Field::Count(&mut limits.max_hops, 1),
     );
 }
-
-const SERVER_CALLS: [(&str, ServerCalls); 4] = [
-    ("auto", ServerCalls::Auto),
-    ("forward", ServerCalls::Forward),
-    ("annotate", ServerCalls::Annotate),
-    ("hide", ServerCalls::Hide),
-];
-
-const MISROUTE: [(&str, Misroute); 2] = [("rescue", Misroute::Rescue), ("bounce", Misroute::Bounce)];
-
-const ARGUMENTS: [(&str, ArgumentDelivery); 2] =
-    [("stream", ArgumentDelivery::Stream), ("whole", ArgumentDelivery::Whole)];
-
-const UNKNOWN_CALLS: [(&str, UnknownCalls); 3] =
-    [("forward", UnknownCalls::Forward), ("text", UnknownCalls::Text), ("retry", UnknownCalls::Retry)];
-
-const INVALID_ARGUMENTS: [(&str, InvalidArguments); 2] =
-    [("forward", InvalidArguments::Forward), ("retry", InvalidArguments::Retry)];
-
-const ENFORCE: [(&str, Enforce); 7] = [
-    ("auto", Enforce::Auto),
-    ("schema", Enforce::Schema),
-    ("structural_tag", Enforce::StructuralTag),
-    ("grammar", Enforce::Grammar),
-    ("prefill", Enforce::Prefill),
-    ("retry", Enforce::Retry),
-    ("off", Enforce::Off),
-];
 
 fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();

@@ -11,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, UncheckedBudgets, admin,
+    Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, admin,
     alternatives::{self, Router},
     client_keys, execution, format,
     keys::{Keys, Reading, size_value, string},
@@ -26,7 +26,7 @@ use toolwire_net::store::StoreAddress;
 use toolwire_pipeline::{
     format::KnownFormats,
     rules,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
     wire::suggest::suggest,
 };
 
@@ -180,10 +180,6 @@ fn shown_store(store: &StoreKind) -> String {
         StoreKind::Redis(address) => address.covered(&masked(address.password().unwrap_or_default())),
     }
 }
-
-/// The values of `unchecked_budgets`.
-const UNCHECKED_BUDGETS: [(&str, UncheckedBudgets); 2] =
-    [("allow", UncheckedBudgets::Allow), ("refuse", UncheckedBudgets::Refuse)];
 
 /// The default of `state_dir`: `None` if the user has no home.
 pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> {
@@ -359,7 +355,7 @@ pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
             "budgets of a month while the store is away: `allow` admits requests by what this instance knows, \
              `refuse` answers 503",
         ),
-        Field::Word(&mut OneOf(&mut limits.unchecked_budgets, &UNCHECKED_BUDGETS)),
+        Field::Word(&mut limits.unchecked_budgets),
     );
     keys.key(
         Key::new(

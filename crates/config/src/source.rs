@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use strum::VariantArray;
+
 use super::problem::{Place, Problem, Problems, Severity};
 use toolwire_pipeline::wire::digest::Digest;
 
@@ -25,7 +27,7 @@ pub(super) struct Source {
 }
 
 /// A flag that overrides settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::VariantArray)]
 pub(super) enum Flag {
     Listen,
     ClientKey,
@@ -39,19 +41,6 @@ pub(super) enum Flag {
 }
 
 impl Flag {
-    /// All flags, in the order of their numbers.
-    pub(super) const ALL: [Self; 9] = [
-        Self::Listen,
-        Self::ClientKey,
-        Self::Upstream,
-        Self::Dialect,
-        Self::ApiKey,
-        Self::Tools,
-        Self::ChatTemplate,
-        Self::Detect,
-        Self::ServerCalls,
-    ];
-
     /// The flag as it is typed, and its environment variable.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -151,13 +140,13 @@ impl Source {
 
     /// The span that stands for the saved setting `number`.
     pub(super) fn overlaid(&self, number: usize) -> Range<usize> {
-        let offset = self.text.len() + 1 + Flag::ALL.len() + number;
+        let offset = self.text.len() + 1 + Flag::VARIANTS.len() + number;
         offset..offset
     }
 
     /// Whether `offset` stands for a saved setting.
     pub(super) fn is_overlay(&self, offset: usize) -> bool {
-        offset > self.text.len() + Flag::ALL.len()
+        offset > self.text.len() + Flag::VARIANTS.len()
     }
 
     /// Whether `offset` stands for a flag or a saved setting.
@@ -168,11 +157,11 @@ impl Source {
     /// The location that `offset` stands for.
     pub(super) fn place(&self, offset: usize) -> Place {
         if let Some(index) = offset.checked_sub(self.text.len() + 1) {
-            if let Some(flag) = Flag::ALL.get(index) {
+            if let Some(flag) = Flag::VARIANTS.get(index) {
                 return Place::Flag(flag.name());
             }
             let (file, paths) = &self.overlay;
-            return match paths.get(index - Flag::ALL.len()) {
+            return match paths.get(index - Flag::VARIANTS.len()) {
                 Some(setting) => {
                     Place::Overlay { path: file.display().to_string(), setting: setting.clone() }
                 }

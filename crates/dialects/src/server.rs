@@ -11,10 +11,12 @@ use crate::{
 };
 
 /// The software behind the API. Only servers that differ in their constraints are distinguished.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Server {
     /// Not configured. The server is identified by its responses.
     #[default]
+    #[strum(serialize = "auto")]
     Unknown,
     /// Not one of the known servers. Nothing can be enforced.
     Other,
@@ -25,16 +27,20 @@ pub enum Server {
     /// `SGLang`.
     Sglang,
     /// llama.cpp's `llama-server`.
+    #[strum(serialize = "llama.cpp")]
     LlamaCpp,
     /// The server of llama-cpp-python.
+    #[strum(serialize = "llama-cpp-python")]
     LlamaCppPython,
     /// Ollama, through its API in this dialect.
     Ollama,
     /// LM Studio.
+    #[strum(serialize = "lm-studio")]
     LmStudio,
     /// Hugging Face's text-generation-inference.
     Tgi,
     /// NVIDIA's TensorRT-LLM.
+    #[strum(serialize = "tensorrt-llm")]
     TensorRtLlm,
     /// Mistral's own servers.
     Mistral,
@@ -48,28 +54,9 @@ pub enum Server {
     OpenRouter,
 }
 
-pub(crate) const SERVERS: [(&str, Server); 16] = [
-    ("auto", Server::Unknown),
-    ("other", Server::Other),
-    ("openai", Server::OpenAi),
-    ("vllm", Server::Vllm),
-    ("sglang", Server::Sglang),
-    ("llama.cpp", Server::LlamaCpp),
-    ("llama-cpp-python", Server::LlamaCppPython),
-    ("ollama", Server::Ollama),
-    ("lm-studio", Server::LmStudio),
-    ("tgi", Server::Tgi),
-    ("tensorrt-llm", Server::TensorRtLlm),
-    ("mistral", Server::Mistral),
-    ("deepseek", Server::DeepSeek),
-    ("groq", Server::Groq),
-    ("fireworks", Server::Fireworks),
-    ("openrouter", Server::OpenRouter),
-];
-
 impl Server {
     pub(crate) fn name(self) -> &'static str {
-        SERVERS.iter().find(|(_, server)| *server == self).map_or("", |(name, _)| name)
+        self.into()
     }
 
     /// The requests that reveal which server this is, if it is unknown.

@@ -6,90 +6,53 @@
 
 use std::fmt;
 
-/// Why a part was left out. The names are metric labels, so their number is fixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+use strum::{EnumMessage, VariantArray};
+
+/// Why a part was left out. The names are metric labels, so their number is fixed. The comments are the
+/// descriptions in the documentation.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumMessage, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Skip {
-    /// A frame that is not JSON, where it cannot have contained part of the response.
+    /// a frame that is not JSON, outside of a response or truncated by its end; inside it is an error
     NotJson,
-    /// JSON that is not a chunk of a response.
+    /// JSON that is not part of a response
     NotAChunk,
-    /// A part of a message whose type is unknown.
+    /// a part of a message of an unknown kind
     UnknownPart,
-    /// A choice that the client's API cannot express.
+    /// a choice other than the first that cannot be forwarded
     OtherChoice,
-    /// Content after the finish reason.
+    /// content after the finish reason
     LateContent,
-    /// A call that never got a name.
+    /// a call without a name
     NamelessCall,
-    /// Arguments for a call that was already complete.
+    /// arguments for a call that is already complete
     LateArguments,
-    /// A result whose call was not seen.
+    /// a result without a call
     OrphanResult,
-    /// A call that the upstream announced and never dispatched.
+    /// a call that was announced and never dispatched
     UndispatchedCall,
-    /// Content for an unknown target.
+    /// content for an unknown target
     UnknownTarget,
-    /// The model's apology after a call that was meant for the client but that the upstream tried to run.
+    /// the upstream's apology after it tried to run a call that was meant for the client
     Apology,
-    /// An unknown finish reason, which counts as `stop`.
+    /// an unknown finish reason, which counts as `stop`
     UnknownFinish,
 }
 
 impl Skip {
     /// All reasons.
-    pub const ALL: [Self; 12] = [
-        Self::NotJson,
-        Self::NotAChunk,
-        Self::UnknownPart,
-        Self::OtherChoice,
-        Self::LateContent,
-        Self::NamelessCall,
-        Self::LateArguments,
-        Self::OrphanResult,
-        Self::UndispatchedCall,
-        Self::UnknownTarget,
-        Self::Apology,
-        Self::UnknownFinish,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The description of the reason in the documentation.
     pub fn about(self) -> &'static str {
-        match self {
-            Self::NotJson => {
-                "a frame that is not JSON, outside of a response or truncated by its end; inside it is an error"
-            }
-            Self::NotAChunk => "JSON that is not part of a response",
-            Self::UnknownPart => "a part of a message of an unknown kind",
-            Self::OtherChoice => "a choice other than the first that cannot be forwarded",
-            Self::LateContent => "content after the finish reason",
-            Self::NamelessCall => "a call without a name",
-            Self::LateArguments => "arguments for a call that is already complete",
-            Self::OrphanResult => "a result without a call",
-            Self::UndispatchedCall => "a call that was announced and never dispatched",
-            Self::UnknownTarget => "content for an unknown target",
-            Self::Apology => {
-                "the upstream's apology after it tried to run a call that was meant for the client"
-            }
-            Self::UnknownFinish => "an unknown finish reason, which counts as `stop`",
-        }
+        self.get_documentation().unwrap_or_default()
     }
 
     /// The label in metrics and logs.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::NotJson => "not_json",
-            Self::NotAChunk => "not_a_chunk",
-            Self::UnknownPart => "unknown_part",
-            Self::OtherChoice => "other_choice",
-            Self::LateContent => "late_content",
-            Self::NamelessCall => "nameless_call",
-            Self::LateArguments => "late_arguments",
-            Self::OrphanResult => "orphan_result",
-            Self::UndispatchedCall => "undispatched_call",
-            Self::UnknownTarget => "unknown_target",
-            Self::Apology => "apology",
-            Self::UnknownFinish => "unknown_finish",
-        }
+        self.into()
     }
 }
 

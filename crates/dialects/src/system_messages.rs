@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use crate::{
     conversation::{Turn, joined_system_turns},
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
 };
 
 /// What to do with system messages other than a single one at the start. The chat templates of some models
 /// reject them, and with them the complete request (docs/protocols/chat.md#requests).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum SystemMessages {
     /// Join all of them at the start, for models that are known to reject anything else.
     #[default]
@@ -19,9 +20,6 @@ pub enum SystemMessages {
     /// Send them unchanged.
     Keep,
 }
-
-const WORDS: [(&str, SystemMessages); 3] =
-    [("auto", SystemMessages::Auto), ("first", SystemMessages::First), ("keep", SystemMessages::Keep)];
 
 /// Substrings in the names of models whose templates reject system messages between other messages. So do
 /// newer Qwen models, which are recognised separately.
@@ -35,7 +33,7 @@ impl SystemMessages {
                 "join all system messages at the beginning: `\"first\"` always, `\"auto\"` for models that \
                  refuse others (Qwen3.5 and later, MiniMax, Gemma 3), `\"keep\"` never",
             ),
-            Field::Word(&mut OneOf(self, &WORDS)),
+            Field::Word(self),
         );
     }
 

@@ -342,7 +342,8 @@ impl PartialEq for Usage {
 }
 
 /// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Finish {
     /// The model finished.
     Stop,

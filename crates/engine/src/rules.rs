@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use strum::VariantArray;
+
 use crate::failure::{Failure, Kind};
 
 /// How to read and forward the responses of a model.
@@ -104,7 +106,8 @@ impl Default for Showing {
 }
 
 /// `examples_as`: where to show example calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ExamplesAs {
     /// In the instructions.
     Text,
@@ -113,7 +116,8 @@ pub enum ExamplesAs {
 }
 
 /// `tool_list`: how the instructions describe tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ToolList {
     /// As JSON objects with their JSON Schema.
     Schemas,
@@ -138,7 +142,8 @@ pub enum Detect {
 /// `reasoning`: how to pass reasoning on to the client, and whether to recognise reasoning markers in text.
 /// Unless it is [`Reasoning::Off`], those markers are recognised that are safe in any text, and those of the
 /// formats that are searched for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reasoning {
     /// In the field that the client's dialect has for it.
     #[default]
@@ -156,16 +161,6 @@ pub enum Reasoning {
 }
 
 impl Reasoning {
-    /// The values, with their names in configurations and requests.
-    pub const WORDS: [(&str, Self); 6] = [
-        ("auto", Self::Auto),
-        ("reasoning_content", Self::ReasoningContent),
-        ("reasoning", Self::Reasoning),
-        ("inline", Self::Inline),
-        ("drop", Self::Drop),
-        ("off", Self::Off),
-    ];
-
     /// Whether to recognise reasoning markers in text.
     pub fn reads_markers(self) -> bool {
         self != Self::Off
@@ -181,16 +176,18 @@ impl FromStr for Reasoning {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let named = Self::WORDS.iter().find(|(known, _)| *known == word);
-        named.map(|(_, reasoning)| *reasoning).ok_or_else(|| {
-            let known = Self::WORDS.map(|(word, _)| format!("`{word}`"));
+        let named = Self::VARIANTS.iter().copied().find(|known| <&str>::from(known) == word);
+        named.ok_or_else(|| {
+            let known: Vec<_> =
+                Self::VARIANTS.iter().map(|known| format!("`{}`", <&str>::from(known))).collect();
             format!("`{word}` is not one of {}", known.join(", "))
         })
     }
 }
 
 /// `server_calls`: what to do with calls that the upstream ran itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ServerCalls {
     /// Like `Forward` if the client declared the tool, or declared no tools at all. Otherwise like
     /// `Annotate`.
@@ -205,7 +202,8 @@ pub enum ServerCalls {
 }
 
 /// `misroute`: what to do with a call to a declared tool on the server-tool channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Misroute {
     /// Send it to the client.
     Rescue,
@@ -214,7 +212,8 @@ pub enum Misroute {
 }
 
 /// `arguments`: whether to stream arguments or send them in one piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ArgumentDelivery {
     /// Send each piece as it arrives.
     Stream,
@@ -223,7 +222,8 @@ pub enum ArgumentDelivery {
 }
 
 /// `unknown_calls`: what to do with a call to an undeclared tool in a format with markers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum UnknownCalls {
     /// Forward it, so that the client's error result lets the model recover.
     Forward,
@@ -234,7 +234,8 @@ pub enum UnknownCalls {
 }
 
 /// `invalid_arguments`: what to do with a call whose arguments violate the schema of its tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum InvalidArguments {
     /// Forward it, so that the client's error result lets the model recover.
     Forward,
@@ -243,7 +244,8 @@ pub enum InvalidArguments {
 }
 
 /// `enforce`: how to make the upstream write well-formed calls when the client requires a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Enforce {
     /// With the strongest constraint that the upstream can enforce.
     Auto,
@@ -285,7 +287,8 @@ impl Default for HostedRules {
 }
 
 /// `mixed_turns`: what to do if a hop contains both hosted calls and client calls.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum MixedTurns {
     /// Send the client its calls, and add the results of the hosted calls when the client sends its own
     /// results.

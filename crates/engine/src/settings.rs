@@ -6,6 +6,8 @@
 
 use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
 
+use strum::VariantArray;
+
 /// A key and its documentation.
 #[derive(Debug, Clone)]
 pub struct Key {
@@ -137,7 +139,24 @@ pub trait Choice {
     fn choose(&mut self, word: &str);
 }
 
-/// A field that has one of several values and the word for each value.
+/// The variants of an enum, each with its name as its word.
+impl<T: VariantArray + Into<&'static str> + Copy + PartialEq> Choice for T {
+    fn words(&self) -> Vec<&'static str> {
+        T::VARIANTS.iter().map(|&variant| variant.into()).collect()
+    }
+
+    fn word(&self) -> &'static str {
+        (*self).into()
+    }
+
+    fn choose(&mut self, word: &str) {
+        if let Some(&variant) = T::VARIANTS.iter().find(|&&variant| variant.into() == word) {
+            *self = variant;
+        }
+    }
+}
+
+/// A field that takes one of several values, each with its word, if they are not the variants of an enum.
 #[derive(Debug)]
 pub struct OneOf<'v, T: 'static>(pub &'v mut T, pub &'static [(&'static str, T)]);
 

@@ -52,7 +52,8 @@ pub struct Status {
 }
 
 /// Whether a provider can be used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ProviderState {
     /// The provider's server is being started or connected to, for the first time.
     Starting,
@@ -68,12 +69,7 @@ pub enum ProviderState {
 impl ProviderState {
     /// Name of the state, for programs.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Restarting => "restarting",
-            Self::Failed => "failed",
-        }
+        self.into()
     }
 }
 

@@ -135,7 +135,8 @@ pub enum AnswerError {
 }
 
 /// The cause that settled a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum By {
     Person {
         /// Whether the answer is remembered.
@@ -154,12 +155,7 @@ pub(crate) enum By {
 impl By {
     /// Name in events.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Person { .. } => "person",
-            Self::Rule => "rule",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-        }
+        self.into()
     }
 }
 

@@ -139,7 +139,8 @@ impl Default for ExecutionSettings {
 }
 
 /// How clients see hosted calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Visibility {
     /// Not at all.
     Off,
@@ -270,7 +271,8 @@ impl CacheRule {
 }
 
 /// How a client's tool with the name of a hosted tool is handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Clash {
     /// The model gets the client's tool.
     ClientWins,
@@ -304,7 +306,8 @@ impl Default for PermissionSettings {
 }
 
 /// How questions are handled while the event feed has no reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Unattended {
     /// The call is denied.
     Deny,
@@ -315,7 +318,8 @@ pub enum Unattended {
 }
 
 /// When the model gets a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Injection {
     /// Always.
     Force,

@@ -144,7 +144,8 @@ impl ToolError {
 }
 
 /// The kinds of failures of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorCode {
     /// The arguments do not fit the schema.
     InvalidArguments,
@@ -177,21 +178,7 @@ pub enum ErrorCode {
 impl ErrorCode {
     /// The code, as shown to models and programs.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::InvalidArguments => "invalid_arguments",
-            Self::UnknownTool => "unknown_tool",
-            Self::PermissionDenied => "permission_denied",
-            Self::PermissionTimeout => "permission_timeout",
-            Self::RateLimited => "rate_limited",
-            Self::Timeout => "timeout",
-            Self::ProviderError => "provider_error",
-            Self::AuthFailed => "auth_failed",
-            Self::BlockedUrl => "blocked_url",
-            Self::ContentPolicy => "content_policy",
-            Self::TooLarge => "too_large",
-            Self::Cancelled => "cancelled",
-            Self::Loop => "loop",
-        }
+        self.into()
     }
 
     /// Whether the same call may succeed later.

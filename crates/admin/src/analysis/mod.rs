@@ -62,7 +62,8 @@ pub(crate) struct TimedEvent {
 }
 
 /// Kind of an emitted event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum EventKind {
     Text,
     Reasoning,
@@ -75,14 +76,7 @@ pub(crate) enum EventKind {
 impl EventKind {
     /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Reasoning => "reasoning",
-            Self::CallStart => "call_start",
-            Self::Arguments => "arguments",
-            Self::CallEnd(_) => "call_end",
-            Self::Finish => "finish",
-        }
+        self.into()
     }
 }
 

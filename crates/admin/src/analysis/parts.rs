@@ -88,7 +88,8 @@ pub(crate) struct Part {
 }
 
 /// Kind of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum PartKind {
     Text,
     Reasoning,
@@ -103,15 +104,7 @@ pub(crate) enum PartKind {
 impl PartKind {
     /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Reasoning => "reasoning",
-            Self::Opener => "opener",
-            Self::Name => "name",
-            Self::Arguments => "arguments",
-            Self::Closer => "closer",
-            Self::Markup => "markup",
-        }
+        self.into()
     }
 }
 

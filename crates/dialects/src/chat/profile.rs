@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// A provider of this API.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Profile {
     /// Not one of the known providers.
     #[default]
@@ -36,20 +37,6 @@ pub enum Profile {
     /// Together.
     Together,
 }
-
-pub(super) const PROFILES: [(&str, Profile); 11] = [
-    ("none", Profile::None),
-    ("openai", Profile::OpenAi),
-    ("azure", Profile::Azure),
-    ("mistral", Profile::Mistral),
-    ("moonshot", Profile::Moonshot),
-    ("deepseek", Profile::DeepSeek),
-    ("gemini", Profile::Gemini),
-    ("openrouter", Profile::OpenRouter),
-    ("groq", Profile::Groq),
-    ("fireworks", Profile::Fireworks),
-    ("together", Profile::Together),
-];
 
 /// The hosts for which a profile is known, including their subdomains (`….openai.azure.com`).
 const HOSTS: [(&str, Profile); 16] = [
@@ -89,7 +76,8 @@ enum Switch {
 }
 
 /// The request field that limits the number of tokens in the response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum MaxTokens {
     /// Whichever field the client used.
     #[default]
@@ -100,16 +88,9 @@ pub enum MaxTokens {
     MaxCompletionTokens,
 }
 
-impl MaxTokens {
-    pub(super) const WORDS: [(&str, Self); 3] = [
-        ("as_given", Self::AsGiven),
-        ("max_tokens", Self::MaxTokens),
-        ("max_completion_tokens", Self::MaxCompletionTokens),
-    ];
-}
-
 /// How reasoning from past turns is sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum PastReasoning {
     /// In the field that the server reads: [`PastReasoning::Reasoning`] for vLLM, Ollama and `OpenRouter`;
     /// for other servers, the field in which they send reasoning, or [`PastReasoning::ReasoningContent`]
@@ -125,13 +106,6 @@ pub enum PastReasoning {
 }
 
 impl PastReasoning {
-    pub(super) const WORDS: [(&str, Self); 4] = [
-        ("auto", Self::Auto),
-        ("reasoning_content", Self::ReasoningContent),
-        ("reasoning", Self::Reasoning),
-        ("off", Self::Off),
-    ];
-
     /// Resolves [`PastReasoning::Auto`] for servers that are known.
     pub(super) fn for_server(self, server: Server) -> Self {
         match (self, server) {
@@ -142,7 +116,8 @@ impl PastReasoning {
 }
 
 /// The value of `tool_choice` that requires a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RequiredChoice {
     /// `required`
     #[default]
@@ -152,13 +127,8 @@ pub enum RequiredChoice {
 }
 
 impl RequiredChoice {
-    pub(super) const WORDS: [(&str, Self); 2] = [("required", Self::Required), ("any", Self::Any)];
-
     pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Required => "required",
-            Self::Any => "any",
-        }
+        self.into()
     }
 }
 
@@ -267,6 +237,8 @@ impl Profile {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray;
+
     use super::*;
 
     #[test]
@@ -289,7 +261,7 @@ mod tests {
     #[test]
     fn profile_resets_what_another_one_set() {
         let mut options = Options { cumulative: true, ..Options::default() };
-        for (_, first) in PROFILES {
+        for &first in Profile::VARIANTS {
             first.apply(&mut options);
             Profile::None.apply(&mut options);
             let mut plain = Options { cumulative: true, ..Options::default() };

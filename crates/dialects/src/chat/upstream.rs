@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    MODELS_PATH, MaxTokens, PATH, PastReasoning, Profile, ReaderSettings, RequiredChoice, Server,
-    profile::PROFILES, refusal, request,
+    MODELS_PATH, MaxTokens, PATH, PastReasoning, Profile, ReaderSettings, RequiredChoice, Server, refusal,
+    request,
 };
 use crate::{
     Dialect, File, KeyHeader, Observed, Probe, Reader, ReaderRules, ReasoningField, Source, SystemMessages,
@@ -13,7 +13,6 @@ use crate::{
     enforce::Means,
     failure::Failure,
     fit::part_of,
-    server::SERVERS,
     settings::{Field, Key, OneOf, Settings},
     thinking,
     upstream::include_usage,
@@ -68,7 +67,8 @@ pub struct Options {
 }
 
 /// When to request a stream from an upstream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Streaming {
     /// If the client asks for a stream. Without a stream, clients see the upstream's status, and all
     /// upstreams report token counts.
@@ -136,18 +136,12 @@ impl Options {
     }
 }
 
-const STREAM: [(&str, Streaming); 2] = [("as_asked", Streaming::AsAsked), ("always", Streaming::Always)];
 const DEVELOPER_ROLE: [(&str, bool); 2] = [("keep", true), ("system", false)];
 const CUSTOM_TOOLS: [(&str, bool); 2] = [("keep", true), ("function", false)];
 const RESULT_IMAGES: [(&str, bool); 2] = [("keep", true), ("user", false)];
 const TOOL_NAMES: [(&str, NameForm); 2] = [("plain", NameForm::Word), ("keep", NameForm::Any)];
 const CALL_IDS: [(&str, IdForm); 3] =
     [("keep", IdForm::Any), ("at_most_40", IdForm::AtMost(40)), ("nine", IdForm::Alphanumeric(9))];
-const WANTS_BACK: [(&str, WantsBack); 3] = [
-    ("nothing", WantsBack::Nothing),
-    ("signatures", WantsBack::Signatures),
-    ("reasoning", WantsBack::Reasoning),
-];
 const KEY_HEADER: [(&str, KeyHeader); 2] =
     [("authorization", KeyHeader::Bearer), ("api-key", KeyHeader::Named("api-key"))];
 
@@ -164,7 +158,7 @@ impl Options {
                  `\"as_given\"`, the client's",
             )
             .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.max_tokens, &MaxTokens::WORDS)),
+            Field::Word(&mut self.max_tokens),
         );
         keys.key(
             Key::new(
@@ -190,7 +184,7 @@ impl Options {
                  `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
             )
             .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.wants_back, &WANTS_BACK)),
+            Field::Word(&mut self.wants_back),
         );
         keys.key(
             Key::new(
@@ -199,7 +193,7 @@ impl Options {
                  `reasoning_details`), `\"off\"`, or `\"auto\"`: that which the server or model uses",
             )
             .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.past_reasoning, &PastReasoning::WORDS)),
+            Field::Word(&mut self.past_reasoning),
         );
         keys.key(
             Key::new("reasoning_placeholder", "send an empty reasoning with past calls that have none")
@@ -220,7 +214,7 @@ impl Options {
                 "the `tool_choice` that requires a call: `\"required\"` or `\"any\"`",
             )
             .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.required_choice, &RequiredChoice::WORDS)),
+            Field::Word(&mut self.required_choice),
         );
         keys.key(
             Key::new("name_results", "send the tool's name with its results").or(BY_PROFILE),
@@ -258,7 +252,7 @@ impl UpstreamSide for Options {
                  `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`",
             )
             .or("by the host, else `\"none\"`"),
-            Field::Word(&mut OneOf(&mut self.profile, &PROFILES)),
+            Field::Word(&mut self.profile),
         );
         if self.profile != profile {
             self.profile.apply(self);
@@ -273,7 +267,7 @@ impl UpstreamSide for Options {
                 "stream",
                 "request a stream if the client does; `\"always\"` for servers that can only stream",
             ),
-            Field::Word(&mut OneOf(&mut self.stream, &STREAM)),
+            Field::Word(&mut self.stream),
         );
         keys.key(
             Key::new(
@@ -318,7 +312,7 @@ impl UpstreamSide for Options {
                  [recognises](#which-server-it-is) some",
             )
             .or("by `profile`, else `\"auto\"`"),
-            Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
+            Field::Word(&mut self.server),
         );
         self.provider_settings(keys);
     }

@@ -9,8 +9,7 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     refusal::refusal,
-    server::SERVERS,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
     upstream::include_usage,
 };
 
@@ -41,7 +40,8 @@ pub(super) enum Form {
 }
 
 /// Who adds the begin-of-text token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Bos {
     /// The server's tokenizer. The one from the template is then removed, so that the model does not see two.
     #[default]
@@ -61,8 +61,6 @@ impl Default for Options {
         }
     }
 }
-
-const BOS: [(&str, Bos); 2] = [("server", Bos::Server), ("prompt", Bos::Prompt)];
 
 impl Options {
     pub(super) fn form(&self) -> Form {
@@ -100,7 +98,7 @@ impl UpstreamSide for Options {
                  `\"ollama\"` `api/generate`, both under the server's root; all others `completions` below the \
                  base URL",
             ),
-            Field::Word(&mut OneOf(&mut self.server, &SERVERS)),
+            Field::Word(&mut self.server),
         );
         include_usage(keys, &mut self.include_usage);
         keys.key(
@@ -113,7 +111,7 @@ impl UpstreamSide for Options {
                 "the token that begins a text: `\"server\"` removes it from the prompt, because the server adds \
                  it",
             ),
-            Field::Word(&mut OneOf(&mut self.bos, &BOS)),
+            Field::Word(&mut self.bos),
         );
         keys.key(
             Key::new(

@@ -7,7 +7,7 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     media::is_local,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
 };
 
 /// How to write requests to an upstream.
@@ -24,17 +24,20 @@ pub struct Options {
 }
 
 /// How to send the schemas of tools and responses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Schemas {
     /// Unchanged, as JSON Schema.
     #[default]
     JsonSchema,
     /// Converted to the API's own `Schema`, for servers without the newer fields.
+    #[strum(serialize = "openapi")]
     OpenApi,
 }
 
 /// How to send `reasoning_effort`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Thinking {
     /// As a budget for models up to Gemini 2.5, and as a level for newer ones.
     #[default]
@@ -57,14 +60,6 @@ impl Thinking {
         }
     }
 }
-
-const SCHEMAS: [(&str, Schemas); 2] = [("json_schema", Schemas::JsonSchema), ("openapi", Schemas::OpenApi)];
-const THINKING: [(&str, Thinking); 4] = [
-    ("auto", Thinking::Auto),
-    ("level", Thinking::Level),
-    ("budget", Thinking::Budget),
-    ("off", Thinking::Off),
-];
 
 impl Default for Options {
     fn default() -> Self {
@@ -97,7 +92,7 @@ impl UpstreamSide for Options {
                 "send schemas as they are (`parametersJsonSchema`, `responseJsonSchema`); `\"openapi\"` reduces \
                  them to `parameters` and `responseSchema`, for older servers",
             ),
-            Field::Word(&mut OneOf(&mut self.schemas, &SCHEMAS)),
+            Field::Word(&mut self.schemas),
         );
         keys.key(
             Key::new(
@@ -105,7 +100,7 @@ impl UpstreamSide for Options {
                 "how `reasoning_effort` is sent: as a `\"level\"`, a `\"budget\"`, or `\"off\"`. `\"auto\"`: a \
                  budget to models up to Gemini 2.5",
             ),
-            Field::Word(&mut OneOf(&mut self.thinking, &THINKING)),
+            Field::Word(&mut self.thinking),
         );
         keys.key(
             Key::new(

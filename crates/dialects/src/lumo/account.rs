@@ -6,7 +6,7 @@ use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::session::{Form, Session, is_usable};
-use crate::settings::{Field, Key, OneOf, Settings};
+use crate::settings::{Field, Key, Settings};
 
 /// The host of Proton's own API, for which token sessions are refreshed elsewhere
 /// (docs/protocols/lumo.md#refresh).
@@ -14,7 +14,8 @@ const HOST: &str = "lumo.proton.me";
 const ACCOUNT_URL: &str = "https://account.proton.me/api";
 
 /// Whose credentials are sent with requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Credentials {
     /// Those in the configuration: an account, or the upstream's `api_key`.
     #[default]
@@ -77,8 +78,6 @@ impl PartialEq for AccountSettings {
 
 impl Eq for AccountSettings {}
 
-const CREDENTIALS: [(&str, Credentials); 2] = [("own", Credentials::Own), ("client", Credentials::Client)];
-
 impl AccountSettings {
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
         keys.key(
@@ -88,7 +87,7 @@ impl AccountSettings {
                  send](#accounts-of-lumo)",
             )
             .file_only(),
-            Field::Word(&mut OneOf(&mut self.credentials, &CREDENTIALS)),
+            Field::Word(&mut self.credentials),
         );
         keys.key(
             Key::new(
@@ -118,7 +117,7 @@ impl AccountSettings {
         keys.key(
             Key::new("form", "`\"token\"`: the session of a program. `\"cookie\"`: that of a browser")
                 .file_only(),
-            Field::Word(&mut OneOf(&mut self.form, &Form::WORDS)),
+            Field::Word(&mut self.form),
         );
         keys.key(
             Key::new("app_version", "the `x-pm-appversion`. Proton refuses versions that are too old"),

@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// Which of Lumo's two protocol versions an upstream speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Version {
     /// `ai/v1/chat`: a `Prompt` of turns, and typed objects in the response. Supports only Lumo's own tools.
     V1,

@@ -29,17 +29,14 @@ const LIFETIME: u64 = 43_200;
 const MAX_LIFETIME: u64 = 31 * 86_400;
 
 /// How a session was started, which determines how it is refreshed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Form {
     /// With tokens in JSON, as programs do it.
     #[default]
     Token,
     /// With cookies, as browsers do it.
     Cookie,
-}
-
-impl Form {
-    pub(super) const WORDS: [(&str, Self); 2] = [("token", Self::Token), ("cookie", Self::Cookie)];
 }
 
 /// The session of an account. Its `Debug` output contains no secrets.

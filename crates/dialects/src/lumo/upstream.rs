@@ -8,10 +8,8 @@ use crate::{
     conversation::Conversation,
     failure::Failure,
     media::data_url,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
 };
-
-const VERSIONS: [(&str, Version); 2] = [("v1", Version::V1), ("v2", Version::V2)];
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
@@ -24,7 +22,7 @@ impl UpstreamSide for Options {
                 "version",
                 "`\"v1\"`, the older protocol, has no client tools, so its models need a text format in `tools`",
             ),
-            Field::Word(&mut OneOf(&mut self.version, &VERSIONS)),
+            Field::Word(&mut self.version),
         );
         keys.key(
             Key::new("native_tools", "Lumo's own tools that are enabled"),

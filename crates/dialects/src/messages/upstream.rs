@@ -11,7 +11,7 @@ use crate::{
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
 };
 
 /// How to write requests to an upstream.
@@ -29,7 +29,8 @@ pub struct Options {
 }
 
 /// What to do with system messages that follow other messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum LaterSystem {
     /// Move them to the top, into `system`.
     #[default]
@@ -39,7 +40,8 @@ pub enum LaterSystem {
 }
 
 /// How to express `reasoning_effort`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Effort {
     /// As `output_config.effort`.
     #[default]
@@ -61,10 +63,6 @@ impl Default for Options {
     }
 }
 
-const LATER_SYSTEM: [(&str, LaterSystem); 2] = [("hoist", LaterSystem::Hoist), ("keep", LaterSystem::Keep)];
-const EFFORT: [(&str, Effort); 3] =
-    [("output_config", Effort::OutputConfig), ("thinking", Effort::Thinking), ("drop", Effort::Drop)];
-
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Messages
@@ -81,7 +79,7 @@ impl UpstreamSide for Options {
                 "move later system messages into `system`; `\"keep\"` leaves them, for models that accept them \
                  in place",
             ),
-            Field::Word(&mut OneOf(&mut self.later_system, &LATER_SYSTEM)),
+            Field::Word(&mut self.later_system),
         );
         keys.key(
             Key::new(
@@ -89,7 +87,7 @@ impl UpstreamSide for Options {
                 "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` as a budget, for older \
                  models; `\"drop\"` not at all",
             ),
-            Field::Word(&mut OneOf(&mut self.effort, &EFFORT)),
+            Field::Word(&mut self.effort),
         );
         keys.key(
             Key::new(

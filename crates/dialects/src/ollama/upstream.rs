@@ -9,7 +9,7 @@ use crate::{
     media::data_url,
     refusal::refusal,
     server::Server,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
 };
 
 /// How to write requests to an upstream.
@@ -26,7 +26,8 @@ pub struct Options {
 }
 
 /// How to send `reasoning_effort`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Think {
     /// As a level if the model has levels, and otherwise as a switch.
     #[default]
@@ -49,9 +50,6 @@ impl Think {
         }
     }
 }
-
-const THINK: [(&str, Think); 4] =
-    [("auto", Think::Auto), ("switch", Think::Switch), ("level", Think::Level), ("off", Think::Off)];
 
 impl Options {
     /// The names and values in [`Options::options`]. Entries that are not of the form `name=value` are
@@ -86,7 +84,7 @@ impl UpstreamSide for Options {
                 "how `reasoning_effort` is sent: `\"switch\"` (`true` or `false`), `\"level\"`, or `\"off\"`. \
                  `\"auto\"` sends levels only to gpt-oss",
             ),
-            Field::Word(&mut OneOf(&mut self.think, &THINK)),
+            Field::Word(&mut self.think),
         );
         self.system_messages.setting(keys);
     }

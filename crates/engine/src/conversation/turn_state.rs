@@ -14,7 +14,8 @@ use super::{Conversation, Part, Role, Turn};
 use crate::event::Opaque;
 
 /// Which state of the model's turns an upstream needs back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum WantsBack {
     /// No state.
     #[default]

@@ -86,7 +86,8 @@ impl CallRecord {
 }
 
 /// The kinds of events. Contents are `None` unless they are captured.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum AuditEvent {
     /// A client's request begins.
     MessageStart {
@@ -221,23 +222,7 @@ pub enum AuditEvent {
 impl AuditEvent {
     /// The event's name in the feed.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::MessageStart { .. } => "message_start",
-            Self::MessageUpdate { .. } => "message_update",
-            Self::ToolUse { .. } => "tool_use",
-            Self::ToolResult { .. } => "tool_result",
-            Self::MessageComplete { .. } => "message_complete",
-            Self::Error { .. } => "error",
-            Self::HopStart { .. } => "hop_start",
-            Self::HopEnd { .. } => "hop_end",
-            Self::PermissionRequest(_) => "permission_request",
-            Self::PermissionResult(_) => "permission_result",
-            Self::CacheHit { .. } => "cache_hit",
-            Self::Retry { .. } => "retry",
-            Self::RegistryChanged { .. } => "registry_changed",
-            Self::ConfigLoaded { .. } => "config_loaded",
-            Self::ProviderStatus { .. } => "provider_status",
-        }
+        self.into()
     }
 
     /// Whether the event is written to the audit file. Updates of a message are only for live subscribers.

@@ -37,17 +37,15 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Notify, time::Instant};
 
 use toolwire_net::redact::Redactor;
-use toolwire_pipeline::settings::{Field, Key, OneOf, Settings, TableText, names_secret};
+use toolwire_pipeline::settings::{Field, Key, Settings, TableText, names_secret};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog};
 
 /// Maximum length of a server's text that is shown outside of results, in characters.
 const LONGEST_REASON: usize = 500;
 
-const PROTOCOLS: [(&str, Protocol); 3] =
-    [("auto", Protocol::Auto), ("initialize", Protocol::Initialize), ("discover", Protocol::Discover)];
-
 /// How a connection begins, by protocol version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 enum Protocol {
     /// Whichever the server prefers.
     Auto,
@@ -116,7 +114,7 @@ impl Options {
                 "`initialize` (up to 2025-11-25), `discover` (2026-07-28), or `auto`, with which an older server \
                  may be ready 10 s later",
             ),
-            Field::Word(&mut OneOf(&mut self.protocol, &PROTOCOLS)),
+            Field::Word(&mut self.protocol),
         );
         keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
         keys.key(

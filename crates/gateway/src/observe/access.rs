@@ -535,10 +535,5 @@ pub fn failure_name(failure: &Failure) -> &str {
 
 /// The finish reason in toolwire's own terms, which are the same for all dialects.
 pub fn finish_name(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Calls => "calls",
-        Finish::Length => "length",
-        Finish::Filter => "filter",
-    }
+    finish.into()
 }

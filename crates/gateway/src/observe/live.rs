@@ -13,12 +13,14 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 /// Maximum number of responses that are listed.
 const MAX_LISTED: usize = 1000;
 
 /// The state of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum LiveState {
     /// Images are being described, or hosted calls of the previous turn are still running, before the upstream can be
     /// asked.
@@ -34,16 +36,8 @@ pub(crate) enum LiveState {
 }
 
 impl LiveState {
-    const ALL: [Self; 5] = [Self::Preparing, Self::Waiting, Self::Streaming, Self::Tools, Self::Ending];
-
     fn name(self) -> &'static str {
-        match self {
-            Self::Preparing => "preparing",
-            Self::Waiting => "waiting",
-            Self::Streaming => "streaming",
-            Self::Tools => "tools",
-            Self::Ending => "ending",
-        }
+        self.into()
     }
 }
 
@@ -161,7 +155,7 @@ impl LiveStream {
     fn json(&self) -> Value {
         let LiveStart { id, model, key, client, is_stream, begun } = &self.start;
         let (target, upstream) = self.place().clone();
-        let state = LiveState::ALL.get(usize::from(self.state.load(Relaxed))).copied();
+        let state = LiveState::VARIANTS.get(usize::from(self.state.load(Relaxed))).copied();
         let (age, tokens) = (begun.elapsed(), self.tokens.load(Relaxed));
         let first = Some(self.first_content.load(Relaxed)).filter(|micros| *micros > 0);
         json!({
@@ -213,7 +207,7 @@ mod tests {
             (&json["target"], &json["upstream"], &json["hops"]),
             (&"target".into(), &"up".into(), &2.into())
         );
-        for state in LiveState::ALL {
+        for &state in LiveState::VARIANTS {
             entry.progress(state, 3);
             entry.first_content(Duration::from_millis(5));
             let json = streams.list().1.remove(0);

@@ -353,27 +353,7 @@ impl Metrics {
 
 /// The kind as a label.
 pub(crate) fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Request => "request",
-        Kind::Unauthorized => "unauthorized",
-        Kind::Forbidden => "forbidden",
-        Kind::NotFound => "not_found",
-        Kind::Method => "method",
-        Kind::TooLarge => "too_large",
-        Kind::ContextLength => "context_length",
-        Kind::RateLimit => "rate_limit",
-        Kind::Budget => "budget",
-        Kind::Overloaded => "overloaded",
-        Kind::StoreAway => "store_away",
-        Kind::Timeout => "timeout",
-        Kind::Connect => "connect",
-        Kind::Protocol => "protocol",
-        Kind::Truncated => "truncated",
-        Kind::Upstream => "upstream",
-        Kind::Limit => "limit",
-        Kind::Draining => "draining",
-        Kind::Internal => "internal",
-    }
+    kind.into()
 }
 
 /// Fields of a chat request that an upstream's dialect may not have.

@@ -221,7 +221,7 @@ fn measure(name: &str) -> Result<Measure, String> {
     let metric: Metric = metric.parse().map_err(|_| {
         format!(
             "there is no measure `{name}`; there are {}, each with _p50 and so on, {} and tokens_per_second",
-            Metric::ALL.map(Metric::name).join(", "),
+            Metric::names(),
             names(&SHARES),
         )
     })?;

@@ -50,7 +50,8 @@ pub(crate) struct Recorded {
 }
 
 /// A row of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Category {
     /// Text of all kinds.
@@ -78,18 +79,7 @@ pub(crate) enum Category {
 impl Category {
     /// The category's name, as in the names of cases.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Native => "native",
-            Self::Reasoning => "reasoning",
-            Self::Usage => "usage",
-            Self::Framing => "framing",
-            Self::Splits => "splits",
-            Self::Truncation => "truncation",
-            Self::Errors => "errors",
-            Self::TextCalls => "text-calls",
-            Self::Recorded => "recorded",
-        }
+        self.into()
     }
 }
 

@@ -41,7 +41,8 @@ impl FollowUp {
 }
 
 /// Why the upstream gets another request for the same response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// Calls on the upstream's server-tool channel lack required arguments (`misroute = "bounce"`).
     Misrouted,
@@ -58,13 +59,7 @@ pub enum Reason {
 impl Reason {
     /// The name used in metrics.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Misrouted => "misrouted",
-            Self::MissingCall => "missing_call",
-            Self::UnknownTool => "unknown_tool",
-            Self::InvalidArguments => "invalid_arguments",
-            Self::Hosted => "hosted",
-        }
+        self.into()
     }
 
     /// Whether the next hop replaces the output of the current hop, which the client has not received.

@@ -27,11 +27,9 @@ impl Session {
         };
         let needed = |key: &str| text(key)?.ok_or_else(|| format!("`{key}` is missing"));
         let form = match text("form")?.as_deref() {
-            None => Form::Token,
-            Some(word) => {
-                let known = Form::WORDS.iter().find(|(known, _)| *known == word);
-                known.ok_or("`form` is neither \"token\" nor \"cookie\"")?.1
-            }
+            None | Some("token") => Form::Token,
+            Some("cookie") => Form::Cookie,
+            Some(_) => return Err("`form` is neither \"token\" nor \"cookie\"".to_owned()),
         };
         Ok(Self {
             uid: needed("uid")?,
@@ -49,13 +47,12 @@ impl Session {
     pub fn to_file(&self, earlier: &[u8]) -> Vec<u8> {
         let earlier: Option<Map<String, Value>> = serde_json::from_slice(earlier).ok();
         let mut members = earlier.unwrap_or_default();
-        let form = Form::WORDS.iter().find(|(_, form)| *form == self.form).map(|(word, _)| *word);
         let refresh_token = self.refresh_token.as_ref().map(|token| token.expose_secret());
         for (key, value) in [
             ("uid", Some(Value::from(self.uid.as_str()))),
             ("access_token", Some(Value::from(self.access_token.expose_secret()))),
             ("refresh_token", refresh_token.map(Value::from)),
-            ("form", form.map(Value::from)),
+            ("form", Some(Value::from(<&str>::from(self.form)))),
             ("app_version", self.app_version.as_deref().map(Value::from)),
             ("expires_at", self.expires_at.map(Value::from)),
             ("refreshed_at", self.refreshed_at.map(Value::from)),

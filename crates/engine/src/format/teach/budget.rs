@@ -16,7 +16,7 @@ const MAX_REFERENCES: usize = 64;
 const SHORT: usize = 80;
 
 /// The level of detail in the description of a tool, from the most detailed to the least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub(super) enum Detail {
     /// As declared.
     Whole,
@@ -29,8 +29,6 @@ pub(super) enum Detail {
 }
 
 impl Detail {
-    pub(super) const ALL: [Self; 4] = [Self::Whole, Self::Compact, Self::Short, Self::Names];
-
     /// The description of a tool at this level.
     pub(super) fn of_tool(self, description: &str) -> Cow<'_, str> {
         if self < Self::Short { description.into() } else { shortened(description) }

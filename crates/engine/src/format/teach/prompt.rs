@@ -2,6 +2,8 @@
 
 use std::{cell::Cell, collections::HashSet};
 
+use strum::VariantArray;
+
 use super::{
     ArgumentForm, Teach, Teaching,
     budget::{Detail, estimated_tokens, schema, tokens_upto},
@@ -69,7 +71,7 @@ pub(super) fn prompt(conversation: &Conversation, teach: &Teach, teaching: &Teac
     let Some(limit) = teaching.max_instructions else {
         return Some(parts.prompt(&tools, Detail::Whole, &[]));
     };
-    for detail in Detail::ALL {
+    for &detail in Detail::VARIANTS {
         let prompt = parts.prompt(&tools, detail, &[]);
         if prompt.fits(limit) {
             return Some(prompt);

@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::{Made, Options, gemini, openai, predict, image_request::ImageRequest};
 
 /// An API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Engine {
     /// `models/{model}:generateContent`: one image in each request.
     Gemini,

@@ -33,7 +33,7 @@ use tokio::{
 };
 
 use self::{engine::Engine, image_request::ImageRequest};
-use toolwire_pipeline::{settings::{Field, Key, OneOf, Settings}, wire::json::Raw};
+use toolwire_pipeline::{settings::{Field, Key, Settings}, wire::json::Raw};
 use crate::{ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict, address::AddressRules, files::{ImageFiles, SaveError, UnclaimedImage}, http::{Download, HttpClient, HttpError}, providers::Fault};
 
 /// The tool's name.
@@ -80,9 +80,6 @@ impl Default for Options {
     }
 }
 
-const ENGINES: [(&str, Engine); 3] =
-    [("gemini", Engine::Gemini), ("openai", Engine::OpenAi), ("predict", Engine::Predict)];
-
 impl Options {
     /// The keys.
     pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
@@ -92,7 +89,7 @@ impl Options {
                 "the API of compatible servers, too: `gemini`; `openai`, `images/generations`; `predict`, \
                  Imagen's `:predict`",
             ),
-            Field::Word(&mut OneOf(&mut self.engine, &ENGINES)),
+            Field::Word(&mut self.engine),
         );
         keys.key(
             Key::new("base_url", "the URL of the API, up to the version")

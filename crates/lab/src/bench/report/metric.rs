@@ -2,36 +2,20 @@
 
 use std::{fmt, str::FromStr};
 
+use strum::VariantArray;
+
 use super::{Distribution, Metric};
 use crate::Invalid;
 
 impl Metric {
-    /// All metrics, in the order in which they occur in a stream.
-    pub const ALL: [Self; 9] = [
-        Self::Ttfb,
-        Self::Ttft,
-        Self::FirstCall,
-        Self::LastCall,
-        Self::Itl,
-        Self::Tpot,
-        Self::E2e,
-        Self::Added,
-        Self::Slip,
-    ];
-
     /// The name in JSON, CSV, ratios and service levels: `first_call`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ttfb => "ttfb",
-            Self::Ttft => "ttft",
-            Self::FirstCall => "first_call",
-            Self::LastCall => "last_call",
-            Self::Itl => "itl",
-            Self::Tpot => "tpot",
-            Self::E2e => "e2e",
-            Self::Added => "added",
-            Self::Slip => "slip",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The names of all metrics, for messages.
+    pub(crate) fn names() -> String {
+        Self::VARIANTS.iter().map(|metric| metric.name()).collect::<Vec<_>>().join(", ")
     }
 
     /// The name in the table.
@@ -59,10 +43,12 @@ impl fmt::Display for Metric {
 impl FromStr for Metric {
     type Err = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, Invalid> {
-        let metric = Self::ALL.into_iter().find(|metric| metric.name() == name);
-        let unknown = || format!("no measure `{name}`: one of {}", Self::ALL.map(Self::name).join(", "));
-        metric.ok_or_else(|| unknown().into())
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::VARIANTS
+            .iter()
+            .copied()
+            .find(|metric| metric.name() == name)
+            .ok_or_else(|| format!("no measure `{name}`: one of {}", Self::names()).into())
     }
 }
 
@@ -88,7 +74,7 @@ mod tests {
 
     #[test]
     fn metric_names_match_the_json() {
-        for metric in Metric::ALL {
+        for &metric in Metric::VARIANTS {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
             assert_eq!(metric.name().parse(), Ok(metric));
         }

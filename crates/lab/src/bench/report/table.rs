@@ -3,6 +3,7 @@
 //! Each measure lists the targets below one another, since readers compare them. A table that is too wide
 //! is continued below, with the targets' names repeated.
 
+use strum::VariantArray;
 use toolwire_gateway::observe::{
     terminal::{WITHOUT_TERMINAL, plural, wrapped},
     untrusted_text::{escaped, is_unprintable},
@@ -133,7 +134,7 @@ fn latencies(report: &Report) -> Grid {
     let heads = heads.into_iter().chain([("p50 ", p50), ("p99 ", p99)].map(|(of, to)| titled(of, &to)));
     let mut table = Grid::new(heads, 2);
     let mut first = true;
-    for metric in Metric::ALL {
+    for &metric in Metric::VARIANTS {
         let rows =
             sides(report).filter_map(|(name, target)| Some((name, target, target.all.metrics.get(&metric)?)));
         for (index, (name, target, distribution)) in rows.enumerate() {

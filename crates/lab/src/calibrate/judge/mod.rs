@@ -17,7 +17,9 @@ use arguments::{copied, fits, placeholder};
 use toolwire_pipeline::tools::arguments_fault;
 
 /// The category of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The wanted calls.
@@ -47,22 +49,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All verdicts, in the order of reports.
-    pub const ALL: [Self; 12] = [
-        Self::Proper,
-        Self::Answered,
-        Self::WrongTool,
-        Self::WrongArguments,
-        Self::SchemaError,
-        Self::UndeclaredName,
-        Self::NoCall,
-        Self::FalseCall,
-        Self::Leak,
-        Self::Imitation,
-        Self::Truncated,
-        Self::Failed,
-    ];
-
     /// Whether the response is right for the prompt.
     pub fn is_right(self) -> bool {
         matches!(self, Self::Proper | Self::Answered)

@@ -1,5 +1,7 @@
 //! The report for a terminal: plain-text tables in aligned columns, at most as wide as the terminal.
 
+use strum::VariantArray;
+
 use super::{Example, Report, VariantReport};
 use crate::{
     bench::report::{
@@ -132,7 +134,7 @@ fn name(variant: &VariantReport) -> String {
 /// Examples of each kind of failure, beginning with the best variants.
 fn examples(report: &Report, width: usize) -> Option<String> {
     let mut lines = Vec::new();
-    for verdict in Verdict::ALL {
+    for &verdict in Verdict::VARIANTS {
         let all = report.variants.iter().flat_map(|variant| {
             let examples = variant.examples.iter().filter(move |example| example.verdict == verdict);
             // One example of each variant comes before the second of any variant.
