@@ -21,7 +21,7 @@ use super::{
     value::{count_in, list, text},
 };
 use toolwire_pipeline::{
-    settings::{Field, Key},
+    settings::{Field, Key, Settings},
     wire::suggest::suggest,
 };
 
@@ -196,70 +196,28 @@ fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
 }
 
 /// The settings of `[failover]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Failover {
-    /// Time after which no more attempts are made.
+    /// how long after a request further attempts may begin
+    ///
+    /// Longer than the default timeouts, so that a silent target does not use up the whole time.
+    #[setting(default = Duration::from_secs(300))]
     pub deadline: Duration,
-    /// Time limit for a stream's first content if another target can be asked. `None` leaves it to the target's own
-    /// timeouts.
+    /// time to the first content of a stream after which another target is asked; or `"off"`
+    #[setting(default = Some(Duration::from_secs(180)))]
     pub first_content: Option<Duration>,
-    /// Delay before a model is asked again, doubled each time.
+    /// the pause before a retry, ±25 %; it doubles, and is at least the upstream's `Retry-After`
+    #[setting(default = Duration::from_millis(500))]
     pub backoff: Duration,
-    /// Number of consecutive failures after which a target is ejected for a while.
+    /// failures in a row after which a target is not asked for a while
+    #[setting(default = 3)]
     pub eject_after: usize,
-    /// Duration of an ejection, doubled each time.
+    /// how long it is not asked; if one request then fails, the time doubles
+    #[setting(default = Duration::from_secs(10))]
     pub eject_for: Duration,
-    /// Maximum duration of an ejection.
+    /// the longest time that a target is not asked
+    #[setting(default = Duration::from_secs(300))]
     pub max_ejection: Duration,
-}
-
-impl Default for Failover {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self {
-            // Longer than the default timeouts, so that a silent target does not use up the whole time.
-            deadline: seconds(300),
-            first_content: Some(seconds(180)),
-            backoff: Duration::from_millis(500),
-            eject_after: 3,
-            eject_for: seconds(10),
-            max_ejection: seconds(300),
-        }
-    }
-}
-
-/// The keys of `[failover]`.
-pub(super) fn failover(keys: &mut impl Keys, failover: &mut Failover) {
-    keys.key(
-        Key::new("deadline", "how long after a request further attempts may begin"),
-        Field::Duration(&mut failover.deadline),
-    );
-    keys.key(
-        Key::new(
-            "first_content",
-            "time to the first content of a stream after which another target is asked; or `\"off\"`",
-        ),
-        Field::DurationOrOff(&mut failover.first_content),
-    );
-    keys.key(
-        Key::new(
-            "backoff",
-            "the pause before a retry, ±25 %; it doubles, and is at least the upstream's `Retry-After`",
-        ),
-        Field::Duration(&mut failover.backoff),
-    );
-    keys.key(
-        Key::new("eject_after", "failures in a row after which a target is not asked for a while"),
-        Field::Count(&mut failover.eject_after, 1),
-    );
-    keys.key(
-        Key::new("eject_for", "how long it is not asked; if one request then fails, the time doubles"),
-        Field::Duration(&mut failover.eject_for),
-    );
-    keys.key(
-        Key::new("max_ejection", "the longest time that a target is not asked"),
-        Field::Duration(&mut failover.max_ejection),
-    );
 }
 
 /// Shows the keys of an entry with targets.

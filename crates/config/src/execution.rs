@@ -19,7 +19,7 @@ use toolwire_execution::{
 };
 use toolwire_net::{proxied::Proxies, store::Owner};
 use toolwire_pipeline::{
-    settings::{Field, Key, OneOf, Settings, TableText},
+    settings::{Field, Key, OneOf, Settings, TableText, Visitor},
     wire::suggest::suggest,
 };
 
@@ -142,7 +142,7 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 
 /// Generated images.
 fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
-    settings.images.keys(keys);
+    settings.images.settings(keys);
     let off = || "off".to_owned();
     let mut command = settings.image_command.take().unwrap_or_else(off);
     keys.key(
@@ -560,7 +560,7 @@ fn check_asked_model(entry: &ProviderEntry, cell: &Cell<'_>, models: Option<&[Mo
 /// The paths of the providers' secrets that are not set.
 pub(super) fn unset_secrets(settings: &ExecutionSettings) -> Vec<String> {
     struct Unset(Vec<&'static str>);
-    impl Settings for Unset {
+    impl Visitor for Unset {
         fn key(&mut self, key: Key, field: Field<'_>) {
             if matches!(field, Field::Secret(None)) {
                 self.0.push(key.name);
@@ -593,12 +593,12 @@ pub(super) fn provider_defaults(settings: &ExecutionSettings) -> Value {
 fn secrets(entry: &ProviderEntry) -> Vec<SecretString> {
     #[derive(Default)]
     struct Collecting(Vec<SecretString>);
-    impl Settings for Collecting {
+    impl Visitor for Collecting {
         fn key(&mut self, _: Key, field: Field<'_>) {
             match field {
                 Field::Secret(Some(secret)) => self.0.push(secret.clone()),
                 Field::SecretList(secrets) => self.0.extend(secrets.iter().cloned()),
-                Field::TextTable(texts, _) => {
+                Field::TextTable(texts) => {
                     self.0.extend(texts.values().filter_map(TableText::as_secret).cloned())
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{
-    AdminSettings, Config, Failover, Limits, Metrics, admin, alternatives, execution,
+    AdminSettings, Config, Failover, Limits, Metrics, execution,
     keys::{Keys, count_value, duration_value, is_file_only},
     overlay::below,
     read::{self, Root},
@@ -13,7 +13,7 @@ use super::{
     telemetry, tls,
 };
 use toolwire_execution::{ExecutionSettings, ToolRules};
-use toolwire_pipeline::settings::{Field, Key, Settings};
+use toolwire_pipeline::settings::{Field, Key, Settings, Visitor};
 
 /// The facts that a key's declaration states.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,10 +35,10 @@ impl Facts {
     pub(super) fn of(config: &Config) -> Self {
         let mut facts = Self::default();
         facts.table("", false, |keys| read::root(keys, &mut Root::default(), true));
-        facts.table("metrics", false, |keys| read::metrics(keys, &mut Metrics::default()));
-        facts.table("limits", false, |keys| read::limits(keys, &mut Limits::default()));
-        facts.table("failover", false, |keys| alternatives::failover(keys, &mut Failover::default()));
-        facts.table("admin", false, |keys| admin::keys(keys, &mut AdminSettings::default()));
+        facts.table("metrics", false, |keys| Metrics::default().settings(keys));
+        facts.table("limits", false, |keys| Limits::default().settings(keys));
+        facts.table("failover", false, |keys| Failover::default().settings(keys));
+        facts.table("admin", false, |keys| AdminSettings::default().settings(keys));
         facts.table("tls", false, |keys| tls::keys(keys, &mut tls::Draft::default()));
         facts.table("telemetry", false, |keys| {
             telemetry::keys(keys, &mut telemetry::Draft::default());
@@ -88,7 +88,7 @@ impl Facts {
 #[derive(Debug, Default)]
 struct Describing(Vec<(&'static str, KeyFacts)>);
 
-impl Settings for Describing {
+impl Visitor for Describing {
     fn key(&mut self, key: Key, field: Field<'_>) {
         let is_settable = !is_file_only(&key, &field);
         let (min, max) = match field {

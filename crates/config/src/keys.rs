@@ -9,14 +9,14 @@ use super::{
     mask::masked,
     table::{Cell, Table},
     value::{
-        base_url, choice, count, count_in, duration, duration_in, duration_or_off, json, list, path, secret,
-        size, switch, text, text_table,
+        base_url, choice, count, count_in, count_or_off, duration, duration_in, duration_or_off, json, list,
+        path, secret, size, switch, text, text_table,
     },
 };
-use toolwire_pipeline::settings::{Field, Key, Settings, TableText};
+use toolwire_pipeline::settings::{Field, Key, TableText, Visitor};
 
 /// Visits the keys of a table, including those with types that only configurations have.
-pub trait Keys: Settings {
+pub trait Keys: Visitor {
     /// Visits a key of a special type, with functions that read and show its value. `show` returns `None` to show nothing.
     fn special<V>(
         &mut self,
@@ -42,7 +42,7 @@ impl<'a> Reading<'_, 'a> {
     }
 }
 
-impl Settings for Reading<'_, '_> {
+impl Visitor for Reading<'_, '_> {
     fn key(&mut self, key: Key, field: Field<'_>) {
         let is_file_only = is_file_only(&key, &field);
         let Some(cell) = self.cell(&key, is_file_only) else { return };
@@ -56,6 +56,7 @@ impl Settings for Reading<'_, '_> {
             Field::Size(value) => put(value, size(cell)),
             Field::Count(value, least) => put(value, count(least)(cell)),
             Field::CountIn(value, range) => put(value, count_in(range)(cell)),
+            Field::CountOrOff(value) => put(value, count_or_off(cell)),
             Field::Duration(value) => put(value, duration(cell)),
             Field::DurationIn(value, range) => put(value, duration_in(range)(cell)),
             Field::DurationOrOff(value) => put(value, duration_or_off(cell)),
@@ -68,7 +69,7 @@ impl Settings for Reading<'_, '_> {
             Field::Json(value) => put(value, json(cell).map(Some)),
             Field::Secret(value) => put(value, secret(cell).map(Some)),
             Field::SecretList(value) => put(value, list(secret)(cell)),
-            Field::TextTable(value, names_secret) => put(value, text_table(cell, names_secret)),
+            Field::TextTable(value) => put(value, text_table(cell)),
             Field::Address(value) => put(value, base_url(cell).map(Some)),
             Field::Path(value) => put(value, path(cell).map(Some)),
         }
@@ -114,7 +115,7 @@ fn any_text(cell: Cell<'_>) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct Showing(pub(super) toml::Table);
 
-impl Settings for Showing {
+impl Visitor for Showing {
     fn key(&mut self, key: Key, field: Field<'_>) {
         if let Some(value) = shown(field) {
             self.0.insert(key.name.to_owned(), value);
@@ -146,6 +147,7 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::Texts(value) => strings(value.iter().map(String::as_str)),
         Field::Size(value) => size_value(*value),
         Field::Count(value, _) | Field::CountIn(value, _) => count_value(*value),
+        Field::CountOrOff(value) => value.map_or_else(|| string("off"), count_value),
         Field::Duration(value) | Field::DurationIn(value, _) => duration_value(*value),
         Field::DurationOrOff(value) => value.map_or_else(|| string("off"), duration_value),
         Field::Word(value) => string(value.word()),
@@ -154,8 +156,8 @@ fn shown(field: Field<'_>) -> Option<Value> {
         Field::SecretList(value) => {
             Value::Array(value.iter().map(|secret| string(&masked(secret.expose_secret()))).collect())
         }
-        Field::TextTable(value, _) if value.is_empty() => return None,
-        Field::TextTable(value, _) => {
+        Field::TextTable(value) if value.is_empty() => return None,
+        Field::TextTable(value) => {
             let shown = |text: &TableText| match text.as_secret() {
                 Some(secret) => string(&masked(secret.expose_secret())),
                 None => string(text.expose_secret()),
@@ -219,7 +221,7 @@ impl Documenting {
     }
 }
 
-impl Settings for Documenting {
+impl Visitor for Documenting {
     fn key(&mut self, key: Key, field: Field<'_>) {
         self.row(key, || shown(field));
     }

@@ -94,7 +94,12 @@ use toml::{
 
 use self::{source::Source, sources::Origin, table::Context};
 use toolwire_net::store::StoreAddress;
-use toolwire_pipeline::{format::KnownFormats, rules, settings::TableText, wire::digest::Digest};
+use toolwire_pipeline::{
+    format::KnownFormats,
+    rules,
+    settings::{Settings, TableText},
+    wire::digest::Digest,
+};
 
 /// Looks up an environment variable. Passed as an argument so that tests need not change the process's environment.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -380,61 +385,58 @@ pub enum UncheckedBudgets {
 }
 
 /// The optional content of `/metrics`, which requires no key.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub struct Metrics {
-    /// Whether `/metrics` shows the names of called tools.
+    /// label `toolwire_calls_total` with the names of called tools (256, then `other`). They come from
+    /// clients, and `/metrics` requires no key
     pub tool_names: bool,
 }
 
 /// Limits of requests and responses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Limits {
-    /// Maximum size of a client's request body, in bytes. If it is exceeded: 413.
+    /// a client's request body; larger ones get 413
+    #[setting(default = 10 << 20, size)]
     pub max_body: usize,
-    /// Maximum size of all request bodies together that no upstream has answered yet, in bytes. Beyond it: 503. At least
-    /// `max_body`.
+    /// memory for request bodies that no upstream has answered yet; further ones get 503 with `Retry-After`
+    ///
+    /// At least `max_body`.
+    #[setting(default = 256 << 20, size)]
     pub max_pending_bodies: usize,
-    /// Time limit for receiving a client's request body. If it is exceeded: 408.
+    /// to receive a request body; then 408
+    #[setting(default = Duration::from_secs(60))]
     pub body_timeout: Duration,
-    /// Time for which a client may accept no bytes although some are waiting for it. After that, its connection is closed.
+    /// how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed
+    #[setting(default = Duration::from_secs(60))]
     pub write_timeout: Duration,
-    /// Maximum number of choices, and of probabilities for each token, in a request.
+    /// `n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets 400
+    #[setting(default = 128)]
     pub max_n: usize,
-    /// Silence after which a stream gets a keep-alive comment. Never zero.
-    pub keep_alive: Duration,
-    /// Maximum size of all stored responses, in bytes. If it is exceeded, the oldest are removed.
-    pub max_store: usize,
-    /// How long a response is stored.
-    pub store_ttl: Duration,
-    /// Number of instances that share the store. While the store cannot be reached, each instance admits that fraction of
-    /// the clients' limits.
-    pub instances: usize,
-    /// Whether monthly budgets may be used while the store cannot be reached.
-    pub unchecked_budgets: UncheckedBudgets,
-    /// Maximum size of the turn state that upstreams need back, for all clients together, in bytes.
-    pub max_turn_state: usize,
-    /// How long turn state is kept. `None` if it is not kept.
-    pub turn_state_ttl: Option<Duration>,
     /// Limits of one response; every [`Model::settings`] contains the same.
+    #[setting(nested)]
     pub answer: rules::Limits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_body: 10 << 20,
-            max_pending_bodies: 256 << 20,
-            body_timeout: Duration::from_secs(60),
-            write_timeout: Duration::from_secs(60),
-            max_n: 128,
-            keep_alive: Duration::from_secs(15),
-            max_store: 256 << 20,
-            store_ttl: Duration::from_secs(30 * 24 * 60 * 60),
-            instances: 1,
-            unchecked_budgets: UncheckedBudgets::Allow,
-            max_turn_state: 64 << 20,
-            turn_state_ttl: Some(Duration::from_secs(24 * 60 * 60)),
-            answer: rules::Limits::default(),
-        }
-    }
+    /// silence in a stream after which a keep-alive comment is sent
+    #[setting(default = Duration::from_secs(15))]
+    pub keep_alive: Duration,
+    /// all stored responses; beyond, the oldest are removed
+    #[setting(default = 256 << 20, size)]
+    pub max_store: usize,
+    /// how long a response is stored
+    #[setting(default = Duration::from_secs(30 * 24 * 60 * 60))]
+    pub store_ttl: Duration,
+    /// instances that [share](scaling.md) a `store` on a server; while it is away, each admits its share of
+    /// the limits
+    #[setting(default = 1)]
+    pub instances: usize,
+    /// budgets of a month while the store is away: `allow` admits requests by what this instance knows,
+    /// `refuse` answers 503
+    #[setting(default = UncheckedBudgets::Allow, word)]
+    pub unchecked_budgets: UncheckedBudgets,
+    /// state that upstreams [want back](dialects.md), in memory; beyond it, the client that has the most
+    /// loses its oldest
+    #[setting(default = 64 << 20, size)]
+    pub max_turn_state: usize,
+    /// how long that is kept, or `"off"`
+    #[setting(default = Some(Duration::from_secs(24 * 60 * 60)))]
+    pub turn_state_ttl: Option<Duration>,
 }

@@ -2,8 +2,6 @@
 
 use std::{borrow::Cow, fmt, fs, sync::Arc};
 
-use toml::Value;
-
 use super::{
     Upstream,
     alternatives::{self, Alternatives},
@@ -12,14 +10,14 @@ use super::{
     model_rules,
     table::{Cell, Table},
     upstream::Declared,
-    value::{count_or_off, listed_choice, referred, text},
+    value::{listed_choice, referred, text},
 };
 use toolwire_pipeline::{
     conversation::{Conversation, WantsBack},
     enforce::{self, Enforced, Means},
     format::{self, Format, KnownFormats, Teaching},
-    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, Showing, ToolList},
-    settings::{Field, Key},
+    rules::{Detect, Enforce, ExamplesAs, Limits, Rules, ToolList},
+    settings::{Field, Key, Settings},
     wire::suggest::suggest,
 };
 use toolwire_template::ChatTemplate;
@@ -317,7 +315,7 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         .or("`\"system\"` or `\"user\"`"),
         Field::Word(&mut draft.system_position),
     );
-    showing(keys, &mut draft.settings.showing);
+    draft.settings.showing.settings(keys);
     keys.key(
         Key::new("execution", "whether the model gets the [hosted tools](tools.md)"),
         Field::Switch(&mut draft.execution),
@@ -326,44 +324,6 @@ pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &Known
         Key::new("vision", "the model that [describes images](tools.md) for this one, which cannot see")
             .or("none"),
         Field::OptionalText(&mut draft.vision),
-    );
-}
-
-/// The keys for showing tools and calls in these instructions.
-fn showing(keys: &mut impl Keys, showing: &mut Showing) {
-    keys.key(
-        Key::new("examples", "example calls of the declared tools in these instructions"),
-        Field::Count(&mut showing.examples, 0),
-    );
-    keys.key(
-        Key::new(
-            "examples_as",
-            "where these examples are: `\"turns\"` before the conversation, which small models follow more \
-             often, or `\"text\"` (the default with Lumo)",
-        ),
-        Field::Word(&mut showing.examples_as),
-    );
-    keys.key(
-        Key::new(
-            "tool_list",
-            "how these instructions describe the tools: `\"signatures\"` such as `get_weather(city: string)`, or \
-             JSON `\"schemas\"`",
-        ),
-        Field::Word(&mut showing.tool_list),
-    );
-    keys.special(
-        Key::new(
-            "max_instructions",
-            "the most tokens of these instructions, by [estimate](teaching.md), or `\"off\"`",
-        ),
-        &mut showing.max_instructions,
-        count_or_off,
-        |most| {
-            Some(most.map_or_else(
-                || string("off"),
-                |most| Value::Integer(i64::try_from(most).unwrap_or(i64::MAX)),
-            ))
-        },
     );
 }
 

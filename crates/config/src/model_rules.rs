@@ -10,8 +10,8 @@ use super::{
 };
 use toolwire_pipeline::{
     format::KnownFormats,
-    rules::{Detect, Limits, Rules},
-    settings::{Field, Key, Settings},
+    rules::{Detect, Rules},
+    settings::{Field, Key, Settings, Visitor},
 };
 
 /// The keys of `[[models]]` for handling responses. `formats` are those that can be named.
@@ -26,82 +26,11 @@ pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
         |cell| detect(cell, formats),
         |detect| Some(detect_value(detect)),
     );
-    keys.key(
-        Key::new(
-            "reasoning",
-            "how clients get the model's [reasoning](#reasoning): `\"auto\"`, `\"reasoning_content\"`, \
-             `\"reasoning\"`, `\"inline\"`, `\"drop\"` or `\"off\"`",
-        ),
-        Field::Word(&mut rules.reasoning),
-    );
-    call_rules(keys, rules);
-}
-
-/// The keys for handling calls.
-fn call_rules(keys: &mut impl Keys, rules: &mut Rules) {
-    keys.key(
-        Key::new(
-            "server_calls",
-            "what clients see of [calls that the upstream ran itself](#calls-that-the-upstream-runs-itself)",
-        ),
-        Field::Word(&mut rules.server_calls),
-    );
-    keys.key(
-        Key::new(
-            "arguments",
-            "`\"stream\"` sends arguments as they arrive, `\"whole\"` a call once it is complete and parsed",
-        ),
-        Field::Word(&mut rules.arguments),
-    );
-    keys.key(
-        Key::new(
-            "unknown_calls",
-            "a call to an undeclared name in a format with markers: `\"forward\"`, `\"text\"`, or `\"retry\"` to \
-             ask [again](#asking-the-model-again), also after native calls",
-        ),
-        Field::Word(&mut rules.unknown_calls),
-    );
-    keys.key(
-        Key::new(
-            "invalid_arguments",
-            "a call whose arguments break the schema of its tool: `\"forward\"`, or `\"retry\"` to ask \
-             [again](#asking-the-model-again)",
-        ),
-        Field::Word(&mut rules.invalid_arguments),
-    );
-    keys.key(
-        Key::new(
-            "enforce",
-            "how required calls and `strict` tools are [enforced](#enforcing-calls): `\"schema\"`, \
-             `\"structural_tag\"`, `\"grammar\"`, `\"prefill\"`, or `\"auto\"`, the best of these; `\"retry\"` \
-             asks [again](#asking-the-model-again) if a required call is missing; `\"off\"` only warns",
-        ),
-        Field::Word(&mut rules.enforce),
-    );
-    keys.key(
-        Key::new(
-            "misroute",
-            "a client tool that the model calls over the upstream's server-tool channel: `\"rescue\"` forwards \
-             the call, `\"bounce\"` asks [again](#asking-the-model-again) if required arguments are missing",
-        ),
-        Field::Word(&mut rules.misroute),
-    );
-    keys.key(
-        Key::new("repair", "repair arguments that are not quite JSON"),
-        Field::Switch(&mut rules.repair),
-    );
-    keys.key(
-        Key::new(
-            "tool_prefix",
-            "prefix of taught tool names, removed from calls: `\"user:\"` for Lumo, which has tools of its own",
-        )
-        .or("`\"user:\"` or `\"\"`"),
-        Field::AnyText(&mut rules.tool_prefix),
-    );
+    rules.settings(keys);
 }
 
 /// Whether responses start inside reasoning. `None` lets the model's name decide.
-pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
+pub fn starts_in_reasoning(keys: &mut dyn Visitor, starts: &mut Option<bool>) {
     keys.key(
         Key::new(
             "starts_in_reasoning",
@@ -114,64 +43,10 @@ pub fn starts_in_reasoning(keys: &mut dyn Settings, starts: &mut Option<bool>) {
 }
 
 /// Whether a stream without an end mark is complete: a key of the upstream.
-pub fn tolerate_truncation(keys: &mut dyn Settings, tolerate: &mut bool) {
+pub fn tolerate_truncation(keys: &mut dyn Visitor, tolerate: &mut bool) {
     keys.key(
         Key::new("tolerate_truncation", "accept a stream that closes without its end mark as complete"),
         Field::Switch(tolerate),
-    );
-}
-
-/// The keys of `[limits]` that limit one response.
-pub fn limits(keys: &mut dyn Settings, limits: &mut Limits) {
-    keys.key(
-        Key::new("max_frame", "one upstream event; a larger one fails the response"),
-        Field::Size(&mut limits.max_frame),
-    );
-    keys.key(
-        Key::new("max_arguments", "the arguments of one call; larger ones fail the response"),
-        Field::Size(&mut limits.max_arguments),
-    );
-    keys.key(
-        Key::new("max_calls", "calls of one response; more fail the response"),
-        Field::Count(&mut limits.max_calls, 1),
-    );
-    keys.key(
-        Key::new(
-            "max_hold",
-            "text that may be the start of a call, or an argument whose type is not known yet; more is released \
-             as text",
-        ),
-        Field::Size(&mut limits.max_hold),
-    );
-    keys.key(
-        Key::new("max_depth", "nesting of values in calls; deeper ones make it text or a truncated call"),
-        Field::Count(&mut limits.max_depth, 1),
-    );
-    keys.key(
-        Key::new(
-            "max_name",
-            "the name of an undeclared tool; a call in text with a longer one is text, a native one fails the \
-             response",
-        ),
-        Field::Size(&mut limits.max_name),
-    );
-    keys.key(
-        Key::new(
-            "max_markup",
-            "one header, opening tag, name or key in calls; longer ones make it text or a truncated call",
-        ),
-        Field::Size(&mut limits.max_markup),
-    );
-    keys.key(
-        Key::new("max_answer", "a response that is not streamed; a larger one fails"),
-        Field::Size(&mut limits.max_answer),
-    );
-    keys.key(
-        Key::new(
-            "max_hops",
-            "upstream requests for one response, where the model is [asked again](#asking-the-model-again)",
-        ),
-        Field::Count(&mut limits.max_hops, 1),
     );
 }
 

@@ -14,13 +14,13 @@ use super::{
     Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, admin,
     alternatives::{self, Router},
     client_keys, execution, format,
-    keys::{Keys, Reading, size_value, string},
+    keys::{Keys, Reading, string},
     mask::masked,
-    model, model_rules, origins, passthrough,
+    model, origins, passthrough,
     table::{Cell, Context, Table, entries},
     telemetry, tls,
     upstream::{self, Declared},
-    value::{Origin, list, one_or_more, referred, secret, size, text},
+    value::{Origin, list, one_or_more, referred, secret, text},
 };
 use toolwire_net::store::StoreAddress;
 use toolwire_pipeline::{
@@ -201,15 +201,22 @@ pub(super) fn config<'a>(
         let mut top = Root::default();
         root(&mut Reading(table), &mut top, has_keys);
         let mut own_metrics = Metrics::default();
-        in_table(table, "metrics", |table| metrics(&mut Reading(table), &mut own_metrics));
+        in_table(table, "metrics", |table| own_metrics.settings(&mut Reading(table)));
         let mut own_limits = Limits::default();
-        in_table(table, "limits", |table| limits(&mut Reading(table), &mut own_limits));
+        in_table(table, "limits", |table| {
+            own_limits.settings(&mut Reading(table));
+            let is_given = table.cell("max_pending_bodies").is_some();
+            if is_given && own_limits.max_pending_bodies < own_limits.max_body {
+                let message = "smaller than `max_body`: the largest bodies could never be read";
+                table.report_fault("max_pending_bodies", message);
+            }
+        });
         own_limits.max_pending_bodies = own_limits.max_pending_bodies.max(own_limits.max_body);
         let upstreams = upstreams(table, context);
         let formats = formats(table);
         let models = models(table, context, &upstreams, &formats, own_limits.answer);
         let mut own_failover = Failover::default();
-        in_table(table, "failover", |table| alternatives::failover(&mut Reading(table), &mut own_failover));
+        in_table(table, "failover", |table| own_failover.settings(&mut Reading(table)));
         warn_of_idle(&upstreams, models.as_deref().unwrap_or_default());
         let keys = client_keys::read(table, false);
         let execution = execution::read(table, models.as_deref(), &keys);
@@ -284,101 +291,6 @@ fn address(cell: Cell<'_>) -> Option<SocketAddr> {
         Err(_) => {
             cell.wrong("expected an IP address and a port such as \"127.0.0.1:8787\" or \"[::1]:8787\"")
         }
-    }
-}
-
-/// The keys of `[metrics]`.
-pub(super) fn metrics(keys: &mut dyn Settings, metrics: &mut Metrics) {
-    keys.key(
-        Key::new(
-            "tool_names",
-            "label `toolwire_calls_total` with the names of called tools (256, then `other`). They come from \
-             clients, and `/metrics` requires no key",
-        ),
-        Field::Switch(&mut metrics.tool_names),
-    );
-}
-
-/// The keys of `[limits]`.
-pub(super) fn limits(keys: &mut impl Keys, limits: &mut Limits) {
-    keys.key(
-        Key::new("max_body", "a client's request body; larger ones get 413"),
-        Field::Size(&mut limits.max_body),
-    );
-    let max_body = limits.max_body;
-    keys.special(
-        Key::new(
-            "max_pending_bodies",
-            "memory for request bodies that no upstream has answered yet; further ones get 503 with \
-             `Retry-After`",
-        ),
-        &mut limits.max_pending_bodies,
-        at_least(max_body),
-        |size| Some(size_value(*size)),
-    );
-    keys.key(
-        Key::new("body_timeout", "to receive a request body; then 408"),
-        Field::Duration(&mut limits.body_timeout),
-    );
-    keys.key(
-        Key::new(
-            "write_timeout",
-            "how long a client may accept no bytes; then its connection (or HTTP/2 stream) is closed",
-        ),
-        Field::Duration(&mut limits.write_timeout),
-    );
-    keys.key(
-        Key::new("max_n", "`n`, `best_of`, `top_logprobs` and `prompt_logprobs` of a request; more gets 400"),
-        Field::Count(&mut limits.max_n, 1),
-    );
-    model_rules::limits(keys, &mut limits.answer);
-    keys.key(
-        Key::new("keep_alive", "silence in a stream after which a keep-alive comment is sent"),
-        Field::Duration(&mut limits.keep_alive),
-    );
-    keys.key(
-        Key::new("max_store", "all stored responses; beyond, the oldest are removed"),
-        Field::Size(&mut limits.max_store),
-    );
-    keys.key(Key::new("store_ttl", "how long a response is stored"), Field::Duration(&mut limits.store_ttl));
-    keys.key(
-        Key::new(
-            "instances",
-            "instances that [share](scaling.md) a `store` on a server; while it is away, each admits its share \
-             of the limits",
-        ),
-        Field::Count(&mut limits.instances, 1),
-    );
-    keys.key(
-        Key::new(
-            "unchecked_budgets",
-            "budgets of a month while the store is away: `allow` admits requests by what this instance knows, \
-             `refuse` answers 503",
-        ),
-        Field::Word(&mut limits.unchecked_budgets),
-    );
-    keys.key(
-        Key::new(
-            "max_turn_state",
-            "state that upstreams [want back](dialects.md), in memory; beyond it, the client that has the most \
-             loses its oldest",
-        ),
-        Field::Size(&mut limits.max_turn_state),
-    );
-    keys.key(
-        Key::new("turn_state_ttl", "how long that is kept, or `\"off\"`"),
-        Field::DurationOrOff(&mut limits.turn_state_ttl),
-    );
-}
-
-/// Reads a size that is at least the maximum size of a body.
-fn at_least(max_body: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
-    move |cell| {
-        let size = size(cell.clone())?;
-        if size < max_body {
-            return cell.wrong("smaller than `max_body`: the largest bodies could never be read");
-        }
-        Some(size)
     }
 }
 

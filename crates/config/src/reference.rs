@@ -1,7 +1,7 @@
 //! [`reference()`]: documentation of every key of a configuration file.
 
 use super::{
-    AdminSettings, Failover, Limits, Metrics, admin, alternatives, client_keys, execution, format,
+    AdminSettings, Failover, Limits, Metrics, client_keys, execution, format,
     keys::{Documenting, Row},
     model, read, telemetry, tls, upstream, upstream_tls,
 };
@@ -9,6 +9,7 @@ use toolwire_execution::{ExecutionSettings, KINDS, ToolRules};
 use toolwire_pipeline::{
     dialect::UpstreamDialect,
     format::{Definition, KnownFormats},
+    settings::Settings,
 };
 
 /// A table of a configuration file.
@@ -60,10 +61,10 @@ pub fn reference() -> Vec<Section> {
             model::selection(keys, &mut draft, &[], KnownFormats::built_in());
             model::treatment(keys, &mut draft, KnownFormats::built_in());
         }),
-        Section::new("[failover]", |keys| alternatives::failover(keys, &mut Failover::default())),
+        Section::new("[failover]", |keys| Failover::default().settings(keys)),
         Section::new("[[formats]]", |keys| format::keys(keys, &mut Definition::default())),
-        Section::new("[metrics]", |keys| read::metrics(keys, &mut Metrics::default())),
-        Section::new("[limits]", |keys| read::limits(keys, &mut Limits::default())),
+        Section::new("[metrics]", |keys| Metrics::default().settings(keys)),
+        Section::new("[limits]", |keys| Limits::default().settings(keys)),
         Section::new("[execution]", |keys| execution::keys(keys, &mut ExecutionSettings::default())),
         Section::new("[[providers]]", |keys| {
             execution::provider_keys(keys, &mut execution::ProviderDraft::default());
@@ -81,6 +82,6 @@ pub fn reference() -> Vec<Section> {
     sections.push(Section::new("[telemetry]", |keys| {
         telemetry::keys(keys, &mut telemetry::Draft::default());
     }));
-    sections.push(Section::new("[admin]", |keys| admin::keys(keys, &mut AdminSettings::default())));
+    sections.push(Section::new("[admin]", |keys| AdminSettings::default().settings(keys)));
     sections
 }

@@ -3,12 +3,13 @@
 use toml::{Table, Value};
 
 use super::{
-    Config, admin, alternatives, execution,
+    Config, admin, execution,
     keys::table_of,
     mask::hide,
     read::{self, Root},
     telemetry, tls,
 };
+use toolwire_pipeline::settings::Settings;
 
 impl Config {
     /// The complete configuration as TOML, with defaults filled in and secrets masked. If it is loaded again,
@@ -36,9 +37,9 @@ impl Config {
         };
         let mut shown = table_of(|keys| read::root(keys, &mut root, true));
         let tables = [
-            ("metrics", table_of(|keys| read::metrics(keys, &mut self.metrics.clone()))),
-            ("limits", table_of(|keys| read::limits(keys, &mut self.limits.clone()))),
-            ("failover", table_of(|keys| alternatives::failover(keys, &mut self.failover.clone()))),
+            ("metrics", table_of(|keys| self.metrics.clone().settings(keys))),
+            ("limits", table_of(|keys| self.limits.clone().settings(keys))),
+            ("failover", table_of(|keys| self.failover.clone().settings(keys))),
         ];
         shown.extend(tables.map(|(key, table)| (key.to_owned(), Value::Table(table))));
         // A definition contains only the keys that were set, without defaults.

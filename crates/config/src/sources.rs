@@ -11,8 +11,7 @@ use toml::{
 };
 
 use super::{
-    AdminSettings, Config, Facts, Failover, Limits, Metrics, Overlay, Overrides, Refused, admin,
-    alternatives, execution,
+    AdminSettings, Config, Facts, Failover, Limits, Metrics, Overlay, Overrides, Refused, execution,
     facts::KeyFacts,
     keys::table_of,
     mask::MASK,
@@ -22,6 +21,7 @@ use super::{
     source::Source,
 };
 use toolwire_execution::ExecutionSettings;
+use toolwire_pipeline::settings::Settings;
 use toolwire_pipeline::wire::digest::Digest;
 
 /// The sources of a configuration's values, by their paths. Settings without a source have their default.
@@ -164,10 +164,10 @@ impl Config {
         let mut root = Root { threads: self.threads, ..Root::default() };
         let mut defaults = table_of(|keys| read::root(keys, &mut root, true));
         let tables = [
-            ("metrics", table_of(|keys| read::metrics(keys, &mut Metrics::default()))),
-            ("limits", table_of(|keys| read::limits(keys, &mut Limits::default()))),
-            ("failover", table_of(|keys| alternatives::failover(keys, &mut Failover::default()))),
-            ("admin", table_of(|keys| admin::keys(keys, &mut AdminSettings::default()))),
+            ("metrics", table_of(|keys| Metrics::default().settings(keys))),
+            ("limits", table_of(|keys| Limits::default().settings(keys))),
+            ("failover", table_of(|keys| Failover::default().settings(keys))),
+            ("admin", table_of(|keys| AdminSettings::default().settings(keys))),
         ];
         defaults.extend(tables.map(|(name, table)| (name.to_owned(), Value::Table(table))));
         if let Some(settings) = &self.execution {

@@ -15,7 +15,7 @@ use super::{
     value::duration_or_off,
 };
 use toolwire_net::telemetry::TelemetrySettings;
-use toolwire_pipeline::settings::{Field, Key, TableText, names_secret};
+use toolwire_pipeline::settings::{Field, Key, TableText};
 
 /// Default name of the service.
 const SERVICE: &str = "toolwire";
@@ -45,7 +45,7 @@ pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
         Key::new("headers", "headers for the collector, such as its key: `\"env:NAME\"` or `\"file:PATH\"`")
             .or("`$OTEL_EXPORTER_OTLP_HEADERS`")
             .file_only(),
-        Field::TextTable(&mut draft.headers, names_secret),
+        Field::TextTable(&mut draft.headers),
     );
     keys.key(
         Key::new("service_name", "the `service.name` in traces")

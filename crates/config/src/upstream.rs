@@ -18,7 +18,7 @@ use toolwire_execution::audit::unix_millis;
 use toolwire_net::{proxied::is_loopback, tls::UpstreamTls};
 use toolwire_pipeline::{
     dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
-    settings::{Field, Key, names_secret},
+    settings::{Field, Key, Settings, names_secret},
 };
 
 /// One server that toolwire calls.
@@ -118,16 +118,20 @@ impl Upstream {
 }
 
 /// The four time limits of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Timeouts {
-    /// Time limit for connecting, including TLS.
+    /// to open a connection, including TLS
+    #[setting(key = "connect_timeout", default = Duration::from_secs(10))]
     pub connect: Duration,
-    /// Time limit from the request to the response's headers. For a response that is not streamed, see
-    /// `Timeouts::first_headers`.
+    /// from the request to the response's headers; if that is not streamed, `total_timeout`, or ten minutes.
+    /// Lumo may take more than 60 s
+    #[setting(key = "header_timeout", default = Duration::from_secs(90))]
     pub header: Duration,
-    /// Maximum time between two pieces of a stream.
+    /// between two pieces of data in a stream
+    #[setting(key = "idle_timeout", default = Duration::from_secs(120))]
     pub idle: Duration,
-    /// Time limit for the complete stream, counted from the request. `None` for no limit.
+    /// for the whole response, or `"off"`
+    #[setting(key = "total_timeout")]
     pub total: Option<Duration>,
 }
 
@@ -143,32 +147,18 @@ impl Timeouts {
     }
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            header: Duration::from_secs(90),
-            idle: Duration::from_secs(120),
-            total: None,
-        }
-    }
-}
-
 /// Limits of concurrent and waiting requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct QueueLimits {
-    /// Maximum number of open responses. At least one.
+    /// open requests, across all threads
+    #[setting(default = 64)]
     pub max_concurrent: usize,
-    /// Maximum number of waiting requests. If it is exceeded: 429.
+    /// requests in the queue; further ones get 429
+    #[setting(default = 256, range = 0..)]
     pub max_waiting: usize,
-    /// Maximum time that a request waits. If it is exceeded: 429.
+    /// how long a request may wait; then it gets 429
+    #[setting(default = Duration::from_secs(30))]
     pub wait_timeout: Duration,
-}
-
-impl Default for QueueLimits {
-    fn default() -> Self {
-        Self { max_concurrent: 64, max_waiting: 256, wait_timeout: Duration::from_secs(30) }
-    }
 }
 
 /// Headers that describe the connection or the body, so only toolwire can set them.
@@ -229,38 +219,8 @@ impl Default for Draft {
 /// The keys of `[[upstreams]]`, except the tables of the dialects.
 pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
     address(keys, draft);
-    keys.key(
-        Key::new("connect_timeout", "to open a connection, including TLS"),
-        Field::Duration(&mut draft.timeouts.connect),
-    );
-    keys.key(
-        Key::new(
-            "header_timeout",
-            "from the request to the response's headers; if that is not streamed, `total_timeout`, or ten \
-             minutes. Lumo may take more than 60 s",
-        ),
-        Field::Duration(&mut draft.timeouts.header),
-    );
-    keys.key(
-        Key::new("idle_timeout", "between two pieces of data in a stream"),
-        Field::Duration(&mut draft.timeouts.idle),
-    );
-    keys.key(
-        Key::new("total_timeout", "for the whole response, or `\"off\"`"),
-        Field::DurationOrOff(&mut draft.timeouts.total),
-    );
-    keys.key(
-        Key::new("max_concurrent", "open requests, across all threads"),
-        Field::Count(&mut draft.queue.max_concurrent, 1),
-    );
-    keys.key(
-        Key::new("max_waiting", "requests in the queue; further ones get 429"),
-        Field::Count(&mut draft.queue.max_waiting, 0),
-    );
-    keys.key(
-        Key::new("wait_timeout", "how long a request may wait; then it gets 429"),
-        Field::Duration(&mut draft.queue.wait_timeout),
-    );
+    draft.timeouts.settings(keys);
+    draft.queue.settings(keys);
     keys.key(
         Key::new(
             "retry_unanswered",

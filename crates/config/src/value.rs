@@ -8,7 +8,10 @@ use secrecy::SecretString;
 use toml::de::DeValue;
 
 use super::table::Cell;
-use toolwire_pipeline::{settings::TableText, wire::suggest::suggest};
+use toolwire_pipeline::{
+    settings::{TableText, names_secret},
+    wire::suggest::suggest,
+};
 
 /// Reads a string that is not empty.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
@@ -236,11 +239,8 @@ fn secret_that(cell: Cell<'_>, is_usable: impl Fn(&str) -> bool, fault: &str) ->
 }
 
 /// Reads a table of texts by names, in the forms of [`referred`]. A text from elsewhere is secret; a text in the file itself
-/// is secret if its name suggests so. The texts may be a program's variables, such as a key with several lines.
-pub(super) fn text_table(
-    cell: Cell<'_>,
-    names_secret: fn(&str) -> bool,
-) -> Option<BTreeMap<String, TableText>> {
+/// is secret if [its name says so](names_secret). The texts may be a program's variables, such as a key with several lines.
+pub(super) fn text_table(cell: Cell<'_>) -> Option<BTreeMap<String, TableText>> {
     let is_passable = |value: &str| !value.contains('\0');
     let text = |name: &str, cell: Cell<'_>| match referred(cell.clone())? {
         (text, Origin::Here) if !names_secret(name) => match is_passable(&text) {

@@ -86,7 +86,7 @@ use toolwire_engine::{
     event::{self, Event, Sink},
     failure::{self, Failure},
     rules,
-    settings::{self, Settings},
+    settings::{self, Visitor},
     tools,
 };
 use toolwire_wire::{self as wire, digest, suggest::suggest};
@@ -154,7 +154,7 @@ impl UpstreamDialect {
     }
 
     /// Passes the dialect's settings to `keys`, see [`UpstreamSide::settings`].
-    pub fn settings(&mut self, keys: &mut dyn Settings) {
+    pub fn settings(&mut self, keys: &mut dyn Visitor) {
         self.side_mut().settings(keys);
     }
 

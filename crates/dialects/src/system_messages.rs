@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     conversation::{Turn, joined_system_turns},
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// What to do with system messages other than a single one at the start. The chat templates of some models
@@ -26,7 +26,7 @@ pub enum SystemMessages {
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
-    pub(super) fn setting(&mut self, keys: &mut dyn Settings) {
+    pub(super) fn setting(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "system_messages",

@@ -10,7 +10,7 @@ use crate::{
     enforce::Means,
     failure::Failure,
     rules::Limits,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
     tools::DeclaredTools,
 };
 
@@ -23,7 +23,7 @@ pub trait UpstreamSide {
 
     /// Visits the settings that only this dialect has, from the table `[upstreams.NAME]` where NAME is the
     /// dialect.
-    fn settings(&mut self, keys: &mut dyn Settings);
+    fn settings(&mut self, keys: &mut dyn Visitor);
 
     /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
@@ -232,7 +232,7 @@ pub enum KeyHeader {
 }
 
 /// Visits the setting of dialects in which a request can ask for token counts at the end of a stream.
-pub(super) fn include_usage(keys: &mut dyn Settings, include: &mut bool) {
+pub(super) fn include_usage(keys: &mut dyn Visitor, include: &mut bool) {
     let about = "request token counts of streams; `false` for servers that reject `stream_options`";
     keys.key(Key::new("include_usage", about), Field::Switch(include));
 }

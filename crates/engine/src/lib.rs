@@ -10,4 +10,7 @@ pub mod rules;
 pub mod settings;
 pub mod tools;
 
+// What `#[derive(Settings)]` writes names this crate.
+extern crate self as toolwire_engine;
+
 use toolwire_wire::{self as wire, digest};

@@ -4,47 +4,71 @@ use std::str::FromStr;
 
 use strum::VariantArray;
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    settings::Settings,
+};
 
 /// How to read and forward the responses of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Rules {
     /// The text formats to look for.
+    #[setting(skip, default = Detect::Auto)]
     pub detect: Detect,
-    /// How reasoning is passed on, and whether reasoning markers are recognised, which does not depend on
-    /// `detect`.
+    /// how clients get the model's [reasoning](#reasoning): `"auto"`, `"reasoning_content"`, `"reasoning"`,
+    /// `"inline"`, `"drop"` or `"off"`
+    #[setting(default = Reasoning::Auto, word)]
     pub reasoning: Reasoning,
-    /// What to do with calls that the upstream ran itself.
+    /// what clients see of [calls that the upstream ran itself](#calls-that-the-upstream-runs-itself)
+    #[setting(default = ServerCalls::Auto, word)]
     pub server_calls: ServerCalls,
-    /// What to do with calls to client tools that arrive on the upstream's server-tool channel.
-    pub misroute: Misroute,
-    /// Whether to stream arguments or send them in one piece.
+    /// `"stream"` sends arguments as they arrive, `"whole"` a call once it is complete and parsed
+    #[setting(default = ArgumentDelivery::Stream, word)]
     pub arguments: ArgumentDelivery,
-    /// What to do with a call to an undeclared tool in a format with markers.
+    /// a call to an undeclared name in a format with markers: `"forward"`, `"text"`, or `"retry"` to ask
+    /// [again](#asking-the-model-again), also after native calls
+    #[setting(default = UnknownCalls::Forward, word)]
     pub unknown_calls: UnknownCalls,
-    /// What to do with a response without the call that `tool_choice` requires.
-    pub enforce: Enforce,
-    /// What to do with a call whose arguments violate their schema.
+    /// a call whose arguments break the schema of its tool: `"forward"`, or `"retry"` to ask
+    /// [again](#asking-the-model-again)
+    #[setting(default = InvalidArguments::Forward, word)]
     pub invalid_arguments: InvalidArguments,
+    /// how required calls and `strict` tools are [enforced](#enforcing-calls): `"schema"`,
+    /// `"structural_tag"`, `"grammar"`, `"prefill"`, or `"auto"`, the best of these; `"retry"` asks
+    /// [again](#asking-the-model-again) if a required call is missing; `"off"` only warns
+    #[setting(default = Enforce::Off, word)]
+    pub enforce: Enforce,
+    /// a client tool that the model calls over the upstream's server-tool channel: `"rescue"` forwards the
+    /// call, `"bounce"` asks [again](#asking-the-model-again) if required arguments are missing
+    #[setting(default = Misroute::Rescue, word)]
+    pub misroute: Misroute,
+    /// repair arguments that are not quite JSON
+    ///
+    /// A repair is local, and happens after the call has started.
+    #[setting(default = true)]
+    pub repair: bool,
+    /// prefix of taught tool names, removed from calls: `"user:"` for Lumo, which has tools of its own
+    ///
+    /// A name with the prefix always refers to the client's tool, even if the upstream has a tool with that name.
+    #[setting(or = "`\"user:\"` or `\"\"`", may_be_empty)]
+    pub tool_prefix: String,
     /// Whether the model's chat template opens the reasoning, so that the text starts inside it and contains
     /// only the closing marker.
+    #[setting(skip)]
     pub starts_in_reasoning: bool,
-    /// Whether to repair arguments that are not valid JSON. A repair is local, and happens after the call has
-    /// started.
-    pub repair: bool,
-    /// The prefix of tool names in the prompt, such as `user:`, which is removed from the names in calls. May
-    /// be empty. A name with the prefix always refers to the client's tool, even if the upstream has a tool
-    /// with that name.
-    pub tool_prefix: String,
     /// The names of the upstream's own tools. If tools are taught with a prefix, a call to one of these names
     /// without the prefix is meant for the upstream.
+    #[setting(skip)]
     pub server_tools: Vec<String>,
     /// Whether a response whose body ends without an end marker counts as complete. If not, it is reported as
     /// truncated.
+    #[setting(skip)]
     pub tolerate_truncation: bool,
     /// How the instructions describe the text format to the model.
+    #[setting(skip)]
     pub showing: Showing,
     /// Limits of one response.
+    #[setting(skip)]
     pub limits: Limits,
 }
 
@@ -59,50 +83,22 @@ impl Rules {
     }
 }
 
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            detect: Detect::Auto,
-            reasoning: Reasoning::Auto,
-            server_calls: ServerCalls::Auto,
-            misroute: Misroute::Rescue,
-            arguments: ArgumentDelivery::Stream,
-            unknown_calls: UnknownCalls::Forward,
-            enforce: Enforce::Off,
-            invalid_arguments: InvalidArguments::Forward,
-            starts_in_reasoning: false,
-            repair: true,
-            tool_prefix: String::new(),
-            server_tools: Vec::new(),
-            tolerate_truncation: false,
-            showing: Showing::default(),
-            limits: Limits::default(),
-        }
-    }
-}
-
 /// How the instructions describe a text format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub struct Showing {
-    /// `examples`: the number of example calls.
+    /// example calls of the declared tools in these instructions
+    #[setting(default = 3, range = 0..)]
     pub examples: usize,
-    /// `examples_as`: where to show the example calls.
+    /// where these examples are: `"turns"` before the conversation, which small models follow more often, or
+    /// `"text"` (the default with Lumo)
+    #[setting(default = ExamplesAs::Turns, word)]
     pub examples_as: ExamplesAs,
-    /// `tool_list`: how to describe tools.
+    /// how these instructions describe the tools: `"signatures"` such as `get_weather(city: string)`, or JSON
+    /// `"schemas"`
+    #[setting(default = ToolList::Signatures, word)]
     pub tool_list: ToolList,
-    /// `max_instructions`: the maximum length of the instructions in estimated tokens. `None` means no limit.
+    /// the most tokens of these instructions, by [estimate](teaching.md), or `"off"`
     pub max_instructions: Option<usize>,
-}
-
-impl Default for Showing {
-    fn default() -> Self {
-        Self {
-            examples: 3,
-            examples_as: ExamplesAs::Turns,
-            tool_list: ToolList::Signatures,
-            max_instructions: None,
-        }
-    }
 }
 
 /// `examples_as`: where to show example calls.
@@ -301,47 +297,39 @@ pub enum MixedTurns {
 }
 
 /// Limits of one response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub struct Limits {
-    /// Maximum bytes of an upstream frame. Exceeding it fails the response.
+    /// one upstream event; a larger one fails the response
+    #[setting(default = 8 << 20, size)]
     pub max_frame: usize,
-    /// Maximum bytes of the arguments of a call. Exceeding it fails the response.
+    /// the arguments of one call; larger ones fail the response
+    #[setting(default = 1 << 20, size)]
     pub max_arguments: usize,
-    /// Maximum number of calls. Exceeding it fails the response.
+    /// calls of one response; more fail the response
+    #[setting(default = 128)]
     pub max_calls: usize,
-    /// Maximum bytes of text that is held back because a call may start there. If there is more, it is
-    /// released as text.
+    /// text that may be the start of a call, or an argument whose type is not known yet; more is released as
+    /// text
+    #[setting(default = 1 << 20, size)]
     pub max_hold: usize,
-    /// Maximum nesting depth of values in calls. If a value is deeper, the candidate is text, or the call is
-    /// cut off.
+    /// nesting of values in calls; deeper ones make it text or a truncated call
+    #[setting(default = 128)]
     pub max_depth: usize,
-    /// Maximum bytes of the name of an undeclared tool. A candidate with a longer name is text.
+    /// the name of an undeclared tool; a call in text with a longer one is text, a native one fails the
+    /// response
+    #[setting(default = 256, size)]
     pub max_name: usize,
-    /// Maximum bytes of one piece of markup in a call: a header, an opening tag, a name or a key. If it is
-    /// longer, the candidate is text, or the call is cut off.
+    /// one header, opening tag, name or key in calls; longer ones make it text or a truncated call
+    #[setting(default = 1024, size)]
     pub max_markup: usize,
-    /// Maximum bytes of a response without streaming, which must be buffered. Exceeding it fails the
-    /// response.
+    /// a response that is not streamed; a larger one fails
+    #[setting(default = 64 << 20, size)]
     pub max_answer: usize,
-    /// Maximum number of upstream requests for one response, including the first, if the model is asked
-    /// again. When it is reached, the response ends with the output of the last request.
+    /// upstream requests for one response, where the model is [asked again](#asking-the-model-again)
+    ///
+    /// Includes the first. When the number is reached, the response ends with the output of the last request.
+    #[setting(default = 2)]
     pub max_hops: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_frame: 8 << 20,
-            max_arguments: 1 << 20,
-            max_calls: 128,
-            max_hold: 1 << 20,
-            max_depth: 128,
-            max_name: 256,
-            max_markup: 1024,
-            max_answer: 64 << 20,
-            max_hops: 2,
-        }
-    }
 }
 
 /// Failures of responses that exceed a limit.

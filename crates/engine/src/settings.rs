@@ -1,12 +1,22 @@
 //! The keys of configuration tables, each of which is declared in one place.
 //!
-//! A declaration is a function that passes every key to a visitor ([`Settings`]), together with the field
-//! that holds its value. One visitor reads a table into the fields, one displays their values, and one writes
-//! the documentation. A key's default, accepted values, display and documentation therefore always agree.
+//! A struct with a field for each key derives [`Settings`], which shows every key with its field to a [`Visitor`]. One visitor
+//! reads a table into the fields, one shows the values of the fields, one writes the documentation. Therefore a key's default,
+//! accepted values, display and documentation always agree.
 
-use std::{borrow::Cow, ops::RangeInclusive, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    ops::{RangeFrom, RangeInclusive},
+    path::PathBuf,
+    time::Duration,
+};
+
+use secrecy::SecretString;
 
 use strum::VariantArray;
+
+pub use toolwire_settings_derive::Settings;
 
 /// A key and its documentation.
 #[derive(Debug, Clone)]
@@ -62,6 +72,8 @@ pub enum Field<'v> {
     Size(&'v mut usize),
     /// An integer and its minimum.
     Count(&'v mut usize, usize),
+    /// An integer of at least 1, or `"off"`.
+    CountOrOff(&'v mut Option<usize>),
     /// An integer and its allowed range.
     CountIn(&'v mut usize, RangeInclusive<usize>),
     /// A duration and its allowed range.
@@ -75,38 +87,90 @@ pub enum Field<'v> {
     /// A table as JSON, or unset.
     Json(&'v mut Option<serde_json::Value>),
     /// A secret, or unset. It is given as such, or as `"env:NAME"` or `"file:PATH"`, and never displayed.
-    Secret(&'v mut Option<secrecy::SecretString>),
+    Secret(&'v mut Option<SecretString>),
     /// A list of secrets, given in the same ways.
-    SecretList(&'v mut Vec<secrecy::SecretString>),
-    /// A table of named strings, given in the same ways as `Secret`. The function says, by name, whether a
-    /// string given directly in the file is secret.
-    TextTable(&'v mut std::collections::BTreeMap<String, TableText>, fn(&str) -> bool),
+    SecretList(&'v mut Vec<SecretString>),
+    /// A table of named texts, each in the forms of `Secret`. A text that is written in the file itself is secret if
+    /// [its name says so](names_secret).
+    TextTable(&'v mut BTreeMap<String, TableText>),
     /// A path, or unset. It is relative to the folder of the configuration file, and can be set only there.
-    Path(&'v mut Option<std::path::PathBuf>),
+    Path(&'v mut Option<PathBuf>),
     /// The base URL of an API, or unset.
     Address(&'v mut Option<http::Uri>),
+}
+
+/// The field for each type whose values need no further limits.
+macro_rules! fields {
+    ($($field:ident: $type:ty,)*) => {
+        $(impl<'v> From<&'v mut $type> for Field<'v> {
+            fn from(value: &'v mut $type) -> Self {
+                Self::$field(value)
+            }
+        })*
+    };
+}
+
+fields! {
+    Switch: bool,
+    OptionalSwitch: Option<bool>,
+    Text: String,
+    OptionalText: Option<String>,
+    Texts: Vec<String>,
+    CountOrOff: Option<usize>,
+    Duration: Duration,
+    DurationOrOff: Option<Duration>,
+    Json: Option<serde_json::Value>,
+    Secret: Option<SecretString>,
+    SecretList: Vec<SecretString>,
+    TextTable: BTreeMap<String, TableText>,
+    Path: Option<PathBuf>,
+    Address: Option<http::Uri>,
+}
+
+impl<'v> From<&'v mut usize> for Field<'v> {
+    fn from(value: &'v mut usize) -> Self {
+        Self::Count(value, 1)
+    }
+}
+
+impl<'v> From<(&'v mut usize, RangeFrom<usize>)> for Field<'v> {
+    fn from((value, range): (&'v mut usize, RangeFrom<usize>)) -> Self {
+        Self::Count(value, range.start)
+    }
+}
+
+impl<'v> From<(&'v mut usize, RangeInclusive<usize>)> for Field<'v> {
+    fn from((value, range): (&'v mut usize, RangeInclusive<usize>)) -> Self {
+        Self::CountIn(value, range)
+    }
+}
+
+impl<'v> From<(&'v mut Duration, RangeInclusive<Duration>)> for Field<'v> {
+    fn from((value, range): (&'v mut Duration, RangeInclusive<Duration>)) -> Self {
+        Self::DurationIn(value, range)
+    }
 }
 
 /// A string in a table, which may be secret.
 #[derive(Debug, Clone)]
 pub struct TableText {
-    text: secrecy::SecretString,
+    text: SecretString,
     is_secret: bool,
 }
 
 impl TableText {
     /// Creates a string that may be displayed.
-    pub fn plain(text: impl Into<secrecy::SecretString>) -> Self {
+    pub fn plain(text: impl Into<SecretString>) -> Self {
         Self { text: text.into(), is_secret: false }
     }
 
     /// Creates a string that must not be displayed.
-    pub fn secret(text: impl Into<secrecy::SecretString>) -> Self {
+    pub fn secret(text: impl Into<SecretString>) -> Self {
         Self { text: text.into(), is_secret: true }
     }
 
     /// The string, if it is secret.
-    pub fn as_secret(&self) -> Option<&secrecy::SecretString> {
+    pub fn as_secret(&self) -> Option<&SecretString> {
         self.is_secret.then_some(&self.text)
     }
 }
@@ -176,8 +240,15 @@ impl<T: Clone + PartialEq> Choice for OneOf<'_, T> {
     }
 }
 
-/// Visits the keys of a table.
+/// The keys of a table, each with the field that holds its value. Derived from a struct, as [the crate of the
+/// macro](toolwire_settings_derive) describes.
 pub trait Settings {
+    /// Shows all keys to `keys`.
+    fn settings(&mut self, keys: &mut dyn Visitor);
+}
+
+/// Visits the keys of a table.
+pub trait Visitor {
     /// Visits a key and the field that holds its value.
     fn key(&mut self, key: Key, field: Field<'_>);
 }

@@ -9,55 +9,26 @@ use std::{collections::BTreeMap, io, process::Stdio};
 use secrecy::ExposeSecret;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use toolwire_pipeline::settings::{Field, Key, Settings, TableText, names_secret};
+use toolwire_pipeline::settings::{Settings, TableText};
 
 /// Settings for starting a program.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub(crate) struct Program {
-    /// The program and its arguments.
+    /// The program and its arguments. Each kind of provider describes the key.
+    #[setting(skip)]
     pub(crate) command: Vec<String>,
-    /// Names of variables that are passed on from toolwire's environment.
+    /// variables that the program gets from toolwire's environment
+    #[setting(default = ["PATH", "HOME", "LANG"].map(str::to_owned).into(), file_only)]
     environment: Vec<String>,
-    /// Variables to set, with their values.
+    /// further variables; secrets as `"env:NAME"` or `"file:PATH"`
+    #[setting(or = " ", file_only)]
     pub(crate) env: BTreeMap<String, TableText>,
-    /// The folder in which it runs.
+    /// the folder in which the program runs
+    #[setting(or = "that of toolwire", file_only)]
     working_dir: Option<String>,
 }
 
-impl Default for Program {
-    fn default() -> Self {
-        Self {
-            command: Vec::new(),
-            environment: ["PATH", "HOME", "LANG"].map(str::to_owned).into(),
-            env: BTreeMap::new(),
-            working_dir: None,
-        }
-    }
-}
-
 impl Program {
-    /// Declares the keys. `command` is the declaration of the key `command`.
-    pub(crate) fn settings(&mut self, keys: &mut dyn Settings, command: Key) {
-        keys.key(command.file_only(), Field::Texts(&mut self.command));
-        keys.key(
-            Key::new("environment", "variables that the program gets from toolwire's environment")
-                .file_only(),
-            Field::Texts(&mut self.environment),
-        );
-        keys.key(
-            Key::new("env", "further variables; secrets as `\"env:NAME\"` or `\"file:PATH\"`")
-                .or(" ")
-                .file_only(),
-            Field::TextTable(&mut self.env, names_secret),
-        );
-        keys.key(
-            Key::new("working_dir", "the folder in which the program runs")
-                .or("that of toolwire")
-                .file_only(),
-            Field::OptionalText(&mut self.working_dir),
-        );
-    }
-
     /// The values passed to the program that must not appear anywhere else.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)

@@ -13,7 +13,7 @@ use crate::{
     enforce::Means,
     failure::Failure,
     fit::part_of,
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, OneOf, Visitor},
     thinking,
     upstream::include_usage,
 };
@@ -150,7 +150,7 @@ const BY_PROFILE: &str = "by `profile`";
 
 impl Options {
     /// Visits the settings for tools and reasoning in which providers differ.
-    fn provider_settings(&mut self, keys: &mut dyn Settings) {
+    fn provider_settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "max_tokens_field",
@@ -242,7 +242,7 @@ impl UpstreamSide for Options {
         Dialect::Chat
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         let profile = self.profile;
         keys.key(
             Key::new(

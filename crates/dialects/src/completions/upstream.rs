@@ -9,7 +9,7 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     refusal::refusal,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
     upstream::include_usage,
 };
 
@@ -90,7 +90,7 @@ impl UpstreamSide for Options {
         Dialect::Completions
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "server",

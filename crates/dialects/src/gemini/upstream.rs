@@ -7,7 +7,7 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     media::is_local,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// How to write requests to an upstream.
@@ -77,7 +77,7 @@ impl UpstreamSide for Options {
         Dialect::Gemini
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "native_tools",

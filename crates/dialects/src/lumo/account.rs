@@ -6,7 +6,7 @@ use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::session::{Form, Session, is_usable};
-use crate::settings::{Field, Key, Settings};
+use crate::settings::{Field, Key, Visitor};
 
 /// The host of Proton's own API, for which token sessions are refreshed elsewhere
 /// (docs/protocols/lumo.md#refresh).
@@ -79,7 +79,7 @@ impl PartialEq for AccountSettings {
 impl Eq for AccountSettings {}
 
 impl AccountSettings {
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+    pub(super) fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "credentials",

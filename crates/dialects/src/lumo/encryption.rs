@@ -10,7 +10,7 @@ use super::u2l::Recipient;
 use crate::{
     UpstreamRequest,
     failure::{Failure, Kind},
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// How long before the key expires warnings start, in seconds: 90 days.
@@ -28,7 +28,7 @@ pub struct Encryption {
 }
 
 impl Encryption {
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
+    pub(super) fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "u2l",

@@ -8,7 +8,7 @@ use crate::{
     conversation::Conversation,
     failure::Failure,
     media::data_url,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 impl UpstreamSide for Options {
@@ -16,7 +16,7 @@ impl UpstreamSide for Options {
         Dialect::Lumo
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "version",

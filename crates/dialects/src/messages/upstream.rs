@@ -11,7 +11,7 @@ use crate::{
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// How to write requests to an upstream.
@@ -68,7 +68,7 @@ impl UpstreamSide for Options {
         Dialect::Messages
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new("max_tokens", "the limit if the client gives none: the API requires one"),
             Field::Count(&mut self.max_tokens, 1),

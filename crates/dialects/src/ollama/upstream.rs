@@ -9,7 +9,7 @@ use crate::{
     media::data_url,
     refusal::refusal,
     server::Server,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// How to write requests to an upstream.
@@ -64,7 +64,7 @@ impl UpstreamSide for Options {
         Dialect::Ollama
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(
             Key::new(
                 "options",

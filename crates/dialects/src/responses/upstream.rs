@@ -10,7 +10,7 @@ use crate::{
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
-    settings::{Field, Key, Settings},
+    settings::{Field, Key, Visitor},
 };
 
 /// How to write requests to an upstream.
@@ -33,7 +33,7 @@ impl UpstreamSide for Options {
         Dialect::Responses
     }
 
-    fn settings(&mut self, keys: &mut dyn Settings) {
+    fn settings(&mut self, keys: &mut dyn Visitor) {
         keys.key(Key::new("store", "let the upstream store responses too"), Field::Switch(&mut self.store));
         keys.key(
             Key::new(

@@ -30,10 +30,7 @@ use tokio::{task::spawn_blocking, time::sleep};
 
 use self::format::ImageFormat;
 pub use self::name::is_name;
-use toolwire_pipeline::{
-    event::Media,
-    settings::{Field, Key, Settings},
-};
+use toolwire_pipeline::{event::Media, settings::Settings};
 
 /// The path below which clients get images.
 pub const PATH: &str = "/api/images/";
@@ -56,30 +53,23 @@ pub fn content_type(name: &str) -> &'static str {
 }
 
 /// Settings of the folder of images.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct ImageSettings {
-    /// The folder. Without it, images cannot be generated.
-    pub(crate) folder: Option<String>,
-    /// The URL under which clients reach toolwire. `None` stands for the address on which it listens.
+    /// the URL under which clients reach toolwire, for links to generated images
+    #[setting(or = "the first address in `listen`")]
     pub(crate) public_url: Option<Uri>,
-    /// Maximum size of one image, in bytes.
+    /// the folder for generated images
+    #[setting(key = "image_dir", or = "`images` in `state_dir`", file_only)]
+    pub(crate) folder: Option<String>,
+    /// the largest generated image that is kept
+    #[setting(default = 2 << 20, size)]
     pub(crate) max_image: usize,
-    /// Maximum size of all images together, in bytes. If it is exceeded, the oldest are removed.
+    /// all generated images; beyond, the oldest are removed
+    #[setting(default = 512 << 20, size)]
     pub(crate) max_images: usize,
-    /// How long an image is kept.
+    /// how long a generated image is kept
+    #[setting(key = "image_ttl", default = Duration::from_secs(7 * 24 * 60 * 60))]
     pub(crate) ttl: Duration,
-}
-
-impl Default for ImageSettings {
-    fn default() -> Self {
-        Self {
-            folder: None,
-            public_url: None,
-            max_image: 2 << 20,
-            max_images: 512 << 20,
-            ttl: Duration::from_secs(7 * 24 * 60 * 60),
-        }
-    }
 }
 
 impl ImageSettings {
@@ -87,33 +77,6 @@ impl ImageSettings {
     pub(crate) fn in_state_dir(self, state_dir: Option<&Path>) -> Self {
         let own = || Some(state_dir?.join("images").to_string_lossy().into_owned());
         Self { folder: self.folder.clone().or_else(own), ..self }
-    }
-
-    /// The keys, which are in `[execution]`.
-    pub fn keys(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new(
-                "public_url",
-                "the URL under which clients reach toolwire, for links to generated images",
-            )
-            .or("the first address in `listen`"),
-            Field::Address(&mut self.public_url),
-        );
-        keys.key(
-            Key::new("image_dir", "the folder for generated images")
-                .or("`images` in `state_dir`")
-                .file_only(),
-            Field::OptionalText(&mut self.folder),
-        );
-        keys.key(
-            Key::new("max_image", "the largest generated image that is kept"),
-            Field::Size(&mut self.max_image),
-        );
-        keys.key(
-            Key::new("max_images", "all generated images; beyond, the oldest are removed"),
-            Field::Size(&mut self.max_images),
-        );
-        keys.key(Key::new("image_ttl", "how long a generated image is kept"), Field::Duration(&mut self.ttl));
     }
 }
 

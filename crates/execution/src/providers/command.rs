@@ -20,57 +20,47 @@ use tokio::{
 };
 
 use self::template::Template;
-use toolwire_pipeline::{settings::{Field, Key, Settings}, wire::json::Raw};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, ToolError, ToolSpec, process::{Process, Program}, providers::Fault, stderr::StderrLog};
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Running, Status, ToolError, ToolSpec,
+    process::{Process, Program},
+    providers::Fault,
+    stderr::StderrLog,
+};
+use toolwire_pipeline::{
+    settings::{Field, Key, Settings, Visitor},
+    wire::json::Raw,
+};
 
 /// How long stdout may stay open after the program and its group have ended. Only a process that has left the group can keep
 /// it open.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    #[setting(visit = Self::visit_program)]
     program: Program,
+    /// what the tool does, for the model
+    #[setting(or = " ")]
     description: String,
+    /// JSON Schema of the arguments, as a table
+    #[setting(or = "no arguments")]
     parameters: Option<Value>,
+    /// how long a call may take
+    #[setting(default = Duration::from_secs(60))]
     timeout: Duration,
+    /// what the program may write to stdout; with more, the call fails
+    #[setting(default = 1 << 20, size)]
     max_output: usize,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            program: Program::default(),
-            description: String::new(),
-            parameters: None,
-            timeout: Duration::from_secs(60),
-            max_output: 1 << 20,
-        }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let command = Key::new(
-            "command",
-            "the program and its arguments, without a shell. `{NAME}` is replaced by that argument of the call, \
-             or left out",
-        );
-        self.program.settings(keys, command.or(Key::REQUIRED));
-        keys.key(
-            Key::new("description", "what the tool does, for the model").or(" "),
-            Field::Text(&mut self.description),
-        );
-        keys.key(
-            Key::new("parameters", "JSON Schema of the arguments, as a table").or("no arguments"),
-            Field::Json(&mut self.parameters),
-        );
-        keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
-        keys.key(
-            Key::new("max_output", "what the program may write to stdout; with more, the call fails"),
-            Field::Size(&mut self.max_output),
-        );
+    fn visit_program(&mut self, keys: &mut dyn Visitor) {
+        let about = "the program and its arguments, without a shell. `{NAME}` is replaced by that argument of the call, \
+                     or left out";
+        let command = Key::new("command", about).or(Key::REQUIRED).file_only();
+        keys.key(command, Field::Texts(&mut self.program.command));
+        self.program.settings(keys);
     }
 
     fn parameters(&self) -> Value {
@@ -142,11 +132,12 @@ impl CommandTool {
             tracing::warn!(provider = %self.name, %error, "the program cannot be started");
             failed("The program could not be started.")
         })?;
-        let stderr = self.stderr.get_or_init(|| StderrLog::new(Arc::clone(&self.name), self.program.secrets()));
+        let stderr =
+            self.stderr.get_or_init(|| StderrLog::new(Arc::clone(&self.name), self.program.secrets()));
         let input = Value::Object(call.arguments.clone()).to_string();
         let (status, output) = exchange(process, input, self.max_output, stderr).await?;
-        let text = String::from_utf8(output)
-            .map_err(|_| failed("The program wrote text that is not UTF-8."))?;
+        let text =
+            String::from_utf8(output).map_err(|_| failed("The program wrote text that is not UTF-8."))?;
         match status.success() {
             true => Ok(output::read(text.trim_end())),
             false if text.trim().is_empty() => Err(failed(&ending(status))),

@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use ::http::Uri;
+use parking_lot::Mutex;
 use rmcp::{
     RoleClient, ServiceError,
     model::{CallToolRequestParams, CallToolResponse, ErrorData},
@@ -36,9 +36,12 @@ use rmcp::{
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Notify, time::Instant};
 
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec,
+    process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog,
+};
 use toolwire_net::redact::Redactor;
-use toolwire_pipeline::settings::{Field, Key, Settings, TableText, names_secret};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Status, Testing, ToolError, ToolSpec, process::Program, provider::ProviderState, providers::Fault, stderr::StderrLog};
+use toolwire_pipeline::settings::{Field, Key, Settings, TableText, Visitor};
 
 /// Maximum length of a server's text that is shown outside of results, in characters.
 const LONGEST_REASON: usize = 500;
@@ -56,85 +59,38 @@ enum Protocol {
 }
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    #[setting(visit = Self::visit_program)]
     program: Program,
+    /// instead of `command`: the server's URL (streamable HTTP)
     url: Option<Uri>,
+    /// bearer token for `url`: `"env:NAME"` or `"file:PATH"`
     api_key: Option<SecretString>,
+    /// headers for `url`; secrets as `"env:NAME"` or `"file:PATH"`
     headers: BTreeMap<String, TableText>,
+    /// `initialize` (up to 2025-11-25), `discover` (2026-07-28), or `auto`, with which an older server may be
+    /// ready 10 s later
+    #[setting(default = Protocol::Auto, word)]
     protocol: Protocol,
+    /// how long a call may take
+    #[setting(default = Duration::from_secs(60))]
     timeout: Duration,
+    /// until the server's tools are known; then it is started again
+    #[setting(default = Duration::from_secs(60))]
     start_timeout: Duration,
+    /// one message of the server; with a larger result, the call fails
+    #[setting(default = 4 << 20, size)]
     max_output: usize,
+    /// trust marks of read-only and idempotent tools, whose calls may be repeated and results kept
     trust_annotations: bool,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            program: Program::default(),
-            url: None,
-            api_key: None,
-            headers: BTreeMap::new(),
-            protocol: Protocol::Auto,
-            timeout: Duration::from_secs(60),
-            start_timeout: Duration::from_secs(60),
-            max_output: 4 << 20,
-            trust_annotations: false,
-        }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let command = "the program that is the server, and its arguments, without a shell";
-        self.program.settings(keys, Key::new("command", command).or(" "));
-        keys.key(
-            Key::new("url", "instead of `command`: the server's URL (streamable HTTP)"),
-            Field::Address(&mut self.url),
-        );
-        keys.key(
-            Key::new(
-                "api_key",
-                "bearer token for `url`: `\"env:NAME\"` or `\"file:PATH\"`",
-            ),
-            Field::Secret(&mut self.api_key),
-        );
-        keys.key(
-            Key::new(
-                "headers",
-                "headers for `url`; secrets as `\"env:NAME\"` or `\"file:PATH\"`",
-            ),
-            Field::TextTable(&mut self.headers, names_secret),
-        );
-        keys.key(
-            Key::new(
-                "protocol",
-                "`initialize` (up to 2025-11-25), `discover` (2026-07-28), or `auto`, with which an older server \
-                 may be ready 10 s later",
-            ),
-            Field::Word(&mut self.protocol),
-        );
-        keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
-        keys.key(
-            Key::new(
-                "start_timeout",
-                "until the server's tools are known; then it is started again",
-            ),
-            Field::Duration(&mut self.start_timeout),
-        );
-        keys.key(
-            Key::new("max_output", "one message of the server; with a larger result, the call fails"),
-            Field::Size(&mut self.max_output),
-        );
-        keys.key(
-            Key::new(
-                "trust_annotations",
-                "trust marks of read-only and idempotent tools, whose calls may be repeated and results kept",
-            ),
-            Field::Switch(&mut self.trust_annotations),
-        );
+    fn visit_program(&mut self, keys: &mut dyn Visitor) {
+        let about = "the program that is the server, and its arguments, without a shell";
+        keys.key(Key::new("command", about).or(" ").file_only(), Field::Texts(&mut self.program.command));
+        self.program.settings(keys);
     }
 
     /// Checks the settings.

@@ -2,6 +2,8 @@
 
 mod answer;
 
+use toolwire_pipeline::settings::{Settings, Visitor};
+
 /// A fault in a provider's settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -18,10 +20,9 @@ impl Fault {
     }
 }
 
-/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the settings of one provider, with the methods
-/// `settings`, which declares their keys; `check`, which finds faults that no single key shows; `offers`, which returns the
-/// names of the tools that a provider of this name may offer (`*` at the end matches any rest); and `build`, which makes the
-/// provider.
+/// Declares the kinds: `Variant "name": module;`. The module has `Options`, the [`Settings`] of one provider, with the methods
+/// `check`, which finds faults that no single key shows; `offers`, which returns the names of the tools that a provider of
+/// this name may offer (`*` at the end matches any rest); and `build`, which makes the provider.
 macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
         $($(#[$on])* pub mod $module;)*
@@ -43,7 +44,7 @@ macro_rules! kinds {
             }
 
             /// Declares the settings that only this kind has to `keys`.
-            pub fn settings(&mut self, keys: &mut dyn toolwire_pipeline::settings::Settings) {
+            pub fn settings(&mut self, keys: &mut dyn Visitor) {
                 match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
             }
 

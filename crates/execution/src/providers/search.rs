@@ -6,43 +6,37 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use toolwire_pipeline::{conversation::{Role, Turn}, settings::{Field, Key, Settings}, wire::json::Raw};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, ask::{Ask, Purpose, Question}, engines::{cleaned, recency}, providers::Fault};
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec,
+    ask::{Ask, Purpose, Question},
+    engines::{cleaned, recency},
+    providers::Fault,
+};
+use toolwire_pipeline::{
+    conversation::{Role, Turn},
+    settings::Settings,
+    wire::json::Raw,
+};
 
 /// Default instructions for the model.
 const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
                             Give dates where they matter, and cite the pages. If you find nothing, say so.";
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    /// the model that is asked; its upstream must have a search of its own
+    #[setting(required)]
     model: String,
+    /// the instruction before the question
+    #[setting(default = INSTRUCTIONS.to_owned(), or = "an answer with dates and sources")]
     instructions: String,
+    /// how long a search may take, 5 to 120 seconds
+    #[setting(default = Duration::from_secs(60), range = Duration::from_secs(5)..=Duration::from_secs(120))]
     timeout: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { model: String::new(), instructions: INSTRUCTIONS.to_owned(), timeout: Duration::from_secs(60) }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        let about = "the model that is asked; its upstream must have a search of its own";
-        keys.key(Key::new("model", about).or(Key::REQUIRED), Field::Text(&mut self.model));
-        keys.key(
-            Key::new("instructions", "the instruction before the question")
-                .or("an answer with dates and sources"),
-            Field::Text(&mut self.instructions),
-        );
-        keys.key(
-            Key::new("timeout", "how long a search may take, 5 to 120 seconds"),
-            Field::DurationIn(&mut self.timeout, Duration::from_secs(5)..=Duration::from_secs(120)),
-        );
-    }
-
     /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         match self.model.is_empty() {

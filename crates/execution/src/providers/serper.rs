@@ -23,8 +23,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use self::{question::Vertical, seen_pages::SeenPages};
-use toolwire_pipeline::settings::{Field, Key, Settings};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict, address::{AddressRules, Domain, comparable, is_admitted}, providers::Fault};
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Running, Testing, ToolError, ToolSpec, Verdict,
+    address::{AddressRules, Domain, comparable, is_admitted},
+    providers::Fault,
+};
+use toolwire_pipeline::settings::Settings;
 
 /// Default URL for searches.
 const BASE_URL: &str = "https://google.serper.dev";
@@ -42,105 +46,49 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(120);
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    /// the key of the Serper account; without it, there are no tools
+    #[setting(or = "none")]
     api_key: Option<SecretString>,
+    /// where searches go
+    #[setting(or = "`\"https://google.serper.dev\"`")]
     base_url: Option<Uri>,
+    /// where pages are requested
+    #[setting(or = "`\"https://scrape.serper.dev\"`")]
     scrape_url: Option<Uri>,
+    /// results of one search, 1 to 20; the model may ask for fewer
+    #[setting(default = 5, range = 1..=20)]
     max_results: usize,
+    /// how long a search may take, 5 to 120 seconds
+    #[setting(default = Duration::from_secs(30), range = TIMEOUTS)]
     timeout: Duration,
+    /// how long reading a page may take, 5 to 120 seconds
+    #[setting(default = Duration::from_secs(60), range = TIMEOUTS)]
     scrape_timeout: Duration,
+    /// characters of a page's text
+    #[setting(default = 100_000)]
     max_content: usize,
+    /// the country that searches are made from, such as `us`
+    #[setting(key = "gl", or = "Serper's")]
     country: Option<String>,
+    /// the language of the results, such as `en`
+    #[setting(key = "hl", or = "Serper's")]
     language: Option<String>,
+    /// further tools: `image_search`, `news_search`, `places_search`
+    #[setting(or = "none")]
     extra_tools: Vec<String>,
+    /// the only domains of results and pages, with subdomains
+    #[setting(or = "all")]
     allowed_domains: Vec<String>,
+    /// excluded domains of results and pages, with subdomains
+    #[setting(or = "none")]
     denied_domains: Vec<String>,
+    /// `scrape` reads only pages that a search found for the same client
     seen_urls_only: bool,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            api_key: None,
-            base_url: None,
-            scrape_url: None,
-            max_results: 5,
-            timeout: Duration::from_secs(30),
-            scrape_timeout: Duration::from_secs(60),
-            max_content: 100_000,
-            country: None,
-            language: None,
-            extra_tools: Vec::new(),
-            allowed_domains: Vec::new(),
-            denied_domains: Vec::new(),
-            seen_urls_only: false,
-        }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new("api_key", "the key of the Serper account; without it, there are no tools").or("none"),
-            Field::Secret(&mut self.api_key),
-        );
-        keys.key(
-            Key::new("base_url", "where searches go").or("`\"https://google.serper.dev\"`"),
-            Field::Address(&mut self.base_url),
-        );
-        keys.key(
-            Key::new("scrape_url", "where pages are requested").or("`\"https://scrape.serper.dev\"`"),
-            Field::Address(&mut self.scrape_url),
-        );
-        keys.key(
-            Key::new("max_results", "results of one search, 1 to 20; the model may ask for fewer"),
-            Field::CountIn(&mut self.max_results, 1..=20),
-        );
-        keys.key(
-            Key::new("timeout", "how long a search may take, 5 to 120 seconds"),
-            Field::DurationIn(&mut self.timeout, TIMEOUTS),
-        );
-        keys.key(
-            Key::new("scrape_timeout", "how long reading a page may take, 5 to 120 seconds"),
-            Field::DurationIn(&mut self.scrape_timeout, TIMEOUTS),
-        );
-        keys.key(
-            Key::new("max_content", "characters of a page's text"),
-            Field::Count(&mut self.max_content, 1),
-        );
-        keys.key(
-            Key::new("gl", "the country that searches are made from, such as `us`").or("Serper's"),
-            Field::OptionalText(&mut self.country),
-        );
-        keys.key(
-            Key::new("hl", "the language of the results, such as `en`").or("Serper's"),
-            Field::OptionalText(&mut self.language),
-        );
-        keys.key(
-            Key::new(
-                "extra_tools",
-                "further tools: `image_search`, `news_search`, `places_search`",
-            )
-            .or("none"),
-            Field::Texts(&mut self.extra_tools),
-        );
-        keys.key(
-            Key::new("allowed_domains", "the only domains of results and pages, with subdomains").or("all"),
-            Field::Texts(&mut self.allowed_domains),
-        );
-        keys.key(
-            Key::new("denied_domains", "excluded domains of results and pages, with subdomains")
-                .or("none"),
-            Field::Texts(&mut self.denied_domains),
-        );
-        keys.key(
-            Key::new("seen_urls_only", "`scrape` reads only pages that a search found for the same client"),
-            Field::Switch(&mut self.seen_urls_only),
-        );
-    }
-
     /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         let unknown = self.extra_tools.iter().find(|name| Vertical::of(name).is_none());
@@ -161,7 +109,13 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
+        let domains = |list: &[String]| {
+            let parsed = list
+                .iter()
+                .map(|text| Domain::parse(text).ok_or_else(|| format!("`{text}` is not a domain")));
+            parsed.collect::<Result<Vec<_>, _>>()
+        };
         let rules = AddressRules {
             allowed_domains: domains("allowed_domains", &self.allowed_domains)?,
             denied_domains: domains("denied_domains", &self.denied_domains)?,
@@ -173,7 +127,8 @@ impl Options {
             tracing::warn!(provider = %host.name, "the provider has no `api_key` and offers no tools");
             Vec::new()
         };
-        let provider = Serper { options: self.clone(), host: host.clone(), rules, specs, seen: SeenPages::default() };
+        let provider =
+            Serper { options: self.clone(), host: host.clone(), rules, specs, seen: SeenPages::default() };
         Ok(Arc::new(provider))
     }
 }
@@ -217,7 +172,8 @@ impl Provider for Serper {
         Box::pin(async move {
             let key = key.or(self.options.api_key.as_ref())?;
             let asked = json!({"q": "toolwire", "num": 1});
-            let sent = timeout(TEST_TIMEOUT, self.send(&self.address(Vertical::Web.path()), key, &asked)).await;
+            let sent =
+                timeout(TEST_TIMEOUT, self.send(&self.address(Vertical::Web.path()), key, &asked)).await;
             Some(match sent {
                 Ok(Ok(_)) => Verdict::Valid,
                 Ok(Err(error)) if error.code == ErrorCode::AuthFailed => Verdict::Invalid,
@@ -231,7 +187,8 @@ impl Provider for Serper {
 impl Serper {
     async fn search(&self, vertical: Vertical, call: &Invocation) -> Result<Output, ToolError> {
         let question = question::read(&call.arguments, &self.options)?;
-        let response = self.ask(&self.address(vertical.path()), &question.body(vertical, &self.options)).await?;
+        let response =
+            self.ask(&self.address(vertical.path()), &question.body(vertical, &self.options)).await?;
         let found = answer::found(response, vertical, &question, |url| self.is_wanted(url))?;
         self.seen.add(call.client, found.urls());
         Ok(found.output(&self.host.name, &question.query))
@@ -274,8 +231,9 @@ impl Serper {
 
     /// Sends a request to Serper, and returns the body of a successful response.
     async fn send(&self, address: &str, key: &SecretString, asked: &Value) -> Result<Bytes, ToolError> {
-        let mut key = HeaderValue::from_str(key.expose_secret().trim())
-            .map_err(|_| ToolError::new(ErrorCode::AuthFailed, "The search service's key is not a valid key."))?;
+        let mut key = HeaderValue::from_str(key.expose_secret().trim()).map_err(|_| {
+            ToolError::new(ErrorCode::AuthFailed, "The search service's key is not a valid key.")
+        })?;
         key.set_sensitive(true);
         let request = Request::builder()
             .method(Method::POST)
@@ -284,7 +242,9 @@ impl Serper {
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json")
             .body(Bytes::from(asked.to_string()))
-            .map_err(|_| ToolError::new(ErrorCode::ProviderError, "The search service's address is not valid."))?;
+            .map_err(|_| {
+                ToolError::new(ErrorCode::ProviderError, "The search service's address is not valid.")
+            })?;
         let response = self.host.http.send(request, MAX_RESPONSE).await.map_err(|error| {
             tracing::warn!(provider = %self.host.name, %error, "the request failed");
             ToolError::from(error)
@@ -313,18 +273,27 @@ impl Serper {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if !has_no_credits => {
                 ToolError::new(ErrorCode::AuthFailed, "The search service refused the key.")
             }
-            _ if status.is_client_error() && has_no_credits || status == StatusCode::PAYMENT_REQUIRED => ToolError {
-                is_retryable: false,
-                ..ToolError::new(ErrorCode::RateLimited, "The search service's account has no credits left.")
-            },
+            _ if status.is_client_error() && has_no_credits || status == StatusCode::PAYMENT_REQUIRED => {
+                ToolError {
+                    is_retryable: false,
+                    ..ToolError::new(
+                        ErrorCode::RateLimited,
+                        "The search service's account has no credits left.",
+                    )
+                }
+            }
             StatusCode::TOO_MANY_REQUESTS => {
-                let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let seconds =
+                    response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let retry_after = seconds.map(Duration::from_secs);
                 // No time is given: another request would only prolong the limit.
                 ToolError {
                     is_retryable: retry_after.is_some(),
                     retry_after,
-                    ..ToolError::new(ErrorCode::RateLimited, "The search service allows no more requests now.")
+                    ..ToolError::new(
+                        ErrorCode::RateLimited,
+                        "The search service allows no more requests now.",
+                    )
                 }
             }
             StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => {

@@ -15,7 +15,7 @@ use toolwire_config::{Keys, model_rules, read_table, table_of};
 use toolwire_pipeline::{
     format::{CustomFormat, Definition, DefinitionError, KnownFormats},
     rules::{Detect, Rules},
-    settings::{Field, Key},
+    settings::{Field, Key, Settings},
 };
 
 /// Marks a folder as a fixture, and describes it.
@@ -216,7 +216,7 @@ fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
     model_rules::starts_in_reasoning(keys, &mut starts_in_reasoning);
     rules.starts_in_reasoning = starts_in_reasoning.unwrap_or_default();
     model_rules::tolerate_truncation(keys, &mut rules.tolerate_truncation);
-    model_rules::limits(keys, &mut rules.limits);
+    rules.limits.settings(keys);
     keys.key(
         Key::new("server_tools", "the upstream's own tools, by name"),
         Field::Texts(&mut rules.server_tools),

@@ -8,13 +8,13 @@
 mod engine;
 mod fields;
 mod gemini;
+mod image_request;
 mod openai;
 mod predict;
 mod refusal;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "the tasks end with the runtime of their test")]
 mod tests;
-mod image_request;
 
 use std::{
     num::NonZeroU32,
@@ -33,8 +33,14 @@ use tokio::{
 };
 
 use self::{engine::Engine, image_request::ImageRequest};
-use toolwire_pipeline::{settings::{Field, Key, Settings}, wire::json::Raw};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict, address::AddressRules, files::{ImageFiles, SaveError, UnclaimedImage}, http::{Download, HttpClient, HttpError}, providers::Fault};
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Rate, Running, Testing, ToolError, ToolSpec, Verdict,
+    address::AddressRules,
+    files::{ImageFiles, SaveError, UnclaimedImage},
+    http::{Download, HttpClient, HttpError},
+    providers::Fault,
+};
+use toolwire_pipeline::{settings::Settings, wire::json::Raw};
 
 /// The tool's name.
 pub const TOOL: &str = "generate_images";
@@ -49,97 +55,42 @@ const MAX_RESPONSE: usize = 64 << 20;
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    /// the API of compatible servers, too: `gemini`; `openai`, `images/generations`; `predict`, Imagen's
+    /// `:predict`
+    #[setting(default = Engine::Gemini, word)]
     engine: Engine,
+    /// the URL of the API, up to the version
+    #[setting(or = "Google's or OpenAI's, by `engine`")]
     base_url: Option<Uri>,
+    /// the key; without it and a `base_url`, nothing is offered
     api_key: Option<SecretString>,
+    /// the model that makes the images
+    #[setting(or = "`gemini-3.1-flash-image` with `gemini`")]
     model: String,
+    /// how long a call may take; later images are left out
+    #[setting(default = Duration::from_secs(60))]
     timeout: Duration,
+    /// requests to the service at the same time
+    #[setting(default = 2)]
     max_concurrent: usize,
+    /// images in one call, with a note if it asks for more
+    #[setting(default = 4)]
     max_count: usize,
+    /// appended to every description
+    #[setting(may_be_empty)]
     style_suffix: String,
+    /// further fields of `generationConfig` (`gemini`), `parameters` (`predict`), or the request (`openai`):
+    /// `{ quality = "low" }`
+    #[setting(or = " ")]
     request: Option<Value>,
+    /// allow addresses of images on this machine and in its networks
+    #[setting(file_only)]
     allow_private: bool,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            engine: Engine::Gemini,
-            base_url: None,
-            api_key: None,
-            model: String::new(),
-            timeout: Duration::from_secs(60),
-            max_concurrent: 2,
-            max_count: 4,
-            style_suffix: String::new(),
-            request: None,
-            allow_private: false,
-        }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new(
-                "engine",
-                "the API of compatible servers, too: `gemini`; `openai`, `images/generations`; `predict`, \
-                 Imagen's `:predict`",
-            ),
-            Field::Word(&mut self.engine),
-        );
-        keys.key(
-            Key::new("base_url", "the URL of the API, up to the version")
-                .or("Google's or OpenAI's, by `engine`"),
-            Field::Address(&mut self.base_url),
-        );
-        keys.key(
-            Key::new("api_key", "the key; without it and a `base_url`, nothing is offered"),
-            Field::Secret(&mut self.api_key),
-        );
-        keys.key(
-            Key::new("model", "the model that makes the images")
-                .or("`gemini-3.1-flash-image` with `gemini`"),
-            Field::Text(&mut self.model),
-        );
-        keys.key(
-            Key::new("timeout", "how long a call may take; later images are left out"),
-            Field::Duration(&mut self.timeout),
-        );
-        keys.key(
-            Key::new("max_concurrent", "requests to the service at the same time"),
-            Field::Count(&mut self.max_concurrent, 1),
-        );
-        keys.key(
-            Key::new("max_count", "images in one call, with a note if it asks for more"),
-            Field::Count(&mut self.max_count, 1),
-        );
-        keys.key(
-            Key::new("style_suffix", "appended to every description"),
-            Field::AnyText(&mut self.style_suffix),
-        );
-        keys.key(
-            Key::new(
-                "request",
-                "further fields of `generationConfig` (`gemini`), `parameters` (`predict`), or the request \
-                 (`openai`): `{ quality = \"low\" }`",
-            )
-            .or(" "),
-            Field::Json(&mut self.request),
-        );
-        keys.key(
-            Key::new(
-                "allow_private",
-                "allow addresses of images on this machine and in its networks",
-            )
-            .file_only(),
-            Field::Switch(&mut self.allow_private),
-        );
-    }
-
     /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         match self.model.is_empty() && self.engine.default_model().is_none() {
@@ -313,8 +264,10 @@ impl Service {
         if urls.len() < request.count {
             let reason =
                 failure.map_or("The image service sent fewer images.".to_owned(), |error| error.message);
-            message
-                .push_str(&format!(" {} could not be generated: {reason}", images(request.count - urls.len())));
+            message.push_str(&format!(
+                " {} could not be generated: {reason}",
+                images(request.count - urls.len())
+            ));
         }
         let markdown: Vec<_> =
             urls.iter().zip(1..).map(|(url, number)| format!("![Image {number}]({url})")).collect();
@@ -332,7 +285,11 @@ impl Service {
     }
 
     /// Makes the images of one request and stores them.
-    async fn make(&self, request: &ImageRequest, deadline: Instant) -> Vec<Result<UnclaimedImage, ToolError>> {
+    async fn make(
+        &self,
+        request: &ImageRequest,
+        deadline: Instant,
+    ) -> Vec<Result<UnclaimedImage, ToolError>> {
         let late = || {
             let message =
                 format!("The image service did not answer within {} s.", self.options.timeout.as_secs());
@@ -359,7 +316,8 @@ impl Service {
         let engine = self.options.engine;
         let (path, body) = engine.request(&self.options, request);
         let http_request = self.request(http::Method::POST, &path, None, body.to_string().into())?;
-        let response = self.http.send(http_request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
+        let response =
+            self.http.send(http_request, MAX_RESPONSE).await.map_err(|error| self.unanswered(error))?;
         if !response.status().is_success() {
             return Err(self.refused(&response));
         }

@@ -20,12 +20,7 @@ mod result;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -34,76 +29,54 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub use self::{calls::CallStream, credentials::{ShownRequest, KeyNumber}};
+pub use self::{
+    calls::CallStream,
+    credentials::{KeyNumber, ShownRequest},
+};
 use self::{
     calls::{Callback, Message, Waiting},
     credentials::Credentials,
     description::Description,
 };
-use toolwire_pipeline::{failure::{Failure, Kind}, settings::{Field, Key, Settings}};
-use crate::{ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules, http::HttpClient, providers::Fault};
+use crate::{
+    ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules,
+    http::HttpClient, providers::Fault,
+};
+use toolwire_pipeline::{
+    failure::{Failure, Kind},
+    settings::Settings,
+};
 
 /// The settings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct Options {
+    /// secrets, one of which a program needs to register
+    #[setting(required)]
     keys: Vec<SecretString>,
+    /// URLs that toolwire calls at its start, so that programs register again
+    #[setting(file_only)]
     ready_callbacks: Vec<String>,
+    /// allow callback URLs on this machine and in private networks
+    #[setting(file_only)]
     allow_private: bool,
+    /// how long a registration lasts unless it is renewed
+    #[setting(default = Duration::from_secs(60))]
     lease: Duration,
+    /// how long a call may take
+    #[setting(default = Duration::from_secs(60))]
     timeout: Duration,
+    /// registrations of one key
+    #[setting(default = 16)]
     max_registrations: usize,
+    /// tools of one registration
+    #[setting(default = 64)]
     max_tools: usize,
+    /// the answer to a call; with a larger one, it fails
+    #[setting(default = 1 << 20, size)]
     max_result: usize,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            keys: Vec::new(),
-            ready_callbacks: Vec::new(),
-            allow_private: false,
-            lease: Duration::from_secs(60),
-            timeout: Duration::from_secs(60),
-            max_registrations: 16,
-            max_tools: 64,
-            max_result: 1 << 20,
-        }
-    }
-}
-
 impl Options {
-    /// The keys.
-    pub(super) fn settings(&mut self, keys: &mut dyn Settings) {
-        keys.key(
-            Key::new("keys", "secrets, one of which a program needs to register").or(Key::REQUIRED),
-            Field::SecretList(&mut self.keys),
-        );
-        keys.key(
-            Key::new("ready_callbacks", "URLs that toolwire calls at its start, so that programs register again")
-                .file_only(),
-            Field::Texts(&mut self.ready_callbacks),
-        );
-        keys.key(
-            Key::new("allow_private", "allow callback URLs on this machine and in private networks")
-                .file_only(),
-            Field::Switch(&mut self.allow_private),
-        );
-        keys.key(
-            Key::new("lease", "how long a registration lasts unless it is renewed"),
-            Field::Duration(&mut self.lease),
-        );
-        keys.key(Key::new("timeout", "how long a call may take"), Field::Duration(&mut self.timeout));
-        keys.key(
-            Key::new("max_registrations", "registrations of one key"),
-            Field::Count(&mut self.max_registrations, 1),
-        );
-        keys.key(Key::new("max_tools", "tools of one registration"), Field::Count(&mut self.max_tools, 1));
-        keys.key(
-            Key::new("max_result", "the answer to a call; with a larger one, it fails"),
-            Field::Size(&mut self.max_result),
-        );
-    }
-
     /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         match self.keys.is_empty() {
@@ -216,7 +189,8 @@ impl Registrations {
                 }
             }
         }
-        let others: Vec<_> = entries.iter().filter(|(other, _)| **other != id).map(|(_, entry)| entry).collect();
+        let others: Vec<_> =
+            entries.iter().filter(|(other, _)| **other != id).map(|(_, entry)| entry).collect();
         let is_taken = |tool: &Arc<ToolSpec>| others.iter().any(|other| other.has(&tool.name));
         let (taken, tools): (Vec<_>, Vec<_>) = tools.into_iter().partition(is_taken);
         let refused: Vec<_> = taken.iter().map(|tool| tool.name.clone()).collect();
@@ -300,7 +274,8 @@ impl Registrations {
             return Err(Failure::new(Kind::TooLarge, message));
         }
         let waiting = self.with(key, id, |entry| entry.waiting.remove(call))?;
-        let waiting = waiting.ok_or_else(|| Failure::new(Kind::NotFound, "no such call waits for a result"))?;
+        let waiting =
+            waiting.ok_or_else(|| Failure::new(Kind::NotFound, "no such call waits for a result"))?;
         // An error means that the call has been cancelled.
         let _ = waiting.send(result::parse(body));
         Ok(())
@@ -514,7 +489,7 @@ fn taken(id: &str) -> Failure {
 }
 
 fn too_many(limit: usize) -> Failure {
-    let message = format!("{limit} programs have registered with this key, which is the most (max_registrations)");
+    let message =
+        format!("{limit} programs have registered with this key, which is the most (max_registrations)");
     Failure::new(Kind::RateLimit, message).with_code("too_many_registrations")
 }
-
