@@ -153,7 +153,7 @@ impl UpstreamDialect {
         self.side().dialect()
     }
 
-    /// Passes the dialect's settings to `keys`, see [`UpstreamSide::settings`].
+    /// Shows the settings that only this dialect has to `keys`: the table `[upstreams.NAME]`, where NAME is the dialect's name.
     pub fn settings(&mut self, keys: &mut dyn Visitor) {
         self.side_mut().settings(keys);
     }

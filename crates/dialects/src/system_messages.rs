@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    conversation::{Turn, joined_system_turns},
-    settings::{Field, Key, Visitor},
-};
+use crate::conversation::{Turn, joined_system_turns};
 
 /// What to do with system messages other than a single one at the start. The chat templates of some models
 /// reject them, and with them the complete request (docs/protocols/chat.md#requests).
@@ -26,17 +23,6 @@ pub enum SystemMessages {
 const ONE_FIRST: [&str; 4] = ["gemma-3", "gemma3", "gemma-2", "minimax"];
 
 impl SystemMessages {
-    pub(super) fn setting(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "system_messages",
-                "join all system messages at the beginning: `\"first\"` always, `\"auto\"` for models that \
-                 refuse others (Qwen3.5 and later, MiniMax, Gemma 3), `\"keep\"` never",
-            ),
-            Field::Word(self),
-        );
-    }
-
     /// Arranges the turns for `model`. `joins_leading` joins adjacent system messages at the start for every
     /// model, unless the setting is to send them unchanged.
     pub(super) fn arranged<'t>(self, turns: &'t [Turn], model: &str, joins_leading: bool) -> Cow<'t, [Turn]> {

@@ -10,20 +10,16 @@ use crate::{
     enforce::Means,
     failure::Failure,
     rules::Limits,
-    settings::{Field, Key, Visitor},
+    settings::Settings,
     tools::DeclaredTools,
 };
 
 /// How a dialect calls its upstreams, with the settings of one upstream.
 ///
 /// Default implementations suit most dialects.
-pub trait UpstreamSide {
+pub trait UpstreamSide: Settings {
     /// The dialect.
     fn dialect(&self) -> Dialect;
-
-    /// Visits the settings that only this dialect has, from the table `[upstreams.NAME]` where NAME is the
-    /// dialect.
-    fn settings(&mut self, keys: &mut dyn Visitor);
 
     /// Applies the known defaults for the server at `host`.
     fn adapt_to_host(&mut self, _host: &str) {}
@@ -229,12 +225,6 @@ pub enum KeyHeader {
     Bearer,
     /// In the header with this name, which is in lower case.
     Named(&'static str),
-}
-
-/// Visits the setting of dialects in which a request can ask for token counts at the end of a stream.
-pub(super) fn include_usage(keys: &mut dyn Visitor, include: &mut bool) {
-    let about = "request token counts of streams; `false` for servers that reject `stream_options`";
-    keys.key(Key::new("include_usage", about), Field::Switch(include));
 }
 
 /// What a reader needs to know in addition to the upstream's own settings.

@@ -13,56 +13,87 @@ use crate::{
     enforce::Means,
     failure::Failure,
     fit::part_of,
-    settings::{Field, Key, OneOf, Visitor},
+    settings::{Field, Key, Settings, Visitor},
     thinking,
-    upstream::include_usage,
 };
 
 /// How an upstream differs from OpenAI's own servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// Whether to request token counts at the end of the stream. Some upstreams reject this option.
-    pub include_usage: bool,
-    /// Whether each delta repeats all earlier text.
-    pub cumulative: bool,
-    /// When to request a stream.
-    pub stream: Streaming,
-    /// Whether the upstream knows the role `developer`. If not, `system` is sent instead.
-    pub keep_developer: bool,
-    /// Whether the upstream knows custom tools. If not, they are sent as functions with one argument for the
-    /// input.
-    pub keep_custom_tools: bool,
-    /// Whether results may contain images. If not, the images follow in a user turn.
-    pub keep_result_images: bool,
-    /// Whether to join adjacent user turns, for chat templates in which user and assistant must alternate.
-    pub join_user_turns: bool,
-    /// What to do with system messages other than a single one at the start.
-    pub system_messages: SystemMessages,
-    /// The server software, which determines which constraints can be enforced and how to request them.
-    pub server: Server,
-    /// The provider, which determines the defaults of the other options.
+    /// The provider whose deviations are the defaults of the other options.
+    #[setting(default = Profile::None, visit = Self::visit_profile)]
     pub profile: Profile,
-    /// The field for the token limit.
+    /// request token counts of streams; `false` for servers that reject `stream_options`
+    #[setting(default = true)]
+    pub include_usage: bool,
+    /// for servers whose deltas repeat all earlier text
+    pub cumulative: bool,
+    /// request a stream if the client does; `"always"` for servers that can only stream
+    #[setting(word)]
+    pub stream: Streaming,
+    /// send `developer` messages as `system` messages; `"keep"` (the default for OpenAI and Azure) leaves
+    /// them
+    #[setting(key = "developer_role", default = true, words = DEVELOPER_ROLE)]
+    pub keep_developer: bool,
+    /// send custom tools as functions with one string, `input`; `"keep"` (the default for OpenAI and Azure)
+    /// leaves them
+    #[setting(key = "custom_tools", default = true, words = CUSTOM_TOOLS)]
+    pub keep_custom_tools: bool,
+    /// send images and files of a tool result in a user message; `"keep"` leaves them, but most servers
+    /// accept only text there
+    #[setting(key = "result_images", words = RESULT_IMAGES)]
+    pub keep_result_images: bool,
+    /// send consecutive user messages as one, for chat templates in which roles must alternate. Otherwise
+    /// only after a [refusal](protocols/chat.md), for an hour
+    pub join_user_turns: bool,
+    /// join all system messages at the beginning: `"first"` always, `"auto"` for models that refuse others
+    /// (Qwen3.5 and later, MiniMax, Gemma 3), `"keep"` never
+    #[setting(default = SystemMessages::Auto, word)]
+    pub system_messages: SystemMessages,
+    /// the server's software, which decides how responses can be [constrained](#enforcing-calls): `"vllm"`,
+    /// `"sglang"`, `"llama.cpp"`, `"llama-cpp-python"`, `"ollama"`, `"lm-studio"`, `"tgi"`, `"tensorrt-llm"`,
+    /// `"openai"`, `"mistral"`, `"deepseek"`, `"groq"`, `"fireworks"`, `"openrouter"`, or `"other"`
+    /// (nothing). `"auto"` [recognises](#which-server-it-is) some
+    #[setting(default = Server::Unknown, or = "by `profile`, else `\"auto\"`", word)]
+    pub server: Server,
+    /// the field for the limit of tokens: `"max_tokens"`, `"max_completion_tokens"`, or `"as_given"`, the
+    /// client's
+    #[setting(key = "max_tokens_field", default = MaxTokens::AsGiven, or = BY_PROFILE, word)]
     pub max_tokens: MaxTokens,
-    /// Which tool names the upstream accepts.
+    /// [replace names](dialects.md) of tools other than 1 to 64 letters, digits, `_` and `-`; `"keep"` leaves
+    /// them
+    #[setting(default = NameForm::Word, words = TOOL_NAMES)]
     pub tool_names: NameForm,
-    /// Which call ids the upstream accepts.
+    /// ids of past calls that are accepted, not replaced: `"keep"` (all), `"at_most_40"` characters, or
+    /// `"nine"` letters and digits
+    #[setting(default = IdForm::Any, or = BY_PROFILE, words = CALL_IDS)]
     pub call_ids: IdForm,
-    /// The state of past turns that the upstream needs back.
+    /// what is kept of a response with calls and [put back](dialects.md) when they are replayed: `"nothing"`,
+    /// `"signatures"`, or all `"reasoning"`
+    #[setting(default = WantsBack::Nothing, or = BY_PROFILE, word)]
     pub wants_back: WantsBack,
-    /// How past reasoning is sent.
+    /// the field for reasoning in the history: `"reasoning_content"`, `"reasoning"` (and
+    /// `reasoning_details`), `"off"`, or `"auto"`: that which the server or model uses
+    #[setting(default = PastReasoning::Auto, or = BY_PROFILE, word)]
     pub past_reasoning: PastReasoning,
-    /// Whether past calls must be sent with reasoning, even if it is empty.
+    /// send an empty reasoning with past calls that have none
+    #[setting(or = BY_PROFILE)]
     pub reasoning_placeholder: bool,
-    /// Whether `thinking` excludes `reasoning_effort` and must be off if a call is required.
+    /// leave out `reasoning_effort` with `thinking`, and disable `thinking` if a call is required
+    #[setting(or = BY_PROFILE)]
     pub exclusive_thinking: bool,
-    /// The value of `tool_choice` that requires a call.
+    /// the `tool_choice` that requires a call: `"required"` or `"any"`
+    #[setting(default = RequiredChoice::Required, or = BY_PROFILE, word)]
     pub required_choice: RequiredChoice,
-    /// Whether results must name their tools.
+    /// send the tool's name with its results
+    #[setting(or = BY_PROFILE)]
     pub name_results: bool,
-    /// The header that contains the API key.
+    /// the header of `api_key`: `"authorization"` or `"api-key"`
+    #[setting(default = KeyHeader::Bearer, or = BY_PROFILE, words = KEY_HEADER)]
     pub key_header: KeyHeader,
-    /// The version of Azure's API. If set, requests go to the deployment named after the model.
+    /// for Azure's API with versions: the `api-version` of requests to
+    /// `openai/deployments/MODEL/chat/completions` below the base URL
+    #[setting(or = "none")]
     pub api_version: Option<String>,
 }
 
@@ -77,35 +108,6 @@ pub enum Streaming {
     /// Always, for upstreams that can only stream. toolwire assembles complete responses for clients that do
     /// not stream.
     Always,
-}
-
-impl Default for Options {
-    /// Returns the options for OpenAI's own servers.
-    fn default() -> Self {
-        Self {
-            include_usage: true,
-            cumulative: false,
-            stream: Streaming::default(),
-            keep_developer: true,
-            keep_custom_tools: true,
-            keep_result_images: false,
-            join_user_turns: false,
-            system_messages: SystemMessages::Auto,
-            server: Server::Unknown,
-            profile: Profile::None,
-            max_tokens: MaxTokens::AsGiven,
-            tool_names: NameForm::Word,
-            call_ids: IdForm::Any,
-            wants_back: WantsBack::Nothing,
-            past_reasoning: PastReasoning::Auto,
-            reasoning_placeholder: false,
-            exclusive_thinking: false,
-            required_choice: RequiredChoice::Required,
-            name_results: false,
-            key_header: KeyHeader::Bearer,
-            api_version: None,
-        }
-    }
 }
 
 impl Options {
@@ -149,172 +151,25 @@ const KEY_HEADER: [(&str, KeyHeader); 2] =
 const BY_PROFILE: &str = "by `profile`";
 
 impl Options {
-    /// Visits the settings for tools and reasoning in which providers differ.
-    fn provider_settings(&mut self, keys: &mut dyn Visitor) {
+    /// Visits `profile`, whose value sets the defaults of the settings after it.
+    fn visit_profile(&mut self, keys: &mut dyn Visitor) {
+        let profile = self.profile;
+        let about = "the provider whose [deviations](protocols/chat.md) are the defaults of the other settings: \
+                     `\"openai\"`, `\"azure\"`, `\"mistral\"`, `\"moonshot\"`, `\"deepseek\"`, `\"gemini\"`, \
+                     `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`";
         keys.key(
-            Key::new(
-                "max_tokens_field",
-                "the field for the limit of tokens: `\"max_tokens\"`, `\"max_completion_tokens\"`, or \
-                 `\"as_given\"`, the client's",
-            )
-            .or(BY_PROFILE),
-            Field::Word(&mut self.max_tokens),
+            Key::new("profile", about).or("by the host, else `\"none\"`"),
+            Field::Word(&mut self.profile),
         );
-        keys.key(
-            Key::new(
-                "tool_names",
-                "[replace names](dialects.md) of tools other than 1 to 64 letters, digits, `_` and `-`; \
-                 `\"keep\"` leaves them",
-            ),
-            Field::Word(&mut OneOf(&mut self.tool_names, &TOOL_NAMES)),
-        );
-        keys.key(
-            Key::new(
-                "call_ids",
-                "ids of past calls that are accepted, not replaced: `\"keep\"` (all), `\"at_most_40\"` \
-                 characters, or `\"nine\"` letters and digits",
-            )
-            .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.call_ids, &CALL_IDS)),
-        );
-        keys.key(
-            Key::new(
-                "wants_back",
-                "what is kept of a response with calls and [put back](dialects.md) when they are replayed: \
-                 `\"nothing\"`, `\"signatures\"`, or all `\"reasoning\"`",
-            )
-            .or(BY_PROFILE),
-            Field::Word(&mut self.wants_back),
-        );
-        keys.key(
-            Key::new(
-                "past_reasoning",
-                "the field for reasoning in the history: `\"reasoning_content\"`, `\"reasoning\"` (and \
-                 `reasoning_details`), `\"off\"`, or `\"auto\"`: that which the server or model uses",
-            )
-            .or(BY_PROFILE),
-            Field::Word(&mut self.past_reasoning),
-        );
-        keys.key(
-            Key::new("reasoning_placeholder", "send an empty reasoning with past calls that have none")
-                .or(BY_PROFILE),
-            Field::Switch(&mut self.reasoning_placeholder),
-        );
-        keys.key(
-            Key::new(
-                "exclusive_thinking",
-                "leave out `reasoning_effort` with `thinking`, and disable `thinking` if a call is required",
-            )
-            .or(BY_PROFILE),
-            Field::Switch(&mut self.exclusive_thinking),
-        );
-        keys.key(
-            Key::new(
-                "required_choice",
-                "the `tool_choice` that requires a call: `\"required\"` or `\"any\"`",
-            )
-            .or(BY_PROFILE),
-            Field::Word(&mut self.required_choice),
-        );
-        keys.key(
-            Key::new("name_results", "send the tool's name with its results").or(BY_PROFILE),
-            Field::Switch(&mut self.name_results),
-        );
-        keys.key(
-            Key::new("key_header", "the header of `api_key`: `\"authorization\"` or `\"api-key\"`")
-                .or(BY_PROFILE),
-            Field::Word(&mut OneOf(&mut self.key_header, &KEY_HEADER)),
-        );
-        keys.key(
-            Key::new(
-                "api_version",
-                "for Azure's API with versions: the `api-version` of requests to \
-                 `openai/deployments/MODEL/chat/completions` below the base URL",
-            )
-            .or("none"),
-            Field::OptionalText(&mut self.api_version),
-        );
+        if self.profile != profile {
+            self.profile.apply(self);
+        }
     }
 }
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Chat
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        let profile = self.profile;
-        keys.key(
-            Key::new(
-                "profile",
-                "the provider whose [deviations](protocols/chat.md) are the defaults of the other settings: \
-                 `\"openai\"`, `\"azure\"`, `\"mistral\"`, `\"moonshot\"`, `\"deepseek\"`, `\"gemini\"`, \
-                 `\"openrouter\"`, `\"groq\"`, `\"fireworks\"`, `\"together\"`, or `\"none\"`",
-            )
-            .or("by the host, else `\"none\"`"),
-            Field::Word(&mut self.profile),
-        );
-        if self.profile != profile {
-            self.profile.apply(self);
-        }
-        include_usage(keys, &mut self.include_usage);
-        keys.key(
-            Key::new("cumulative", "for servers whose deltas repeat all earlier text"),
-            Field::Switch(&mut self.cumulative),
-        );
-        keys.key(
-            Key::new(
-                "stream",
-                "request a stream if the client does; `\"always\"` for servers that can only stream",
-            ),
-            Field::Word(&mut self.stream),
-        );
-        keys.key(
-            Key::new(
-                "developer_role",
-                "send `developer` messages as `system` messages; `\"keep\"` (the default for OpenAI and Azure) \
-                 leaves them",
-            ),
-            Field::Word(&mut OneOf(&mut self.keep_developer, &DEVELOPER_ROLE)),
-        );
-        keys.key(
-            Key::new(
-                "custom_tools",
-                "send custom tools as functions with one string, `input`; `\"keep\"` (the default for OpenAI and \
-                 Azure) leaves them",
-            ),
-            Field::Word(&mut OneOf(&mut self.keep_custom_tools, &CUSTOM_TOOLS)),
-        );
-        keys.key(
-            Key::new(
-                "result_images",
-                "send images and files of a tool result in a user message; `\"keep\"` leaves them, but most \
-                 servers accept only text there",
-            ),
-            Field::Word(&mut OneOf(&mut self.keep_result_images, &RESULT_IMAGES)),
-        );
-        keys.key(
-            Key::new(
-                "join_user_turns",
-                "send consecutive user messages as one, for chat templates in which roles must alternate. \
-                 Otherwise only after a [refusal](protocols/chat.md), for an hour",
-            ),
-            Field::Switch(&mut self.join_user_turns),
-        );
-        self.system_messages.setting(keys);
-        keys.key(
-            Key::new(
-                "server",
-                "the server's software, which decides how responses can be [constrained](#enforcing-calls): \
-                 `\"vllm\"`, `\"sglang\"`, `\"llama.cpp\"`, `\"llama-cpp-python\"`, `\"ollama\"`, \
-                 `\"lm-studio\"`, `\"tgi\"`, `\"tensorrt-llm\"`, `\"openai\"`, `\"mistral\"`, `\"deepseek\"`, \
-                 `\"groq\"`, `\"fireworks\"`, `\"openrouter\"`, or `\"other\"` (nothing). `\"auto\"` \
-                 [recognises](#which-server-it-is) some",
-            )
-            .or("by `profile`, else `\"auto\"`"),
-            Field::Word(&mut self.server),
-        );
-        self.provider_settings(keys);
     }
 
     fn adapt_to_host(&mut self, host: &str) {

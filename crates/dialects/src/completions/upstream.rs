@@ -9,23 +9,27 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     refusal::refusal,
-    settings::{Field, Key, Visitor},
-    upstream::include_usage,
+    settings::Settings,
 };
 
 /// How to request completions from an upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// The server software, which determines the API version, which constraints can be enforced, and how to
-    /// request them.
+    /// the server's software, as in `[upstreams.chat]`: `"llama.cpp"` has `completion` and `"ollama"`
+    /// `api/generate`, both under the server's root; all others `completions` below the base URL
+    #[setting(default = Server::Unknown, word)]
     pub server: Server,
-    /// Whether to request token counts at the end of the stream. Some upstreams reject this option.
+    /// request token counts of streams; `false` for servers that reject `stream_options`
+    #[setting(default = true)]
     pub include_usage: bool,
-    /// Number of tokens to request if the client sets no limit.
+    /// the limit if the client gives none; not for llama.cpp and Ollama
+    #[setting(default = 2048)]
     pub max_tokens: usize,
-    /// Who adds the begin-of-text token.
+    /// the token that begins a text: `"server"` removes it from the prompt, because the server adds it
+    #[setting(word)]
     pub bos: Bos,
-    /// Whether to request that special tokens used as markers stay in the text.
+    /// send `skip_special_tokens: false`, so that vLLM and SGLang keep markers of calls that are special
+    /// tokens
     pub keep_special_tokens: bool,
 }
 
@@ -48,18 +52,6 @@ pub enum Bos {
     Server,
     /// The template.
     Prompt,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            server: Server::Unknown,
-            include_usage: true,
-            max_tokens: 2048,
-            bos: Bos::default(),
-            keep_special_tokens: false,
-        }
-    }
 }
 
 impl Options {
@@ -88,39 +80,6 @@ fn member(key: &str, value: &Value) -> Map<String, Value> {
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Completions
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "server",
-                "the server's software, as in `[upstreams.chat]`: `\"llama.cpp\"` has `completion` and \
-                 `\"ollama\"` `api/generate`, both under the server's root; all others `completions` below the \
-                 base URL",
-            ),
-            Field::Word(&mut self.server),
-        );
-        include_usage(keys, &mut self.include_usage);
-        keys.key(
-            Key::new("max_tokens", "the limit if the client gives none; not for llama.cpp and Ollama"),
-            Field::Count(&mut self.max_tokens, 1),
-        );
-        keys.key(
-            Key::new(
-                "bos",
-                "the token that begins a text: `\"server\"` removes it from the prompt, because the server adds \
-                 it",
-            ),
-            Field::Word(&mut self.bos),
-        );
-        keys.key(
-            Key::new(
-                "keep_special_tokens",
-                "send `skip_special_tokens: false`, so that vLLM and SGLang keep markers of calls that are \
-                 special tokens",
-            ),
-            Field::Switch(&mut self.keep_special_tokens),
-        );
     }
 
     fn takes_image(&self, _url: &str) -> bool {

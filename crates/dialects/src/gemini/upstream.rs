@@ -7,19 +7,25 @@ use crate::{
     enforce::{Means, Subset},
     failure::Failure,
     media::is_local,
-    settings::{Field, Key, Visitor},
+    settings::Settings,
 };
 
 /// How to write requests to an upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// The upstream's own tools to enable, as named in the API: `googleSearch`, `urlContext`, …
+    /// Gemini's own enabled tools: `"googleSearch"`, `"urlContext"`, `"codeExecution"`. Not all models accept
+    /// them with a client's tools
     pub native_tools: Vec<String>,
-    /// How schemas are sent.
+    /// send schemas as they are (`parametersJsonSchema`, `responseJsonSchema`); `"openapi"` reduces them to
+    /// `parameters` and `responseSchema`, for older servers
+    #[setting(word)]
     pub schemas: Schemas,
-    /// How to send the reasoning effort that a client requests.
+    /// how `reasoning_effort` is sent: as a `"level"`, a `"budget"`, or `"off"`. `"auto"`: a budget to models
+    /// up to Gemini 2.5
+    #[setting(word)]
     pub thinking: Thinking,
-    /// Whether to request a summary of the reasoning if the client requests reasoning.
+    /// request summaries of the reasoning if the client sets `reasoning_effort`
+    #[setting(default = true)]
     pub include_thoughts: bool,
 }
 
@@ -61,54 +67,9 @@ impl Thinking {
     }
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            native_tools: Vec::new(),
-            schemas: Schemas::default(),
-            thinking: Thinking::default(),
-            include_thoughts: true,
-        }
-    }
-}
-
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Gemini
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "native_tools",
-                "Gemini's own enabled tools: `\"googleSearch\"`, `\"urlContext\"`, `\"codeExecution\"`. Not all \
-                 models accept them with a client's tools",
-            ),
-            Field::Texts(&mut self.native_tools),
-        );
-        keys.key(
-            Key::new(
-                "schemas",
-                "send schemas as they are (`parametersJsonSchema`, `responseJsonSchema`); `\"openapi\"` reduces \
-                 them to `parameters` and `responseSchema`, for older servers",
-            ),
-            Field::Word(&mut self.schemas),
-        );
-        keys.key(
-            Key::new(
-                "thinking",
-                "how `reasoning_effort` is sent: as a `\"level\"`, a `\"budget\"`, or `\"off\"`. `\"auto\"`: a \
-                 budget to models up to Gemini 2.5",
-            ),
-            Field::Word(&mut self.thinking),
-        );
-        keys.key(
-            Key::new(
-                "include_thoughts",
-                "request summaries of the reasoning if the client sets `reasoning_effort`",
-            ),
-            Field::Switch(&mut self.include_thoughts),
-        );
     }
 
     /// Each request has its own path, which continues this one with the model's name.

@@ -6,7 +6,7 @@ use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::session::{Form, Session, is_usable};
-use crate::settings::{Field, Key, Visitor};
+use crate::settings::Settings;
 
 /// The host of Proton's own API, for which token sessions are refreshed elsewhere
 /// (docs/protocols/lumo.md#refresh).
@@ -25,39 +25,32 @@ pub enum Credentials {
 }
 
 /// The account of a Lumo upstream.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Settings)]
 pub struct AccountSettings {
-    /// Whose credentials are used.
+    /// `"own"`: the account below, or `api_key`. `"client"`: those that [clients send](#accounts-of-lumo)
+    #[setting(default = Credentials::Own, word, file_only)]
     pub credentials: Credentials,
-    /// The file that contains the session.
+    /// the file with the session of a Proton account, replaced whenever the tokens change
+    #[setting(or = "none")]
     pub session: Option<PathBuf>,
-    /// The id of the session.
+    /// the session's id, instead of a file or for a first one
+    #[setting(or = "none", file_only)]
     pub uid: Option<String>,
-    /// The token to send with requests.
+    /// a secret: the session's access token
+    #[setting(or = "none", file_only)]
     pub access_token: Option<SecretString>,
-    /// The single-use token that is exchanged for the next access token.
+    /// a secret: the session's refresh token. It is valid once, so it needs `session`
+    #[setting(or = "none", file_only)]
     pub refresh_token: Option<SecretString>,
-    /// How the session was started.
+    /// `"token"`: the session of a program. `"cookie"`: that of a browser
+    #[setting(default = Form::Token, word, file_only)]
     pub form: Form,
-    /// The client name to send with requests.
+    /// the `x-pm-appversion`. Proton refuses versions that are too old
+    #[setting(default = "web-lumo@5.0.0".to_owned())]
     pub app_version: String,
-    /// The URL at which tokens are refreshed and revoked, if it differs from the upstream's base URL.
+    /// base URL of the API that refreshes tokens and ends sessions
+    #[setting(or = "`base_url`, or Proton's")]
     pub account_url: Option<Uri>,
-}
-
-impl Default for AccountSettings {
-    fn default() -> Self {
-        Self {
-            credentials: Credentials::Own,
-            session: None,
-            uid: None,
-            access_token: None,
-            refresh_token: None,
-            form: Form::Token,
-            app_version: "web-lumo@5.0.0".to_owned(),
-            account_url: None,
-        }
-    }
 }
 
 impl PartialEq for AccountSettings {
@@ -79,57 +72,6 @@ impl PartialEq for AccountSettings {
 impl Eq for AccountSettings {}
 
 impl AccountSettings {
-    pub(super) fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "credentials",
-                "`\"own\"`: the account below, or `api_key`. `\"client\"`: those that [clients \
-                 send](#accounts-of-lumo)",
-            )
-            .file_only(),
-            Field::Word(&mut self.credentials),
-        );
-        keys.key(
-            Key::new(
-                "session",
-                "the file with the session of a Proton account, replaced whenever the tokens change",
-            )
-            .or("none"),
-            Field::Path(&mut self.session),
-        );
-        keys.key(
-            Key::new("uid", "the session's id, instead of a file or for a first one").or("none").file_only(),
-            Field::OptionalText(&mut self.uid),
-        );
-        keys.key(
-            Key::new("access_token", "a secret: the session's access token").or("none").file_only(),
-            Field::Secret(&mut self.access_token),
-        );
-        keys.key(
-            Key::new(
-                "refresh_token",
-                "a secret: the session's refresh token. It is valid once, so it needs `session`",
-            )
-            .or("none")
-            .file_only(),
-            Field::Secret(&mut self.refresh_token),
-        );
-        keys.key(
-            Key::new("form", "`\"token\"`: the session of a program. `\"cookie\"`: that of a browser")
-                .file_only(),
-            Field::Word(&mut self.form),
-        );
-        keys.key(
-            Key::new("app_version", "the `x-pm-appversion`. Proton refuses versions that are too old"),
-            Field::Text(&mut self.app_version),
-        );
-        keys.key(
-            Key::new("account_url", "base URL of the API that refreshes tokens and ends sessions")
-                .or("`base_url`, or Proton's"),
-            Field::Address(&mut self.account_url),
-        );
-    }
-
     /// Applies the known facts about the server at `host`.
     pub(super) fn adapt_to_host(&mut self, host: &str) {
         if host == HOST {

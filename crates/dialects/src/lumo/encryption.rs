@@ -10,41 +10,28 @@ use super::u2l::Recipient;
 use crate::{
     UpstreamRequest,
     failure::{Failure, Kind},
-    settings::{Field, Key, Visitor},
+    settings::Settings,
 };
 
 /// How long before the key expires warnings start, in seconds: 90 days.
 pub(super) const WARNED_BEFORE: u64 = 90 * 86_400;
 
 /// How to encrypt requests and their responses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Encryption {
-    /// Whether requests are encrypted.
+    /// [encrypt](#encryption-of-lumo) requests and responses (U2L; feature `lumo-u2l`). Arguments of native
+    /// calls are then sent when complete
+    #[setting(key = "u2l", file_only)]
     pub is_on: bool,
-    /// The file that contains the server's certificate, unless it is Lumo's.
+    /// the server's armored OpenPGP certificate, should Lumo's change
+    #[setting(key = "u2l_key", or = "Lumo's")]
     pub key_file: Option<PathBuf>,
     /// Who can decrypt the requests.
+    #[setting(skip)]
     pub recipient: Option<Arc<Recipient>>,
 }
 
 impl Encryption {
-    pub(super) fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "u2l",
-                "[encrypt](#encryption-of-lumo) requests and responses (U2L; feature `lumo-u2l`). Arguments of \
-                 native calls are then sent when complete",
-            )
-            .file_only(),
-            Field::Switch(&mut self.is_on),
-        );
-        keys.key(
-            Key::new("u2l_key", "the server's armored OpenPGP certificate, should Lumo's change")
-                .or("Lumo's"),
-            Field::Path(&mut self.key_file),
-        );
-    }
-
     /// Reads the server's key with `read`. Returns a warning if it expires soon after `now`, in seconds of
     /// Unix time.
     ///

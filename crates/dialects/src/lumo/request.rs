@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Dialect, UpstreamRequest,
     conversation::{Conversation, media_behind_results},
+    settings::Settings,
     thinking,
     wire::json::Encoder,
 };
@@ -35,31 +36,23 @@ impl Version {
 }
 
 /// How to write requests to a Lumo upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// The protocol version.
+    /// `"v1"`, the older protocol, has no client tools, so its models need a text format in `tools`
+    #[setting(word)]
     pub version: Version,
-    /// The server tools that Lumo may use: `proton_info`, `web_search`, …
+    /// Lumo's own tools that are enabled
+    #[setting(default = ["proton_info", "web_search"].map(str::to_owned).into())]
     pub native_tools: Vec<String>,
     /// The target to request: `message`, `title` or `suggested_questions`.
+    #[setting(skip, default = "message".to_owned())]
     pub target: String,
     /// The account whose session requests use.
+    #[setting(nested)]
     pub account: Box<super::AccountSettings>,
     /// Whether to encrypt requests and for which recipient.
+    #[setting(nested)]
     pub encryption: super::Encryption,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let native_tools = vec!["proton_info".to_owned(), "web_search".to_owned()];
-        Self {
-            version: Version::V2,
-            native_tools,
-            target: "message".to_owned(),
-            account: Box::default(),
-            encryption: super::Encryption::default(),
-        }
-    }
 }
 
 /// Encodes the request for `conversation`. `model` is the tier: `lumo`, `lumo-lite`, `lumo-max`, …

@@ -4,32 +4,13 @@ use std::time::Duration;
 
 use super::{Options, ReaderSettings, Version, encode, refusal};
 use crate::{
-    Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide,
-    conversation::Conversation,
-    failure::Failure,
-    media::data_url,
-    settings::{Field, Key, Visitor},
+    Dialect, Reader, ReaderRules, UpstreamRequest, UpstreamSide, conversation::Conversation,
+    failure::Failure, media::data_url,
 };
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Lumo
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "version",
-                "`\"v1\"`, the older protocol, has no client tools, so its models need a text format in `tools`",
-            ),
-            Field::Word(&mut self.version),
-        );
-        keys.key(
-            Key::new("native_tools", "Lumo's own tools that are enabled"),
-            Field::Texts(&mut self.native_tools),
-        );
-        self.account.settings(keys);
-        self.encryption.settings(keys);
     }
 
     fn adapt_to_host(&mut self, host: &str) {

@@ -11,20 +11,24 @@ use crate::{
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
-    settings::{Field, Key, Visitor},
+    settings::Settings,
 };
 
 /// How to write requests to an upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// Number of tokens to request if the client sets no limit, since the API requires one.
+    /// the limit if the client gives none: the API requires one
+    #[setting(default = 8192)]
     pub max_tokens: usize,
-    /// What to do with system messages that follow other messages.
+    /// move later system messages into `system`; `"keep"` leaves them, for models that accept them in place
+    #[setting(word)]
     pub later_system: LaterSystem,
-    /// How to express `reasoning_effort`.
+    /// send `reasoning_effort` as `output_config.effort`; `"thinking"` as a budget, for older models;
+    /// `"drop"` not at all
+    #[setting(word)]
     pub effort: Effort,
-    /// Whether to request the beta features that a client names in `anthropic-beta` from the upstream as
-    /// well.
+    /// send the `anthropic-beta` of clients; `false` for servers that reject unknown names
+    #[setting(default = true)]
     pub client_betas: bool,
 }
 
@@ -52,50 +56,9 @@ pub enum Effort {
     Drop,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            max_tokens: 8192,
-            later_system: LaterSystem::default(),
-            effort: Effort::default(),
-            client_betas: true,
-        }
-    }
-}
-
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Messages
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new("max_tokens", "the limit if the client gives none: the API requires one"),
-            Field::Count(&mut self.max_tokens, 1),
-        );
-        keys.key(
-            Key::new(
-                "later_system",
-                "move later system messages into `system`; `\"keep\"` leaves them, for models that accept them \
-                 in place",
-            ),
-            Field::Word(&mut self.later_system),
-        );
-        keys.key(
-            Key::new(
-                "effort",
-                "send `reasoning_effort` as `output_config.effort`; `\"thinking\"` as a budget, for older \
-                 models; `\"drop\"` not at all",
-            ),
-            Field::Word(&mut self.effort),
-        );
-        keys.key(
-            Key::new(
-                "client_betas",
-                "send the `anthropic-beta` of clients; `false` for servers that reject unknown names",
-            ),
-            Field::Switch(&mut self.client_betas),
-        );
     }
 
     fn path(&self) -> &'static str {

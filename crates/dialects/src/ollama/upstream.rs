@@ -9,19 +9,25 @@ use crate::{
     media::data_url,
     refusal::refusal,
     server::Server,
-    settings::{Field, Key, Visitor},
+    settings::Settings,
 };
 
 /// How to write requests to an upstream.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// How long the model stays loaded, in Ollama's notation. `None` leaves that to the server.
-    pub keep_alive: Option<String>,
-    /// Model options of the form `name=value`, which apply unless the client sets them.
+    /// options of the model, such as `"num_ctx=32768"`: by default Ollama silently cuts off long
+    /// conversations
     pub options: Vec<String>,
-    /// How to send the reasoning effort that a client requests.
+    /// how long the model stays loaded: `"10m"` or `"-1"`
+    #[setting(or = "as the server is configured")]
+    pub keep_alive: Option<String>,
+    /// how `reasoning_effort` is sent: `"switch"` (`true` or `false`), `"level"`, or `"off"`. `"auto"` sends
+    /// levels only to gpt-oss
+    #[setting(word)]
     pub think: Think,
-    /// What to do with system messages other than a single one at the start.
+    /// join all system messages at the beginning: `"first"` always, `"auto"` for models that refuse others
+    /// (Qwen3.5 and later, MiniMax, Gemma 3), `"keep"` never
+    #[setting(word)]
     pub system_messages: SystemMessages,
 }
 
@@ -62,31 +68,6 @@ impl Options {
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Ollama
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(
-            Key::new(
-                "options",
-                "options of the model, such as `\"num_ctx=32768\"`: by default Ollama silently cuts off long \
-                 conversations",
-            ),
-            Field::Texts(&mut self.options),
-        );
-        keys.key(
-            Key::new("keep_alive", "how long the model stays loaded: `\"10m\"` or `\"-1\"`")
-                .or("as the server is configured"),
-            Field::OptionalText(&mut self.keep_alive),
-        );
-        keys.key(
-            Key::new(
-                "think",
-                "how `reasoning_effort` is sent: `\"switch\"` (`true` or `false`), `\"level\"`, or `\"off\"`. \
-                 `\"auto\"` sends levels only to gpt-oss",
-            ),
-            Field::Word(&mut self.think),
-        );
-        self.system_messages.setting(keys);
     }
 
     fn path(&self) -> &'static str {

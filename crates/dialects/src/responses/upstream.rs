@@ -10,39 +10,23 @@ use crate::{
     fit::{is_http, part_of},
     media::data_url,
     refusal::refusal,
-    settings::{Field, Key, Visitor},
+    settings::Settings,
 };
 
 /// How to write requests to an upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Options {
-    /// Whether the upstream should store responses.
+    /// let the upstream store responses too
     pub store: bool,
-    /// Whether to request the encrypted state of reasoning, so that it can be sent back.
+    /// request `reasoning.encrypted_content`, which goes back with the next request; `false` for servers that
+    /// reject it
+    #[setting(default = true)]
     pub include_reasoning: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { store: false, include_reasoning: true }
-    }
 }
 
 impl UpstreamSide for Options {
     fn dialect(&self) -> Dialect {
         Dialect::Responses
-    }
-
-    fn settings(&mut self, keys: &mut dyn Visitor) {
-        keys.key(Key::new("store", "let the upstream store responses too"), Field::Switch(&mut self.store));
-        keys.key(
-            Key::new(
-                "include_reasoning",
-                "request `reasoning.encrypted_content`, which goes back with the next request; `false` for \
-                 servers that reject it",
-            ),
-            Field::Switch(&mut self.include_reasoning),
-        );
     }
 
     fn path(&self) -> &'static str {
