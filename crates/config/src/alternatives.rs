@@ -15,15 +15,12 @@ use toml::{Value, de::DeValue};
 
 use super::{
     Model,
-    keys::{Keys, Reading, count_value, string, strings},
+    keys::{Reading, count_value, shown_texts, string, strings, table_of},
     model::WILDCARD,
     table::{Cell, Table},
     value::{count_in, list, text},
 };
-use toolwire_pipeline::{
-    settings::{Field, Key, Settings},
-    wire::suggest::suggest,
-};
+use toolwire_pipeline::{settings::Settings, wire::suggest::suggest};
 
 /// The keys that name other entries.
 pub(super) const TARGETS: &str = "targets";
@@ -33,13 +30,20 @@ pub(super) const FALLBACK: &str = "fallback";
 const MAX_WEIGHT: usize = 1000;
 
 /// The models that may answer a request: one of the targets, or else one of the fallbacks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Alternatives {
-    /// The models that answer. Empty if the model itself answers.
+    /// other entries that [answer](#when-an-upstream-fails) under this name: `["a", "b"]` in this order, `{ a = 3,
+    /// b = 1 }` by weight. Then only `fallback` and `retries` may be set
+    #[setting(
+        or = "none", read = read_targets,
+        show = |targets| (!targets.all.is_empty()).then(|| shown(targets))
+    )]
     pub targets: Targets,
-    /// The models that answer if all targets fail, in this order.
+    /// the entries that answer, in this order, if this one (or all its targets) cannot
+    #[setting(or = "none", read = |cell| list(text)(cell), show = shown_texts)]
     pub fallback: Vec<String>,
-    /// How often all of these models are retried.
+    /// how often all of these are tried again, after a growing pause
+    #[setting(range = 0..=10)]
     pub retries: usize,
 }
 
@@ -66,33 +70,6 @@ impl Alternatives {
     pub fn is_empty(&self) -> bool {
         self.targets.all.is_empty() && self.fallback.is_empty() && self.retries == 0
     }
-}
-
-/// The keys of a model's entry.
-pub(super) fn keys(keys: &mut impl Keys, alternatives: &mut Alternatives) {
-    let Alternatives { targets, fallback, retries } = alternatives;
-    keys.special(
-        Key::new(
-            TARGETS,
-            "other entries that [answer](#when-an-upstream-fails) under this name: `[\"a\", \"b\"]` in this \
-             order, `{ a = 3, b = 1 }` by weight. Then only `fallback` and `retries` may be set",
-        )
-        .or("none"),
-        targets,
-        read_targets,
-        |targets| (!targets.all.is_empty()).then(|| shown(targets)),
-    );
-    keys.special(
-        Key::new(FALLBACK, "the entries that answer, in this order, if this one (or all its targets) cannot")
-            .or("none"),
-        fallback,
-        |cell| list(text)(cell),
-        |fallback| (!fallback.is_empty()).then(|| strings(fallback.iter().map(String::as_str))),
-    );
-    keys.key(
-        Key::new("retries", "how often all of these are tried again, after a growing pause"),
-        Field::CountIn(retries, 0..=10),
-    );
 }
 
 fn read_targets(cell: Cell<'_>) -> Option<Targets> {
@@ -141,7 +118,7 @@ impl<'a> Router<'a> {
         if name.is_none() {
             table.report_missing("name");
         }
-        keys(&mut Reading(table), &mut alternatives);
+        alternatives.settings(&mut Reading(table));
         let name = name.and_then(|cell| Some((text(cell.clone())?, cell)));
         Some(Self { name, alternatives })
     }
@@ -223,7 +200,7 @@ pub struct Failover {
 /// Shows the keys of an entry with targets.
 pub(super) fn shown_router(name: &str, alternatives: &Alternatives) -> toml::Table {
     let mut alternatives = alternatives.clone();
-    let mut table = super::keys::table_of(|shown| keys(shown, &mut alternatives));
+    let mut table = table_of(|keys| alternatives.settings(keys));
     table.insert("name".to_owned(), string(name));
     table
 }

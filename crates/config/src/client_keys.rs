@@ -11,13 +11,13 @@ use toml::{Value, de::DeValue, value::Datetime};
 
 use super::{
     calendar,
-    keys::{Keys, Reading, string, strings, table_of},
+    keys::{Reading, shown_text, shown_texts, some, string, table_of},
     mask::masked,
     table::{Cell, Table, entries},
     value::{count, list, secret, text},
 };
 use toolwire_net::store::Owner;
-use toolwire_pipeline::{format::glob_matches, settings::Key, wire::hex};
+use toolwire_pipeline::{format::glob_matches, settings::Settings, wire::hex};
 
 /// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 64;
@@ -75,35 +75,44 @@ pub struct ClientKey {
 }
 
 /// The permissions of a client. They belong to its name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Grant {
-    /// Patterns of the models that it may request. Empty: all.
+    /// the models that it may request; `*` matches any characters, case is ignored
+    #[setting(or = "all", read = models, show = shown_texts)]
     pub models: Vec<String>,
     /// Usage limits.
+    #[setting(nested)]
     pub limits: KeyLimits,
 }
 
 /// Usage limits of a client. `None` stands for no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Settings)]
 pub struct KeyLimits {
-    /// Maximum number of requests per minute.
+    /// requests in a minute; all of them may come at once
+    #[setting(or = "no limit", read = limit, show = shown_limit)]
     pub requests_per_minute: Option<u64>,
-    /// Maximum number of tokens of requests and responses per minute.
+    /// tokens in a minute, of requests and responses together
+    #[setting(or = "no limit", read = limit, show = shown_limit)]
     pub tokens_per_minute: Option<u64>,
-    /// Maximum number of responses in progress.
+    /// responses in progress, streamed or not
+    #[setting(or = "no limit", read = limit, show = shown_limit)]
     pub streams: Option<u64>,
-    /// Maximum number of tokens of requests and responses in a calendar month of UTC.
+    /// tokens in a calendar month (UTC)
+    #[setting(or = "no limit", read = limit, show = shown_limit)]
     pub tokens_per_month: Option<u64>,
 }
 
 /// Facts about a key made by `toolwire keys add`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Made {
     /// The part of the key that is not secret.
+    #[setting(required, read = text, show = |id| Some(string(id)))]
     pub id: String,
     /// When the key was made, in seconds of Unix time.
+    #[setting(read = some(moment), show = shown_moment)]
     pub created: Option<u64>,
     /// When the key was revoked, in seconds of Unix time.
+    #[setting(read = some(moment), show = shown_moment)]
     pub revoked: Option<u64>,
 }
 
@@ -138,7 +147,7 @@ impl ClientKey {
 
     /// The entry as the configuration shows it, without the key.
     pub(super) fn shown(&self) -> toml::Table {
-        table_of(|visitor| declare(visitor, &mut Draft::of(self)))
+        table_of(|keys| Draft::of(self).settings(keys))
     }
 
     /// The entry as it is written to the file of keys.
@@ -148,7 +157,7 @@ impl ClientKey {
         table.insert("hash".to_owned(), string(&self.digest.written()));
         if let Some(made) = &self.made {
             let mut made = made.clone();
-            table.extend(table_of(|visitor| declare_made(visitor, &mut made)));
+            table.extend(table_of(|keys| made.settings(keys)));
         }
         table
     }
@@ -169,12 +178,25 @@ pub fn is_name(name: &str) -> bool {
 pub const NAME_EXPECTED: &str = "a name of at most 64 letters, digits, `-`, `_`, `.` and `@`";
 
 /// An entry of `[[keys]]` that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug, Settings)]
 pub(super) struct Draft {
+    /// the client's name in logs, metrics and events: letters, digits, `-`, `_`, `.` and `@`. Entries with the same
+    /// name are one client
+    #[setting(required, read = some(name), show = shown_text)]
     name: Option<String>,
+    /// the key, a secret
+    #[setting(
+        key = "key", read = some(secret),
+        show = |_| self.digest.as_ref().map(|digest| string(&masked(digest.written())))
+    )]
     secret: Option<SecretString>,
+    /// instead of `key`: `sha256:` and its SHA-256 digest in hexadecimal
+    #[setting(key = "hash", read = some(hash), show = |_| None)]
     digest: Option<KeyDigest>,
+    #[setting(nested)]
     grant: Grant,
+    /// when it expires: `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`
+    #[setting(or = "never", read = some(moment), show = shown_moment)]
     expires: Option<u64>,
 }
 
@@ -185,84 +207,12 @@ impl Draft {
     }
 }
 
-/// Declares the keys of `[[keys]]`.
-pub(super) fn declare(keys: &mut impl Keys, draft: &mut Draft) {
-    keys.special(
-        Key::new(
-            "name",
-            "the client's name in logs, metrics and events: letters, digits, `-`, `_`, `.` and `@`. Entries with \
-             the same name are one client",
-        )
-        .or(Key::REQUIRED),
-        &mut draft.name,
-        |cell| name(cell).map(Some),
-        |name| name.as_deref().map(string),
-    );
-    let masked = draft.digest.as_ref().map(|digest| masked(digest.written()));
-    keys.special(
-        Key::new("key", "the key, a secret"),
-        &mut draft.secret,
-        |cell| secret(cell).map(Some),
-        |_| masked.as_deref().map(string),
-    );
-    keys.special(
-        Key::new("hash", "instead of `key`: `sha256:` and its SHA-256 digest in hexadecimal"),
-        &mut draft.digest,
-        |cell| hash(cell).map(Some),
-        |_| None,
-    );
-    keys.special(
-        Key::new("models", "the models that it may request; `*` matches any characters, case is ignored")
-            .or("all"),
-        &mut draft.grant.models,
-        models,
-        |models| (!models.is_empty()).then(|| strings(models.iter().map(String::as_str))),
-    );
-    let limits = &mut draft.grant.limits;
-    let limits = [
-        (
-            "requests_per_minute",
-            "requests in a minute; all of them may come at once",
-            &mut limits.requests_per_minute,
-        ),
-        (
-            "tokens_per_minute",
-            "tokens in a minute, of requests and responses together",
-            &mut limits.tokens_per_minute,
-        ),
-        ("streams", "responses in progress, streamed or not", &mut limits.streams),
-        ("tokens_per_month", "tokens in a calendar month (UTC)", &mut limits.tokens_per_month),
-    ];
-    for (name, about, value) in limits {
-        keys.special(Key::new(name, about).or("no limit"), value, limit, |limit| {
-            limit.map(|limit| Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)))
-        });
-    }
-    time(
-        keys,
-        Key::new(
-            "expires",
-            "when it expires: `2027-01-31` (its beginning in UTC) or `2027-01-31T18:00:00+01:00`",
-        )
-        .or("never"),
-        &mut draft.expires,
-    );
+fn shown_moment(time: &Option<u64>) -> Option<Value> {
+    time.map(|time| string(&calendar::rfc3339(time)))
 }
 
-/// Declares the keys that only a file of keys has.
-fn declare_made(keys: &mut impl Keys, made: &mut Made) {
-    keys.special(Key::new("id", "").or(Key::REQUIRED), &mut made.id, text, |id| Some(string(id)));
-    time(keys, Key::new("created", ""), &mut made.created);
-    time(keys, Key::new("revoked", ""), &mut made.revoked);
-}
-
-fn time(keys: &mut impl Keys, key: Key, value: &mut Option<u64>) {
-    keys.special(
-        key,
-        value,
-        |cell| moment(cell).map(Some),
-        |time| time.map(|time| string(&calendar::rfc3339(time))),
-    );
+fn shown_limit(limit: &Option<u64>) -> Option<Value> {
+    limit.map(|limit| Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)))
 }
 
 fn name(cell: Cell<'_>) -> Option<String> {
@@ -310,10 +260,10 @@ fn moment(cell: Cell<'_>) -> Option<u64> {
 /// Reads an entry. `is_own`: the entry is in the file that `toolwire keys` writes.
 fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     let mut draft = Draft::default();
-    declare(&mut Reading(table), &mut draft);
+    draft.settings(&mut Reading(table));
     let mut made = is_own.then(Made::default);
     if let Some(made) = &mut made {
-        declare_made(&mut Reading(table), made);
+        made.settings(&mut Reading(table));
     }
     let has = |table: &mut Table<'_>, key| table.cell(key).is_some();
     match (has(table, "key"), has(table, "hash")) {

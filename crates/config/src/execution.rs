@@ -7,7 +7,9 @@ use toml::Value;
 
 use super::{
     ClientKey, Model,
-    keys::{Keys, Reading, count_value, duration_value, size_value, string, strings, table_of},
+    keys::{
+        Keys, Reading, count_value, duration_value, shown_text, size_value, some, string, strings, table_of,
+    },
     mask::masked,
     proxies,
     table::{Cell, Table, entries},
@@ -177,15 +179,12 @@ fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
 }
 
 fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {
-    keys.special(key, value, rate, |rate| {
-        rate.map(|rate| {
-            let period = match duration_value(rate.period) {
-                Value::String(period) => period,
-                other => other.to_string(),
-            };
-            string(&format!("{}/{period}", rate.count))
-        })
-    });
+    keys.special(key, value, rate, shown_rate);
+}
+
+fn shown_rate(rate: &Option<Rate>) -> Option<Value> {
+    let Rate { count, period } = (*rate)?;
+    Some(string(&format!("{count}/{}", duration_value(period).as_str()?)))
 }
 
 /// A rate such as `"10/1m"`, or `"off"` for none.
@@ -212,47 +211,36 @@ fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
     }
 }
 
-/// The keys that all kinds of `[[providers]]` have.
-pub(super) fn provider_keys(keys: &mut impl Keys, draft: &mut ProviderDraft) {
-    let kinds: Vec<_> = KINDS.iter().map(|(name, _)| format!("`{name}`")).collect();
-    keys.special(
-        Key::new("name", "its name in logs and in the names of its tools").or(Key::REQUIRED).file_only(),
-        &mut draft.name,
-        |cell| text(cell).map(Some),
-        |name| name.as_deref().map(string),
-    );
-    keys.special(
-        Key::new("kind", format!("the kind of provider: {}", kinds.join(", "))).or(Key::REQUIRED).file_only(),
-        &mut draft.options,
-        |cell| choice(KINDS)(cell).map(|default| Some(default())),
-        |options| options.as_ref().map(|options| string(options.kind())),
-    );
-    keys.key(
-        Key::new("tools", "names of the tools that it may offer; `*` at the end matches any rest").or("all"),
-        Field::Texts(&mut draft.tools),
-    );
-    keys.key(Key::new("deny", "names of tools that it may not offer"), Field::Texts(&mut draft.deny));
-    keys.special(
-        Key::new("max_running", "calls of its tools at the same time"),
-        &mut draft.max_running,
-        |cell| count(1)(cell).map(Some),
-        |most| Some(count_value(most.unwrap_or(ProviderEntry::MAX_RUNNING))),
-    );
-    rate_key(
-        keys,
-        Key::new("rate_limit", "calls of its tools by all clients together: `\"60/1m\"`").or("`\"off\"`"),
-        &mut draft.rate_limit,
-    );
+/// The names of the kinds of providers, for people.
+fn kinds() -> String {
+    KINDS.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// An entry of `[[providers]]` that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug, Settings)]
 pub(super) struct ProviderDraft {
+    /// its name in logs and in the names of its tools
+    #[setting(required, file_only, read = some(text), show = shown_text)]
     name: Option<String>,
+    #[setting(
+        about = format!("the kind of provider: {}", kinds()), key = "kind", required, file_only,
+        read = |cell| choice(KINDS)(cell).map(|default| Some(default())),
+        show = |options| options.as_ref().map(|options| string(options.kind()))
+    )]
     options: Option<ProviderOptions>,
+    /// names of the tools that it may offer; `*` at the end matches any rest
+    #[setting(or = "all")]
     tools: Vec<String>,
+    /// names of tools that it may not offer
     deny: Vec<String>,
+    /// calls of its tools at the same time
+    #[setting(
+        read = some(count(1)),
+        show = |most| Some(count_value(most.unwrap_or(ProviderEntry::MAX_RUNNING)))
+    )]
     max_running: Option<usize>,
+    /// calls of its tools by all clients together: `"60/1m"`
+    #[setting(or = "`\"off\"`", read = rate, show = shown_rate)]
     rate_limit: Option<Rate>,
 }
 
@@ -271,7 +259,7 @@ impl ProviderDraft {
 
 fn provider<'a>(table: &mut Table<'a>) -> Option<(ProviderEntry, Option<Cell<'a>>)> {
     let mut draft = ProviderDraft::default();
-    provider_keys(&mut Reading(table), &mut draft);
+    draft.settings(&mut Reading(table));
     let mut options = draft.options?;
     options.settings(&mut Reading(table));
     if let Err(fault) = options.check() {
@@ -425,50 +413,39 @@ fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<Value> {
     words.iter().find(|(_, known)| *known == value).map(|(word, _)| string(word))
 }
 
-/// The keys of `[[permissions]]`.
-pub(super) fn permission_keys(keys: &mut impl Keys, draft: &mut PermissionDraft) {
-    keys.special(
-        Key::new("permission", "`allow`, `ask` (a person, over the admin API) or `deny`").or(Key::REQUIRED),
-        &mut draft.permission,
-        |cell| choice(&PERMISSIONS)(cell).map(Some),
-        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
-    );
-    keys.special(
-        Key::new("key", "the client's key, a secret; one of `[[keys]]` stands for all of its name")
-            .or("all clients"),
-        &mut draft.key,
-        |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
-        |key| key.map(|key| string(&masked(key.0))),
-    );
-    keys.key(
-        Key::new("model", "the model that the client requests; `*` at the end matches any rest").or("all"),
-        Field::OptionalText(&mut draft.model),
-    );
-    keys.key(
-        Key::new("tool", "the hosted tool; `*` at the end matches any rest").or("all"),
-        Field::OptionalText(&mut draft.tool),
-    );
-    keys.special(
-        Key::new("domain", "the domain that the call addresses, with subdomains").or("all"),
-        &mut draft.domain,
-        |cell| domain(cell).map(Some),
-        |domain| domain.as_ref().map(|domain| string(domain.as_str())),
-    );
-}
-
 /// An entry of `[[permissions]]` that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug, Settings)]
 pub(super) struct PermissionDraft {
+    /// `allow`, `ask` (a person, over the admin API) or `deny`
+    #[setting(
+        required, read = some(choice(&PERMISSIONS)),
+        show = |permission| permission.and_then(|own| word(&PERMISSIONS, own))
+    )]
     permission: Option<Permission>,
+    /// the client's key, a secret; one of `[[keys]]` stands for all of its name
+    #[setting(
+        or = "all clients",
+        read = |cell| secret(cell).map(|key| Some(Owner::of_key(key.expose_secret().as_bytes()))),
+        show = |key| key.map(|key| string(&masked(key.0)))
+    )]
     key: Option<Owner>,
+    /// the model that the client requests; `*` at the end matches any rest
+    #[setting(or = "all")]
     model: Option<String>,
+    /// the hosted tool; `*` at the end matches any rest
+    #[setting(or = "all")]
     tool: Option<String>,
+    /// the domain that the call addresses, with subdomains
+    #[setting(
+        or = "all", read = some(domain),
+        show = |domain| domain.as_ref().map(|domain| string(domain.as_str()))
+    )]
     domain: Option<Domain>,
 }
 
 fn permission(table: &mut Table<'_>) -> Option<PermissionRule> {
     let mut draft = PermissionDraft::default();
-    permission_keys(&mut Reading(table), &mut draft);
+    draft.settings(&mut Reading(table));
     let PermissionDraft { permission, key, model, tool, domain } = draft;
     Some(PermissionRule { key, model, tool, domain, permission: permission? }.normalized())
 }
@@ -615,7 +592,7 @@ pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
     let mut settings = settings.clone();
     let execution = table_of(|visitor| keys(visitor, &mut settings));
     let providers = settings.providers.iter().map(|entry| {
-        let mut shown = table_of(|visitor| provider_keys(visitor, &mut ProviderDraft::of(entry)));
+        let mut shown = table_of(|keys| ProviderDraft::of(entry).settings(keys));
         shown.extend(table_of(|visitor| entry.options.clone().settings(visitor)));
         Value::Table(shown)
     });
@@ -631,7 +608,7 @@ pub(super) fn shown(settings: &ExecutionSettings) -> Vec<(String, Value)> {
     let rules = settings.permissions.rules.iter().map(|rule| {
         let PermissionRule { key, model, tool, domain, permission } = rule.clone();
         let mut draft = PermissionDraft { permission: Some(permission), key, model, tool, domain };
-        Value::Table(table_of(|visitor| permission_keys(visitor, &mut draft)))
+        Value::Table(table_of(|keys| draft.settings(keys)))
     });
     let rules: Vec<_> = rules.collect();
     let tables = [

@@ -8,7 +8,7 @@ use super::{
     AdminSettings, Config, Failover, Limits, Metrics, execution,
     keys::{Keys, count_value, duration_value, is_file_only},
     overlay::below,
-    read::{self, Root},
+    read::Root,
     table::Cell,
     telemetry, tls,
 };
@@ -34,20 +34,20 @@ impl Facts {
     /// Facts about the settings of `config`.
     pub(super) fn of(config: &Config) -> Self {
         let mut facts = Self::default();
-        facts.table("", false, |keys| read::root(keys, &mut Root::default(), true));
+        facts.table("", false, |keys| Root::default().settings(keys));
         facts.table("metrics", false, |keys| Metrics::default().settings(keys));
         facts.table("limits", false, |keys| Limits::default().settings(keys));
         facts.table("failover", false, |keys| Failover::default().settings(keys));
         facts.table("admin", false, |keys| AdminSettings::default().settings(keys));
-        facts.table("tls", false, |keys| tls::keys(keys, &mut tls::Draft::default()));
+        facts.table("tls", false, |keys| tls::Draft::default().settings(keys));
         facts.table("telemetry", false, |keys| {
-            telemetry::keys(keys, &mut telemetry::Draft::default());
+            telemetry::Draft::default().settings(keys);
         });
         let Some(settings) = &config.execution else { return facts };
         facts.table("execution", true, |keys| execution::keys(keys, &mut ExecutionSettings::default()));
         for entry in &settings.providers {
             facts.table(&below("providers", &entry.name), true, |keys| {
-                execution::provider_keys(keys, &mut execution::ProviderDraft::default());
+                execution::ProviderDraft::default().settings(keys);
                 entry.options.clone().settings(keys);
             });
         }

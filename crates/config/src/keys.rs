@@ -169,6 +169,21 @@ fn shown(field: Field<'_>) -> Option<Value> {
     })
 }
 
+/// Reads a value that may be left out.
+pub(super) fn some<T>(read: impl Fn(Cell<'_>) -> Option<T>) -> impl Fn(Cell<'_>) -> Option<Option<T>> {
+    move |cell| read(cell).map(Some)
+}
+
+/// Shows texts, if there are any.
+pub(super) fn shown_texts(texts: &Vec<String>) -> Option<Value> {
+    (!texts.is_empty()).then(|| strings(texts.iter().map(String::as_str)))
+}
+
+/// Shows a text that may be left out.
+pub(super) fn shown_text(text: &Option<String>) -> Option<Value> {
+    text.as_deref().map(string)
+}
+
 pub(super) fn string(text: &str) -> Value {
     Value::String(text.to_owned())
 }

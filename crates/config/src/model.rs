@@ -266,7 +266,7 @@ pub(super) fn selection(
         Key::new("upstream_name", "the model name at the upstream").or("the client's name"),
         Field::OptionalText(&mut draft.upstream_name),
     );
-    alternatives::keys(keys, &mut draft.alternatives);
+    draft.alternatives.settings(keys);
     keys.special(
         Key::new(
             "tools",

@@ -42,14 +42,6 @@ pub fn starts_in_reasoning(keys: &mut dyn Visitor, starts: &mut Option<bool>) {
     );
 }
 
-/// Whether a stream without an end mark is complete: a key of the upstream.
-pub fn tolerate_truncation(keys: &mut dyn Visitor, tolerate: &mut bool) {
-    keys.key(
-        Key::new("tolerate_truncation", "accept a stream that closes without its end mark as complete"),
-        Field::Switch(tolerate),
-    );
-}
-
 fn detect(cell: Cell<'_>, known: &KnownFormats) -> Option<Detect> {
     let names: Vec<_> = known.all().map(|format| format.name).collect();
     match cell.value {

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
 };
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use toml::{
     Value,
     de::{DeTable, DeValue},
@@ -14,21 +14,16 @@ use super::{
     Config, Failover, Limits, Metrics, Origins, Passthrough, Sources, StoreKind, admin,
     alternatives::{self, Router},
     client_keys, execution, format,
-    keys::{Keys, Reading, string},
+    keys::{Reading, string},
     mask::masked,
     model, origins, passthrough,
     table::{Cell, Context, Table, entries},
     telemetry, tls,
     upstream::{self, Declared},
-    value::{Origin, list, one_or_more, referred, secret, text},
+    value::{Origin, one_or_more, referred, text},
 };
 use toolwire_net::store::StoreAddress;
-use toolwire_pipeline::{
-    format::KnownFormats,
-    rules,
-    settings::{Field, Key, Settings},
-    wire::suggest::suggest,
-};
+use toolwire_pipeline::{format::KnownFormats, rules, settings::Settings, wire::suggest::suggest};
 
 /// The default of `listen`.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
@@ -37,118 +32,52 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The values of the top level.
-#[derive(Debug)]
+#[derive(Debug, Settings)]
 pub(super) struct Root {
+    /// an address with port, or an array of them; port 0 chooses a free one
+    ///
+    /// Unless clients need a key, toolwire may only listen on loopback addresses.
+    #[setting(
+        default = vec![LISTEN], or = "`\"127.0.0.1:8787\"`",
+        read = |cell| addresses(cell, self.has_keys),
+        show = |listen| Some(Value::Array(listen.iter().map(|address| string(&address.to_string())).collect()))
+    )]
     pub(super) listen: Vec<SocketAddr>,
+    /// [secrets](keys.md), one of which a client must send. With neither these nor [`[[keys]]`](#keys),
+    /// toolwire listens only on loopback addresses
     pub(super) api_keys: Vec<SecretString>,
+    /// origins of web pages that may call toolwire: `["https://ui.example"]`, without a path, or `["*"]`
+    #[setting(default = Origins::None, read = origins::read, show = |origins| Some(origins.shown()))]
     pub(super) cors_origins: Origins,
+    /// names, in addition to `localhost`, by which clients [without keys](keys.md) may reach toolwire:
+    /// `["host.docker.internal"]`
     pub(super) hosts: Vec<String>,
-    pub(super) state_dir: Option<String>,
-    pub(super) store: StoreKind,
+    /// further paths whose requests go to the upstream [unread](#passing-other-requests-through):
+    /// `["/v1/embeddings", "/v1/audio/*"]`
+    #[setting(read = passthrough::read, show = |passthrough| Some(passthrough.shown()))]
     pub(super) passthrough: Passthrough,
+    /// the folder for persistent state
+    #[setting(or = "`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`")]
+    pub(super) state_dir: Option<String>,
+    /// where state that outlives a request is kept: `embedded`, in `state_dir`; `off`; or the URL
+    /// (`"env:NAME"`, `"file:PATH"`) of a Redis or Valkey server that several instances [share](scaling.md)
+    #[setting(
+        default = StoreKind::Embedded, file_only, read = store,
+        show = |store| Some(string(&shown_store(store)))
+    )]
+    pub(super) store: StoreKind,
+    /// how long toolwire keeps serving after a signal to stop, while `/readyz` reports it: usually 5 to 15
+    /// seconds
     pub(super) drain_delay: Option<Duration>,
+    /// how long open streams may continue after that
+    #[setting(default = DRAIN_TIMEOUT)]
     pub(super) drain_timeout: Duration,
+    /// worker threads; a stream stays on its thread
+    #[setting(default = cores(), or = "one per core")]
     pub(super) threads: usize,
-}
-
-impl Default for Root {
-    fn default() -> Self {
-        Self {
-            listen: vec![LISTEN],
-            api_keys: Vec::new(),
-            cors_origins: Origins::None,
-            hosts: Vec::new(),
-            state_dir: None,
-            store: StoreKind::Embedded,
-            passthrough: Passthrough::default(),
-            drain_delay: None,
-            drain_timeout: DRAIN_TIMEOUT,
-            threads: cores(),
-        }
-    }
-}
-
-/// The keys of the top level. Unless clients need a key, toolwire may only listen on loopback
-/// addresses.
-pub(super) fn root(keys: &mut impl Keys, root: &mut Root, has_keys: bool) {
-    keys.special(
-        Key::new("listen", "an address with port, or an array of them; port 0 chooses a free one")
-            .or("`\"127.0.0.1:8787\"`"),
-        &mut root.listen,
-        |cell| addresses(cell, has_keys),
-        |listen| Some(Value::Array(listen.iter().map(|address| string(&address.to_string())).collect())),
-    );
-    keys.special(
-        Key::new(
-            "api_keys",
-            "[secrets](keys.md), one of which a client must send. With neither these nor [`[[keys]]`](#keys), \
-             toolwire listens only on loopback addresses",
-        ),
-        &mut root.api_keys,
-        |cell| list(secret)(cell),
-        |keys| Some(Value::Array(keys.iter().map(|key| string(&masked(key.expose_secret()))).collect())),
-    );
-    keys.special(
-        Key::new(
-            "cors_origins",
-            "origins of web pages that may call toolwire: `[\"https://ui.example\"]`, without a path, or \
-             `[\"*\"]`",
-        ),
-        &mut root.cors_origins,
-        origins::read,
-        |origins| Some(origins.shown()),
-    );
-    keys.key(
-        Key::new(
-            "hosts",
-            "names, in addition to `localhost`, by which clients [without keys](keys.md) may reach toolwire: \
-             `[\"host.docker.internal\"]`",
-        ),
-        Field::Texts(&mut root.hosts),
-    );
-    keys.special(
-        Key::new(
-            "passthrough",
-            "further paths whose requests go to the upstream [unread](#passing-other-requests-through): \
-             `[\"/v1/embeddings\", \"/v1/audio/*\"]`",
-        ),
-        &mut root.passthrough,
-        passthrough::read,
-        |passthrough| Some(passthrough.shown()),
-    );
-    keys.key(
-        Key::new("state_dir", "the folder for persistent state")
-            .or("`$XDG_STATE_HOME/toolwire`, else `~/.local/state/toolwire`"),
-        Field::OptionalText(&mut root.state_dir),
-    );
-    keys.special(
-        Key::new(
-            "store",
-            "where state that outlives a request is kept: `embedded`, in `state_dir`; `off`; or the URL \
-             (`\"env:NAME\"`, `\"file:PATH\"`) of a Redis or Valkey server that several instances \
-             [share](scaling.md)",
-        )
-        .file_only(),
-        &mut root.store,
-        store,
-        |store| Some(string(&shown_store(store))),
-    );
-    keys.key(
-        Key::new(
-            "drain_delay",
-            "how long toolwire keeps serving after a signal to stop, while `/readyz` reports it: usually 5 to 15 \
-             seconds",
-        ),
-        Field::DurationOrOff(&mut root.drain_delay),
-    );
-    keys.key(
-        Key::new("drain_timeout", "how long open streams may continue after that"),
-        Field::Duration(&mut root.drain_timeout),
-    );
-    keys.key(
-        Key::new("threads", "worker threads; a stream stays on its thread").or("one per core"),
-        Field::Count(&mut root.threads, 1),
-    );
+    /// Whether clients need a key.
+    #[setting(skip, default = true)]
+    pub(super) has_keys: bool,
 }
 
 /// Reads `store`.
@@ -198,8 +127,8 @@ pub(super) fn config<'a>(
     Table::root(table, context, |table| {
         let mut has = |key| table.cell(key).is_some_and(|cell| !cell.is_empty_array());
         let has_keys = has("api_keys") | has("keys") || has_saved_keys;
-        let mut top = Root::default();
-        root(&mut Reading(table), &mut top, has_keys);
+        let mut top = Root { has_keys, ..Root::default() };
+        top.settings(&mut Reading(table));
         let mut own_metrics = Metrics::default();
         in_table(table, "metrics", |table| own_metrics.settings(&mut Reading(table)));
         let mut own_limits = Limits::default();

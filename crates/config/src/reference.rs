@@ -43,13 +43,11 @@ impl Section {
 /// All tables of a configuration file, in the order of the documentation.
 pub fn reference() -> Vec<Section> {
     let mut sections = vec![
-        Section::new("", |keys| read::root(keys, &mut read::Root::default(), true)),
-        Section::new("[[keys]]", |keys| client_keys::declare(keys, &mut client_keys::Draft::default())),
-        Section::new("[[upstreams]]", |keys| upstream::keys(keys, &mut upstream::Draft::default())),
+        Section::new("", |keys| read::Root::default().settings(keys)),
+        Section::new("[[keys]]", |keys| client_keys::Draft::default().settings(keys)),
+        Section::new("[[upstreams]]", |keys| upstream::Draft::default().settings(keys)),
     ];
-    sections.push(Section::new("[upstreams.tls]", |keys| {
-        upstream_tls::keys(keys, &mut upstream_tls::Draft::default())
-    }));
+    sections.push(Section::new("[upstreams.tls]", |keys| upstream_tls::Draft::default().settings(keys)));
     for mut dialect in UpstreamDialect::all() {
         dialect.adapt_to_host("");
         let name = format!("[upstreams.{}]", dialect.dialect());
@@ -67,7 +65,7 @@ pub fn reference() -> Vec<Section> {
         Section::new("[limits]", |keys| Limits::default().settings(keys)),
         Section::new("[execution]", |keys| execution::keys(keys, &mut ExecutionSettings::default())),
         Section::new("[[providers]]", |keys| {
-            execution::provider_keys(keys, &mut execution::ProviderDraft::default());
+            execution::ProviderDraft::default().settings(keys);
         }),
     ]);
     for (kind, default) in KINDS {
@@ -76,11 +74,11 @@ pub fn reference() -> Vec<Section> {
     }
     sections.push(Section::new("[[tools]]", |keys| execution::tool_keys(keys, &mut ToolRules::default())));
     sections.push(Section::new("[[permissions]]", |keys| {
-        execution::permission_keys(keys, &mut execution::PermissionDraft::default());
+        execution::PermissionDraft::default().settings(keys);
     }));
-    sections.push(Section::new("[tls]", |keys| tls::keys(keys, &mut tls::Draft::default())));
+    sections.push(Section::new("[tls]", |keys| tls::Draft::default().settings(keys)));
     sections.push(Section::new("[telemetry]", |keys| {
-        telemetry::keys(keys, &mut telemetry::Draft::default());
+        telemetry::Draft::default().settings(keys);
     }));
     sections.push(Section::new("[admin]", |keys| AdminSettings::default().settings(keys)));
     sections

@@ -2,13 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::{
-    Config, admin, execution,
-    keys::table_of,
-    mask::hide,
-    read::{self, Root},
-    telemetry, tls,
-};
+use super::{Config, admin, execution, keys::table_of, mask::hide, read::Root, telemetry, tls};
 use toolwire_pipeline::settings::Settings;
 
 impl Config {
@@ -34,8 +28,9 @@ impl Config {
             drain_delay: self.drain_delay,
             drain_timeout: self.drain_timeout,
             threads: self.threads,
+            has_keys: true,
         };
-        let mut shown = table_of(|keys| read::root(keys, &mut root, true));
+        let mut shown = table_of(|keys| root.settings(keys));
         let tables = [
             ("metrics", table_of(|keys| self.metrics.clone().settings(keys))),
             ("limits", table_of(|keys| self.limits.clone().settings(keys))),

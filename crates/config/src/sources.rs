@@ -17,7 +17,7 @@ use super::{
     mask::MASK,
     overlay::{LaidOver, below},
     problem::Place,
-    read::{self, Root},
+    read::Root,
     source::Source,
 };
 use toolwire_execution::ExecutionSettings;
@@ -162,7 +162,7 @@ impl Config {
     /// The tables with their default values.
     fn defaults(&self) -> Table {
         let mut root = Root { threads: self.threads, ..Root::default() };
-        let mut defaults = table_of(|keys| read::root(keys, &mut root, true));
+        let mut defaults = table_of(|keys| root.settings(keys));
         let tables = [
             ("metrics", table_of(|keys| Metrics::default().settings(keys))),
             ("limits", table_of(|keys| Limits::default().settings(keys))),

@@ -9,76 +9,44 @@ use toml::{Value, de::DeValue};
 
 use super::{
     Environment,
-    keys::{Keys, Reading, duration_value, string, table_of},
+    keys::{Reading, duration_value, some, string, table_of},
     percent::percent_decoded,
     table::{Cell, Context, Table},
     value::duration_or_off,
 };
 use toolwire_net::telemetry::TelemetrySettings;
-use toolwire_pipeline::settings::{Field, Key, TableText};
+use toolwire_pipeline::settings::{Settings, TableText};
 
 /// Default name of the service.
 const SERVICE: &str = "toolwire";
 
 /// The values of the table. `None` if a key is not set.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Settings)]
 pub(super) struct Draft {
+    /// the base URL of the collector (OTLP over HTTP), to which `/v1/traces` and `/v1/metrics` are appended
+    #[setting(or = "`$OTEL_EXPORTER_OTLP_ENDPOINT`, else none")]
     endpoint: Option<Uri>,
+    /// headers for the collector, such as its key: `"env:NAME"` or `"file:PATH"`
+    #[setting(or = "`$OTEL_EXPORTER_OTLP_HEADERS`", file_only)]
     headers: BTreeMap<String, TableText>,
+    /// the `service.name` in traces
+    #[setting(or = "`$OTEL_SERVICE_NAME`, else `\"toolwire\"`")]
     service_name: Option<String>,
+    /// the share of traces begun here that are recorded; if a client's trace is continued, the client decides
+    #[setting(
+        or = "`$OTEL_TRACES_SAMPLER` and `$OTEL_TRACES_SAMPLER_ARG`, else 1",
+        read = some(share), show = |share| share.map(Value::Float)
+    )]
     sample: Option<f64>,
+    /// whether a client's trace (`traceparent`) is continued, or each request begins one that is linked to it
+    #[setting(or = "`true` if clients need no key, else `false`")]
     trust_trace_context: Option<bool>,
+    /// the time between exports of metrics, or `"off"`
+    #[setting(
+        or = "`$OTEL_METRIC_EXPORT_INTERVAL`, else `\"1m\"`", read = some(duration_or_off),
+        show = |interval| interval.map(|own| own.map_or_else(|| string("off"), duration_value))
+    )]
     metrics_interval: Option<Option<Duration>>,
-}
-
-pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
-    keys.key(
-        Key::new(
-            "endpoint",
-            "the base URL of the collector (OTLP over HTTP), to which `/v1/traces` and `/v1/metrics` are \
-             appended",
-        )
-        .or("`$OTEL_EXPORTER_OTLP_ENDPOINT`, else none"),
-        Field::Address(&mut draft.endpoint),
-    );
-    keys.key(
-        Key::new("headers", "headers for the collector, such as its key: `\"env:NAME\"` or `\"file:PATH\"`")
-            .or("`$OTEL_EXPORTER_OTLP_HEADERS`")
-            .file_only(),
-        Field::TextTable(&mut draft.headers),
-    );
-    keys.key(
-        Key::new("service_name", "the `service.name` in traces")
-            .or("`$OTEL_SERVICE_NAME`, else `\"toolwire\"`"),
-        Field::OptionalText(&mut draft.service_name),
-    );
-    keys.special(
-        Key::new(
-            "sample",
-            "the share of traces begun here that are recorded; if a client's trace is continued, the client \
-             decides",
-        )
-        .or("`$OTEL_TRACES_SAMPLER` and `$OTEL_TRACES_SAMPLER_ARG`, else 1"),
-        &mut draft.sample,
-        |cell| share(cell).map(Some),
-        |share| share.map(Value::Float),
-    );
-    keys.key(
-        Key::new(
-            "trust_trace_context",
-            "whether a client's trace (`traceparent`) is continued, or each request begins one that is linked to \
-             it",
-        )
-        .or("`true` if clients need no key, else `false`"),
-        Field::OptionalSwitch(&mut draft.trust_trace_context),
-    );
-    keys.special(
-        Key::new("metrics_interval", "the time between exports of metrics, or `\"off\"`")
-            .or("`$OTEL_METRIC_EXPORT_INTERVAL`, else `\"1m\"`"),
-        &mut draft.metrics_interval,
-        |cell| duration_or_off(cell).map(Some),
-        |interval| interval.map(|own| own.map_or_else(|| string("off"), duration_value)),
-    );
 }
 
 fn share(cell: Cell<'_>) -> Option<f64> {
@@ -106,7 +74,7 @@ pub(super) fn read(
     let mut draft = Draft::default();
     if let Some(cell) = table.cell("telemetry") {
         cell.table(|table| {
-            keys(&mut Reading(table), &mut draft);
+            draft.settings(&mut Reading(table));
             if draft.endpoint.is_some() && !cfg!(feature = "otel") {
                 table.report_fault("endpoint", "this program was built without the feature `otel`");
             }
@@ -145,7 +113,7 @@ pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
         trust_trace_context: Some(settings.trusts_context),
         metrics_interval: Some(settings.metrics_interval),
     };
-    table_of(|visitor| keys(visitor, &mut draft))
+    table_of(|keys| draft.settings(keys))
 }
 
 /// Reads OpenTelemetry's variables. An invalid one counts as not set.

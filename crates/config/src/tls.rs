@@ -10,7 +10,7 @@ use tokio_rustls::rustls::RootCertStore;
 use toml::Value;
 
 use super::{
-    keys::{Keys, Reading, string, table_of},
+    keys::{Reading, some, string, table_of},
     mask::MASK,
     table::{Cell, Table},
     value::{Origin, referred, text},
@@ -19,7 +19,7 @@ use toolwire_net::{
     causes::causes,
     tls::{self, ClientAuth, IdentityFiles, IdentityPart, KeySource, MinVersion, TlsSettings},
 };
-use toolwire_pipeline::settings::{Field, Key, OneOf};
+use toolwire_pipeline::settings::Settings;
 
 const CLIENT_AUTH: [(&str, ClientAuth); 2] =
     [("required", ClientAuth::Required), ("optional", ClientAuth::Optional)];
@@ -27,69 +27,40 @@ const CLIENT_AUTH: [(&str, ClientAuth); 2] =
 const MIN_VERSION: [(&str, MinVersion); 2] = [("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)];
 
 /// A table that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug, Settings)]
 pub(super) struct Draft {
+    /// the PEM file of the certificate, then those of the intermediate authorities. It and the key are [read
+    /// again](tls.md) when they change
+    #[setting(
+        required, file_only, read = some(path),
+        show = |cert| cert.as_ref().map(|cert| path_value(cert))
+    )]
     cert: Option<PathBuf>,
+    /// its private key, `"file:PATH"` or `"env:NAME"`: PEM of PKCS#8, PKCS#1 or SEC1, not encrypted
+    #[setting(
+        required, file_only, read = some(key_source),
+        show = |key| key.as_ref().map(|_| string(MASK))
+    )]
     key: Option<KeySource>,
+    /// the PEM file of the authorities of certificates that clients must show, in addition to an API key
+    #[setting(
+        or = "none", file_only, read = |cell| authorities(&cell, path(cell.clone())?).map(Some),
+        show = |authorities| authorities.as_ref().map(|(path, _)| path_value(path))
+    )]
     client_ca: Option<(PathBuf, Arc<RootCertStore>)>,
+    /// with `client_ca`: a certificate is `"required"`, or `"optional"`, only checked if shown
+    #[setting(words = CLIENT_AUTH, file_only)]
     client_auth: ClientAuth,
+    /// the oldest version of TLS: `"1.2"` or `"1.3"`
+    #[setting(words = MIN_VERSION, file_only)]
     min_version: MinVersion,
-}
-
-pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
-    keys.special(
-        Key::new(
-            "cert",
-            "the PEM file of the certificate, then those of the intermediate authorities. It and the key are \
-             [read again](tls.md) when they change",
-        )
-        .or(Key::REQUIRED)
-        .file_only(),
-        &mut draft.cert,
-        |cell| path(cell).map(Some),
-        |cert| cert.as_ref().map(|cert| path_value(cert)),
-    );
-    keys.special(
-        Key::new(
-            "key",
-            "its private key, `\"file:PATH\"` or `\"env:NAME\"`: PEM of PKCS#8, PKCS#1 or SEC1, not encrypted",
-        )
-        .or(Key::REQUIRED)
-        .file_only(),
-        &mut draft.key,
-        |cell| key_source(cell).map(Some),
-        |key| key.as_ref().map(|_| string(MASK)),
-    );
-    keys.special(
-        Key::new(
-            "client_ca",
-            "the PEM file of the authorities of certificates that clients must show, in addition to an API key",
-        )
-        .or("none")
-        .file_only(),
-        &mut draft.client_ca,
-        |cell| authorities(&cell, path(cell.clone())?).map(Some),
-        |authorities| authorities.as_ref().map(|(path, _)| path_value(path)),
-    );
-    keys.key(
-        Key::new(
-            "client_auth",
-            "with `client_ca`: a certificate is `\"required\"`, or `\"optional\"`, only checked if shown",
-        )
-        .file_only(),
-        Field::Word(&mut OneOf(&mut draft.client_auth, &CLIENT_AUTH)),
-    );
-    keys.key(
-        Key::new("min_version", "the oldest version of TLS: `\"1.2\"` or `\"1.3\"`").file_only(),
-        Field::Word(&mut OneOf(&mut draft.min_version, &MIN_VERSION)),
-    );
 }
 
 /// Reads the table. `None` if it is absent or contains mistakes.
 pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<TlsSettings>> {
     table.cell("tls")?.table(|table| {
         let mut draft = Draft::default();
-        keys(&mut Reading(table), &mut draft);
+        draft.settings(&mut Reading(table));
         if let (Some(cell), None) = (table.cell("client_auth"), table.cell("client_ca")) {
             cell.wrong::<()>("without `client_ca` no certificate of a client can be checked");
         }
@@ -115,7 +86,7 @@ pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
         client_auth: settings.client_auth,
         min_version: settings.min_version,
     };
-    let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+    let mut shown = table_of(|keys| draft.settings(keys));
     if settings.client_ca.is_none() {
         shown.remove("client_auth");
     }

@@ -3,22 +3,21 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 
 use super::{
-    keys::{Keys, Reading, string, table_of},
+    keys::{Reading, shown_text, some, string, table_of},
     mask::masked,
-    model_rules,
     proxies::{self, HttpProxy},
     table::{Cell, Table},
     upstream_tls,
-    value::{base_url, choice, referred, secret, text},
+    value::{base_url, choice, referred, text},
 };
 use toolwire_execution::audit::unix_millis;
 use toolwire_net::{proxied::is_loopback, tls::UpstreamTls};
 use toolwire_pipeline::{
     dialect::{AccountSettings, Credentials, Dialect, Probe, Root, UpstreamDialect},
-    settings::{Field, Key, Settings, names_secret},
+    settings::{Settings, names_secret},
 };
 
 /// One server that toolwire calls.
@@ -184,112 +183,53 @@ pub(super) struct Declared<'a> {
 }
 
 /// An entry of `[[upstreams]]` that is being read.
-#[derive(Debug)]
+#[derive(Debug, Settings)]
 pub(super) struct Draft {
+    /// the name that models refer to, also used in logs and metrics
+    #[setting(required, read = some(text), show = shown_text)]
     name: Option<String>,
+    #[setting(
+        about = format!("its API: {}", spoken()), required, read = some(choice(&dialects())),
+        show = |dialect| dialect.map(|dialect| string(dialect.name()))
+    )]
     dialect: Option<Dialect>,
+    /// `http://` or `https://`; the dialect's own path (`chat/completions`, …) is appended
+    #[setting(
+        required, read = some(base_url),
+        show = |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/')))
+    )]
     base_url: Option<Uri>,
+    /// a secret, sent as the dialect does: `Authorization: Bearer …`, `x-api-key`, `x-goog-api-key`
+    #[setting(or = "none")]
     api_key: Option<SecretString>,
+    /// headers for every request; secrets as `"env:NAME"` or `"file:PATH"`
+    #[setting(or = "none", read = headers, show = shown_headers)]
     headers: HeaderMap,
-    /// As configured; `None` lets the environment decide.
+    /// its [HTTP proxy](tls.md): `"http://user:password@proxy.example:3128"`, `"env:NAME"`, `"file:PATH"`, or
+    /// `"none"`
+    ///
+    /// `None` lets the environment decide.
+    #[setting(
+        or = "[by the environment](tls.md)", read = some(proxies::read),
+        show = |proxy| proxy.as_ref().map(|proxy| proxies::shown(proxy.as_ref()))
+    )]
     proxy: Option<Option<HttpProxy>>,
+    #[setting(nested)]
     timeouts: Timeouts,
+    #[setting(nested)]
     queue: QueueLimits,
-    tolerate_truncation: bool,
+    /// repeat a request once when a reused connection ends without a byte of a response. A server that
+    /// crashed may be asked (and bill) twice
+    #[setting(default = true)]
     retry_unanswered: bool,
+    /// accept a stream that closes without its end mark as complete
+    tolerate_truncation: bool,
 }
 
-impl Default for Draft {
-    fn default() -> Self {
-        Self {
-            name: None,
-            dialect: None,
-            base_url: None,
-            api_key: None,
-            headers: HeaderMap::new(),
-            proxy: None,
-            timeouts: Timeouts::default(),
-            queue: QueueLimits::default(),
-            tolerate_truncation: false,
-            retry_unanswered: true,
-        }
-    }
-}
-
-/// The keys of `[[upstreams]]`, except the tables of the dialects.
-pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
-    address(keys, draft);
-    draft.timeouts.settings(keys);
-    draft.queue.settings(keys);
-    keys.key(
-        Key::new(
-            "retry_unanswered",
-            "repeat a request once when a reused connection ends without a byte of a response. A server that \
-             crashed may be asked (and bill) twice",
-        ),
-        Field::Switch(&mut draft.retry_unanswered),
-    );
-    model_rules::tolerate_truncation(keys, &mut draft.tolerate_truncation);
-}
-
-/// The keys for the upstream's address and authentication.
-fn address(keys: &mut impl Keys, draft: &mut Draft) {
+/// The values of `dialect`, for people.
+fn spoken() -> String {
     let spoken = dialects().into_iter().map(|(name, dialect)| format!("`\"{name}\"` ({})", dialect.title()));
-    let spoken: Vec<_> = spoken.collect();
-    keys.special(
-        Key::new("name", "the name that models refer to, also used in logs and metrics").or(Key::REQUIRED),
-        &mut draft.name,
-        |cell| text(cell).map(Some),
-        |name| name.as_deref().map(string),
-    );
-    keys.special(
-        Key::new("dialect", format!("its API: {}", spoken.join(" or "))).or(Key::REQUIRED),
-        &mut draft.dialect,
-        |cell| choice(&dialects())(cell).map(Some),
-        |dialect| dialect.map(|dialect| string(dialect.name())),
-    );
-    keys.special(
-        Key::new(
-            "base_url",
-            "`http://` or `https://`; the dialect's own path (`chat/completions`, …) is appended",
-        )
-        .or(Key::REQUIRED),
-        &mut draft.base_url,
-        |cell| base_url(cell).map(Some),
-        |url| url.as_ref().map(|url| string(url.to_string().trim_end_matches('/'))),
-    );
-    keys.special(
-        Key::new(
-            "api_key",
-            "a secret, sent as the dialect does: `Authorization: Bearer …`, `x-api-key`, \
-             `x-goog-api-key`",
-        )
-        .or("none"),
-        &mut draft.api_key,
-        |cell| secret(cell).map(Some),
-        |key| key.as_ref().map(|key| string(&masked(key.expose_secret()))),
-    );
-    keys.special(
-        Key::new("headers", "headers for every request; secrets as `\"env:NAME\"` or `\"file:PATH\"`")
-            .or("none"),
-        &mut draft.headers,
-        headers,
-        |headers| {
-            let masked = headers.iter().map(|(name, value)| (name.to_string(), string(&masked(value))));
-            (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
-        },
-    );
-    keys.special(
-        Key::new(
-            "proxy",
-            "its [HTTP proxy](tls.md): `\"http://user:password@proxy.example:3128\"`, `\"env:NAME\"`, \
-             `\"file:PATH\"`, or `\"none\"`",
-        )
-        .or("[by the environment](tls.md)"),
-        &mut draft.proxy,
-        |cell| proxies::read(cell).map(Some),
-        |proxy| proxy.as_ref().map(|proxy| proxies::shown(proxy.as_ref())),
-    );
+    spoken.collect::<Vec<_>>().join(" or ")
 }
 
 /// The values of `dialect`.
@@ -301,7 +241,7 @@ fn dialects() -> Vec<(&'static str, Dialect)> {
 /// Reads an entry of `[[upstreams]]`.
 pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let mut draft = Draft::default();
-    keys(&mut Reading(table), &mut draft);
+    draft.settings(&mut Reading(table));
     let name = draft.name.clone().zip(table.cell("name"));
     let options = options(table, &draft);
     let tls = upstream_tls::read(table, draft.base_url.as_ref());
@@ -383,7 +323,7 @@ impl Upstream {
             tolerate_truncation: self.tolerate_truncation,
             retry_unanswered: self.retry_unanswered,
         };
-        let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+        let mut shown = table_of(|keys| draft.settings(keys));
         let options = table_of(|visitor| self.options.clone().settings(visitor));
         shown.insert(self.dialect().name().to_owned(), toml::Value::Table(options));
         if let Some(tls) = &self.tls {
@@ -453,6 +393,11 @@ fn headers(cell: Cell<'_>) -> Option<HeaderMap> {
         }
     }
     Some(headers)
+}
+
+fn shown_headers(headers: &HeaderMap) -> Option<toml::Value> {
+    let masked = headers.iter().map(|(name, value)| (name.to_string(), string(&masked(value))));
+    (!headers.is_empty()).then(|| toml::Value::Table(masked.collect()))
 }
 
 /// Headers whose values are not secret, and may be ordinary words.

@@ -6,47 +6,36 @@ use http::Uri;
 use tokio_rustls::rustls::RootCertStore;
 
 use super::{
-    keys::{Keys, Reading, string, table_of},
+    keys::{Reading, some, string, table_of},
     mask::{MASK, marked, masked},
     table::{Cell, Table},
     tls,
 };
 use toolwire_net::tls::{IdentityFiles, KeySource, UpstreamTls};
-use toolwire_pipeline::settings::Key;
+use toolwire_pipeline::settings::Settings;
 
 /// A table that is being read.
-#[derive(Debug, Default)]
+#[derive(Debug, Settings)]
 pub(super) struct Draft {
+    /// the PEM file of the trusted authorities
+    #[setting(
+        or = "the system's, else Mozilla's",
+        read = |cell| tls::authorities(&cell, noted(cell.clone())?).map(Some),
+        show = |ca| ca.as_ref().map(|(path, roots)| string(&marked(&path.display().to_string(), content(roots))))
+    )]
     ca: Option<(PathBuf, Arc<RootCertStore>)>,
+    /// the PEM file of the certificate that is shown to the upstream
+    #[setting(
+        or = "none", read = some(noted),
+        show = |cert| cert.as_ref().map(|cert| tls::path_value(cert))
+    )]
     client_cert: Option<PathBuf>,
+    /// its private key, `"file:PATH"` or `"env:NAME"`
+    #[setting(
+        or = "none", read = some(client_key),
+        show = |key| key.as_ref().map(|_| string(MASK))
+    )]
     client_key: Option<KeySource>,
-}
-
-pub(super) fn keys(keys: &mut impl Keys, draft: &mut Draft) {
-    keys.special(
-        Key::new("ca", "the PEM file of the trusted authorities").or("the system's, else Mozilla's"),
-        &mut draft.ca,
-        |cell| tls::authorities(&cell, noted(cell.clone())?).map(Some),
-        |ca| ca.as_ref().map(|(path, roots)| string(&marked(&path.display().to_string(), content(roots)))),
-    );
-    keys.special(
-        Key::new("client_cert", "the PEM file of the certificate that is shown to the upstream").or("none"),
-        &mut draft.client_cert,
-        |cell| noted(cell).map(Some),
-        |cert| cert.as_ref().map(|cert| tls::path_value(cert)),
-    );
-    keys.special(
-        Key::new("client_key", "its private key, `\"file:PATH\"` or `\"env:NAME\"`").or("none"),
-        &mut draft.client_key,
-        |cell| {
-            let key = tls::key_source(cell.clone())?;
-            if let KeySource::File(path) = &key {
-                cell.context.files.note(path);
-            }
-            Some(Some(key))
-        },
-        |key| key.as_ref().map(|_| string(MASK)),
-    );
 }
 
 /// Returns the path of the file that `cell` names. The file is watched for changes, and compared when the
@@ -55,6 +44,15 @@ fn noted(cell: Cell<'_>) -> Option<PathBuf> {
     let path = tls::path(cell.clone())?;
     cell.context.files.note(&path);
     Some(path)
+}
+
+/// Reads the private key. Its file is watched and compared, too.
+fn client_key(cell: Cell<'_>) -> Option<KeySource> {
+    let key = tls::key_source(cell.clone())?;
+    if let KeySource::File(path) = &key {
+        cell.context.files.note(path);
+    }
+    Some(key)
 }
 
 /// Bytes that identify the authorities: their names and keys.
@@ -72,7 +70,7 @@ pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<
     }
     cell.clone().table(|table| {
         let mut draft = Draft::default();
-        keys(&mut Reading(table), &mut draft);
+        draft.settings(&mut Reading(table));
         for (given, missing) in [("client_cert", "client_key"), ("client_key", "client_cert")] {
             if let (Some(cell), None) = (table.cell(given), table.cell(missing)) {
                 cell.wrong::<()>(format!("`{given}` without `{missing}`"));
@@ -101,7 +99,7 @@ pub(super) fn shown(tls: &UpstreamTls) -> toml::Table {
         client_cert: identity.map(|(files, _)| files.cert.clone()),
         client_key: identity.map(|(files, _)| files.key.clone()),
     };
-    let mut shown = table_of(|visitor| keys(visitor, &mut draft));
+    let mut shown = table_of(|keys| draft.settings(keys));
     if let Some((_, identity)) = identity {
         shown.insert("client_key".to_owned(), string(&masked(identity.digest())));
     }

@@ -12,13 +12,15 @@
 //! The first paragraph of a field's documentation is the description of the key. `Default` is implemented, too.
 //! Options of `#[setting(…)]`:
 //!
-//! - `key = "…"`: the key, if it differs from the field's name.
+//! - `key = …`: the key, if it differs from the field's name.
 //! - `default = …`: the field's default, if it differs from its type's.
 //! - `or = …`: the default in words, if it depends on something else.
 //! - `about = …`: the description, if it is computed.
 //! - `required`: the key must be set.
 //! - `file_only`: only the configuration file may set the key.
 //! - `range = …`, `size`, `word`, `words = …`, `may_be_empty`: the values that the key accepts, if its type does not say so.
+//! - `read = …, show = …`: functions of the configuration that read and show a value of a special type. A struct with such a
+//!   key has a method `settings` for visitors that know these types, instead of the trait.
 //! - `nested`: the field is a struct of settings whose keys are in the same table.
 //! - `visit = …`: a function that visits the keys of the field. It gets the struct and the visitor.
 //! - `skip`: the field is not a setting.
@@ -26,8 +28,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{
-    Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, LitStr, Meta, Result,
-    parse_macro_input,
+    Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, Meta, Result, parse_macro_input,
 };
 
 /// Implements `Settings` and `Default`; see [the crate](crate).
@@ -45,6 +46,24 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = settings.iter().map(|setting| setting.field);
     let defaults = settings.iter().map(Setting::default);
     let statements = settings.iter().map(Setting::statement);
+    let is_special = settings.iter().any(|setting| setting.value("read").is_some());
+    let visiting = match is_special {
+        true => quote! {
+            impl #name {
+                /// Shows all keys to `keys`.
+                pub(crate) fn settings(&mut self, keys: &mut impl crate::keys::Keys) {
+                    #(#statements)*
+                }
+            }
+        },
+        false => quote! {
+            impl ::toolwire_engine::settings::Settings for #name {
+                fn settings(&mut self, keys: &mut dyn ::toolwire_engine::settings::Visitor) {
+                    #(#statements)*
+                }
+            }
+        },
+    };
     Ok(quote! {
         impl ::std::default::Default for #name {
             fn default() -> Self {
@@ -52,11 +71,7 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
             }
         }
 
-        impl ::toolwire_engine::settings::Settings for #name {
-            fn settings(&mut self, keys: &mut dyn ::toolwire_engine::settings::Visitor) {
-                #(#statements)*
-            }
-        }
+        #visiting
     })
 }
 
@@ -65,61 +80,42 @@ struct Setting<'i> {
     field: &'i Ident,
     /// The first paragraph of its documentation.
     docs: String,
-    key: String,
-    default: Option<Expr>,
-    or: Option<Expr>,
-    about: Option<Expr>,
-    range: Option<Expr>,
-    words: Option<Expr>,
-    visit: Option<Expr>,
-    /// The options without values.
+    values: Vec<(Ident, Expr)>,
     flags: Vec<Ident>,
 }
+
+/// The options with values.
+const VALUES: [&str; 9] = ["key", "default", "or", "about", "range", "words", "read", "show", "visit"];
+
+/// The options without values.
+const FLAGS: [&str; 7] = ["required", "file_only", "size", "word", "may_be_empty", "nested", "skip"];
 
 impl<'i> Setting<'i> {
     fn of(field: &'i Field) -> Result<Self> {
         let name = field.ident.as_ref().ok_or_else(|| Error::new_spanned(field, "a field without a name"))?;
-        let mut setting = Self {
-            field: name,
-            docs: docs(field),
-            key: name.to_string(),
-            default: None,
-            or: None,
-            about: None,
-            range: None,
-            words: None,
-            visit: None,
-            flags: Vec::new(),
-        };
+        let mut setting = Self { field: name, docs: docs(field), values: Vec::new(), flags: Vec::new() };
         for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("setting")) {
             attribute.parse_nested_meta(|option| {
                 let name = option.path.require_ident()?.clone();
-                let value = match name.to_string().as_str() {
-                    "key" => {
-                        setting.key = option.value()?.parse::<LitStr>()?.value();
-                        return Ok(());
-                    }
-                    "default" => &mut setting.default,
-                    "or" => &mut setting.or,
-                    "about" => &mut setting.about,
-                    "range" => &mut setting.range,
-                    "words" => &mut setting.words,
-                    "visit" => &mut setting.visit,
-                    "required" | "size" | "word" | "may_be_empty" | "file_only" | "nested" | "skip" => {
-                        setting.flags.push(name);
-                        return Ok(());
-                    }
-                    _ => return Err(option.error("unknown option of a setting")),
-                };
-                *value = Some(option.value()?.parse()?);
+                if VALUES.iter().any(|known| name == known) {
+                    setting.values.push((name, option.value()?.parse()?));
+                } else if FLAGS.iter().any(|known| name == known) {
+                    setting.flags.push(name);
+                } else {
+                    return Err(option.error("unknown option of a setting"));
+                }
                 Ok(())
             })?;
         }
-        let is_key = !setting.is("skip") && !setting.is("nested") && setting.visit.is_none();
-        if is_key && setting.docs.is_empty() && setting.about.is_none() {
+        let is_key = !setting.is("skip") && !setting.is("nested") && setting.value("visit").is_none();
+        if is_key && setting.docs.is_empty() && setting.value("about").is_none() {
             return Err(Error::new_spanned(field, "a setting without a description"));
         }
         Ok(setting)
+    }
+
+    fn value(&self, name: &str) -> Option<&Expr> {
+        self.values.iter().find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
     fn is(&self, flag: &str) -> bool {
@@ -127,7 +123,7 @@ impl<'i> Setting<'i> {
     }
 
     fn default(&self) -> TokenStream {
-        match &self.default {
+        match self.value("default") {
             Some(default) => quote!(#default),
             None => quote!(::std::default::Default::default()),
         }
@@ -136,19 +132,20 @@ impl<'i> Setting<'i> {
     /// The statement that visits the setting.
     fn statement(&self) -> TokenStream {
         let field = self.field;
-        if let Some(visit) = &self.visit {
+        if let Some(visit) = self.value("visit") {
             return quote!(#visit(self, keys););
         }
         if self.is("skip") {
             return TokenStream::new();
         }
         if self.is("nested") {
-            return quote! {{
-                use ::toolwire_engine::settings::Settings as _;
-                self.#field.settings(keys);
-            }};
+            return quote!(self.#field.settings(keys););
         }
-        let value = match (&self.words, &self.range) {
+        let key = self.key();
+        if let (Some(read), Some(show)) = (self.value("read"), self.value("show")) {
+            return quote!(keys.special(#key, &mut self.#field, #read, #show););
+        }
+        let value = match (self.value("words"), self.value("range")) {
             (Some(words), _) => {
                 quote!(Word(&mut ::toolwire_engine::settings::OneOf(&mut self.#field, &#words)))
             }
@@ -158,20 +155,18 @@ impl<'i> Setting<'i> {
             (None, None) if self.is("may_be_empty") => quote!(AnyText(&mut self.#field)),
             (None, None) => quote!(from(&mut self.#field)),
         };
-        let (key, docs) = (&self.key, &self.docs);
-        let about = self.about.as_ref().map_or_else(|| quote!(#docs), |about| quote!(#about));
-        let or = match &self.or {
-            Some(or) => quote!(.or(#or)),
-            None if self.is("required") => quote!(.or(::toolwire_engine::settings::Key::REQUIRED)),
-            None => TokenStream::new(),
-        };
+        quote!(keys.key(#key, ::toolwire_engine::settings::Field::#value);)
+    }
+
+    /// The key with its documentation.
+    fn key(&self) -> TokenStream {
+        let (name, docs) = (self.field.to_string(), &self.docs);
+        let key = self.value("key").map_or_else(|| quote!(#name), |key| quote!(#key));
+        let about = self.value("about").map_or_else(|| quote!(#docs), |about| quote!(#about));
+        let required = self.is("required").then(|| quote!(.or(::toolwire_engine::settings::Key::REQUIRED)));
+        let or = self.value("or").map(|or| quote!(.or(#or)));
         let file_only = self.is("file_only").then(|| quote!(.file_only()));
-        quote! {
-            keys.key(
-                ::toolwire_engine::settings::Key::new(#key, #about) #or #file_only,
-                ::toolwire_engine::settings::Field::#value,
-            );
-        }
+        quote!(::toolwire_engine::settings::Key::new(#key, #about) #required #or #file_only)
     }
 }
 

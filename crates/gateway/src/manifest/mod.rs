@@ -215,7 +215,10 @@ fn keys(keys: &mut impl Keys, rules: &mut Rules, known: &KnownFormats) {
     let mut starts_in_reasoning = Some(rules.starts_in_reasoning);
     model_rules::starts_in_reasoning(keys, &mut starts_in_reasoning);
     rules.starts_in_reasoning = starts_in_reasoning.unwrap_or_default();
-    model_rules::tolerate_truncation(keys, &mut rules.tolerate_truncation);
+    keys.key(
+        Key::new("tolerate_truncation", "accept a stream that closes without its end mark as complete"),
+        Field::Switch(&mut rules.tolerate_truncation),
+    );
     rules.limits.settings(keys);
     keys.key(
         Key::new("server_tools", "the upstream's own tools, by name"),
