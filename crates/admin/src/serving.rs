@@ -57,7 +57,7 @@ impl Admin {
         let mut read = Bytes::new();
         let mut memory = None;
         if admitted.has_body(&head.method) {
-            match body.read(service, head, MAX_BODY).await {
+            match body.read(service, &head.headers, Some(MAX_BODY)).await {
                 Ok((body, reserved)) => (read, memory) = (body, Some(reserved)),
                 Err(failure) => return response(Err(failure.into()), access),
             }

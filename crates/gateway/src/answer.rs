@@ -21,7 +21,11 @@
 //! Then the client's connection, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with `poll_frame`). Both take the
 //! same steps.
 
-mod flow;
+mod exchange_state;
+mod next_request;
+mod observers;
+mod output;
+mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -49,8 +53,9 @@ use super::{
     yield_now,
 };
 
-use flow::ExchangeState;
-pub(super) use flow::{Parts, Stage, StartedExchange};
+use exchange_state::ExchangeState;
+pub(super) use observers::ModelObservers;
+pub(super) use stage::{AskedModel, Parts, Stage, StartedExchange};
 
 /// Maximum number of reads between two checks of the deadlines, and in one frame. After that many, the client gets its
 /// turn.
@@ -70,7 +75,6 @@ pub struct AnswerBody {
     deadlines: Deadlines,
     #[pin]
     cut: SignalFuture,
-    timeouts: Timeouts,
     grant: Grant,
     flow: ExchangeState,
 }
@@ -78,13 +82,12 @@ pub struct AnswerBody {
 impl AnswerBody {
     /// Creates the body of a response whose upstream request is in progress or is being prepared. A stream gets a
     /// keep-alive comment after each `keep_alive` of silence. The body ends when `cut` does.
-    pub(super) fn new(parts: Parts, keep_alive: Duration, cut: SignalFuture) -> Self {
+    pub(super) fn new(parts: Parts, access: Access, keep_alive: Duration, cut: SignalFuture) -> Self {
         let keep_alive = parts.stream.then_some(keep_alive);
-        let timeouts = parts.exchange.client.upstream().timeouts.clone();
-        let flow = ExchangeState::new(parts);
-        let deadlines = Deadlines::new(keep_alive, timeouts.idle, timeouts.total);
-        let deadlines = deadlines.expecting_content(flow.patience());
-        Self { deadlines, cut, timeouts, grant: Grant::default(), flow }
+        let flow = ExchangeState::new(parts, access);
+        let &Timeouts { idle, total, .. } = flow.timeouts();
+        let deadlines = Deadlines::new(keep_alive, idle, total).expecting_content(flow.patience());
+        Self { deadlines, cut, grant: Grant::default(), flow }
     }
 
     /// Reads until the response's status is certain: `Ok` means status 200, and the body begins with what has been
@@ -108,13 +111,13 @@ impl AnswerBody {
     /// Turns the response into the error response for `failure`, which happened before any content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
-        flow.out = BytesMut::from(flow.pipeline.error_body(failure).as_slice());
+        flow.out = BytesMut::from(flow.asked.pipeline.error_body(failure).as_slice());
         flow.failure_is_written();
     }
 
     /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it started.
     pub(super) fn is_streaming(&self) -> bool {
-        let refused = self.flow.failure_written && !self.flow.is_open();
+        let refused = self.flow.observers.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
     }
 
@@ -141,7 +144,7 @@ impl AnswerBody {
 
     /// Adds the headers with the remaining amounts of the client's limits.
     pub(super) fn put_rates(&self, headers: &mut HeaderMap) {
-        if let Some(allowance) = &self.flow.allowance {
+        if let Some(allowance) = &self.flow.observers.allowance {
             allowance.put_headers(headers, unix_time());
         }
     }
@@ -158,7 +161,7 @@ impl AnswerBody {
 
     /// The log record of this request.
     pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
-        &mut self.project().flow.access
+        &mut self.project().flow.observers.access
     }
 
     /// Yields the thread to other tasks after enough work.
@@ -179,8 +182,8 @@ impl AnswerBody {
 
     fn poll_upstream(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
-        let is_prepared = matches!(this.flow.stage, Stage::Preparing(_));
-        let polled = this.flow.poll_upstream(cx);
+        let is_prepared = matches!(this.flow.asked.stage, Stage::Preparing(_));
+        let polled = this.flow.poll_stage(cx);
         if polled.is_pending() {
             this.flow.worked = 0;
         }
@@ -188,11 +191,10 @@ impl AnswerBody {
         this.flow.show_progress();
         if is_prepared {
             // The upstream may have changed.
-            this.timeouts.clone_from(&this.flow.client().upstream().timeouts);
-            this.deadlines.as_mut().expect_within(this.timeouts.idle);
+            this.deadlines.as_mut().expect_within(this.flow.timeouts().idle);
             this.deadlines.as_mut().expect_content(this.flow.patience());
         }
-        match this.flow.stage {
+        match this.flow.asked.stage {
             Stage::Preparing(_) | Stage::Opening(_) | Stage::Deciding(_) | Stage::Making(..) => {
                 this.deadlines.on_upstream_request();
             }
@@ -214,14 +216,15 @@ impl AnswerBody {
             return Poll::Ready(None);
         }
         let deadline = ready!(this.deadlines.as_mut().poll_deadline(cx));
+        let &Timeouts { idle, total, .. } = this.flow.timeouts();
         match deadline {
             Deadline::KeepAlive => {
                 this.flow.keep_alive();
                 this.deadlines.on_client_write();
             }
-            Deadline::Idle => this.flow.fail_silent("next piece", this.timeouts.idle),
+            Deadline::Idle => this.flow.fail_silent("next piece", idle),
             Deadline::Filler => {
-                let limit = this.timeouts.idle.saturating_mul(FILLER);
+                let limit = idle.saturating_mul(FILLER);
                 this.flow.fail_silent("next piece other than comments and white space", limit);
             }
             Deadline::FirstContent => {
@@ -229,10 +232,10 @@ impl AnswerBody {
                 this.flow.first_content_expired();
             }
             Deadline::Total => {
-                let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+                let failure = failure::timed_out("whole response", total.unwrap_or_default());
                 this.flow.fail_for_good(failure);
             }
-            Deadline::Linger => this.flow.stage = Stage::Over,
+            Deadline::Linger => this.flow.asked.stage = Stage::Over,
             Deadline::Unended if this.flow.end_hop() => this.deadlines.on_upstream_request(),
             Deadline::Unended => this.flow.fail(Failure::new(
                 Kind::Truncated,
@@ -248,7 +251,8 @@ impl AnswerBody {
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
-            let failure = failure::timed_out("whole response", this.timeouts.total.unwrap_or_default());
+            let total = this.flow.timeouts().total.unwrap_or_default();
+            let failure = failure::timed_out("whole response", total);
             this.flow.fail_for_good(failure);
         }
         this.flow.poll_unread(cx);
@@ -266,7 +270,7 @@ impl AnswerBody {
             if waiting && (!self.flow.is_open() || self.flow.is_drained() || is_full) {
                 return Poll::Ready(true);
             }
-            if matches!(self.flow.stage, Stage::Over) {
+            if matches!(self.flow.asked.stage, Stage::Over) {
                 return Poll::Ready(false);
             }
             if self.flow.reads >= MAX_READS {
@@ -325,7 +329,7 @@ impl Body for AnswerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.flow.stage, Stage::Over) && self.flow.is_flushed()
+        matches!(self.flow.asked.stage, Stage::Over) && self.flow.is_flushed()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -92,8 +92,8 @@ impl ConfiguredModels {
         };
         let answering =
             Answering { stream: false, reasoning: Reasoning::Drop, ..Answering::new(&conversation, stamp) };
-        let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), (&means, now))?;
-        let (request, starts_in_reasoning) = exchange::encode((model, &options), &mut sent, now)?;
+        let mut sent = exchange::sent(model, &conversation, DIALECT.dialect(), &means, now)?;
+        let (request, starts_in_reasoning) = exchange::encode(model, &options, &mut sent, now)?;
         let request = exchange::encrypted(&options, request)?;
         drop(sent);
         let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);

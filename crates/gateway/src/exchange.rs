@@ -7,37 +7,30 @@
 //!
 //! Here the proxy combines the stages for a request; `fixture::replay` does the same for a recorded response.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+mod teaching;
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
-use ring::rand::{SecureRandom, SystemRandom};
 
+use self::teaching::taught;
+pub(super) use self::teaching::{encode, encrypted, sent};
+use super::{
+    auth::Caller,
+    command::{self, Command},
+    hops::{AskAgain, Asked, DecideHop, FirstRequest},
+    turn_states::{Keeper, OwnStates, TurnStates},
+    upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
+};
 use toolwire_config::{Config, Model, ToolStyle};
 use toolwire_execution::{Asker, ExchangeId, Execution, HostedTurn};
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{
-    conversation::{Constraint, Conversation, NameForm, Tool, ToolChoice, joined_system_turns},
-    dialect::{
-        Answering, ClientDialect, Dialect, Reader, ReaderRules, Stamp, UpstreamDialect, UpstreamRequest,
-        check_choice, fitted,
-    },
-    enforce::{Enforced, Means},
+    conversation::{Conversation, ToolChoice},
+    dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice},
     failure::{Failure, Kind},
-    format::{self, Instructed},
     pipeline::Pipeline,
     rules::{Reasoning, Rules},
-};
-
-use super::{
-    auth::Caller,
-    command::{self, Command},
-    hops::{AskAgain, Asked, DecideHop},
-    turn_states::{Keeper, OwnStates, TurnStates},
-    upstream_capabilities::{Kind as MeansKind, Subject, UpstreamCapabilities},
 };
 
 /// Everything that an exchange needs.
@@ -90,6 +83,18 @@ pub(super) struct RequestContext<'r> {
     pub(super) exchange: &'r ExchangeId,
 }
 
+/// A client's request that is prepared for its upstream.
+#[derive(Debug)]
+pub(super) struct DecodedRequest<'r> {
+    pub(super) dialect: ClientDialect,
+    /// The body that contains the conversation. `None` if the conversation was changed after it was decoded.
+    pub(super) body: Option<&'r Bytes>,
+    pub(super) conversation: Conversation,
+    /// The client's setting for passing on reasoning, if it overrides the model's rules.
+    pub(super) reasoning: Option<Reasoning>,
+    pub(super) stamp: Stamp,
+}
+
 /// Decodes a request for a model's response. The choice among its tools is checked later, when hosted tools have also
 /// been declared.
 ///
@@ -133,9 +138,7 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
     Err(Failure::new(Kind::Request, message).with_param(name))
 }
 
-/// Prepares `conversation` for its upstream. `body` contains the same conversation; without a body, the conversation
-/// has been changed since it was decoded. `reasoning`: the client's setting for passing on reasoning, if it overrides
-/// the model's rules.
+/// Prepares a request for its upstream.
 ///
 /// # Errors
 /// [`Kind::NotFound`] for an unknown model, [`Kind::Request`] for a request that its upstream or its chat template
@@ -143,10 +146,10 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 pub(super) fn prepare(
     SharedState { config, capabilities, states, execution }: SharedState<'_>,
     context: RequestContext<'_>,
-    dialect: ClientDialect,
-    (body, mut conversation): (Option<&Bytes>, Conversation),
-    (reasoning, stamp): (Option<Reasoning>, Stamp),
+    request: DecodedRequest<'_>,
 ) -> Result<Exchange, Failure> {
+    let DecodedRequest { dialect, body, mut conversation, reasoning, stamp } = request;
+    let owner = context.caller.owner;
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
@@ -155,20 +158,20 @@ pub(super) fn prepare(
     if model.settings.enforce.uses_means() && !conversation.tools.is_empty() {
         capabilities.servers.look_at(&model.upstream);
     }
-    let states = own_states(model, (states, context.caller.owner));
+    let states = own_states(model, states, owner);
     if let Some(states) = &states {
         states.restore(&mut conversation);
     }
     let (command, hosted) =
-        execution.map_or((None, None), |execution| host((execution, model), &mut conversation, context));
+        execution.map_or((None, None), |execution| host(execution, model, &mut conversation, context));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
-    let (options, means) = capabilities.about(model, &conversation, context.caller.owner);
+    let (options, means) = capabilities.about(model, &conversation, owner);
     answering.left_out = left_out_tools(model, &conversation);
-    let asked = (dialect.dialect(), body.map(|body| &**body));
-    let (mut sent, left_out) = taught(model, &conversation, asked, (&means, now))?;
-    let (request, starts_in_reasoning) = encode((model, &options), &mut sent, now)?;
+    let sent_body = body.map(|body| &**body);
+    let (mut sent, left_out) = taught(model, &conversation, dialect.dialect(), sent_body, &means, now)?;
+    let (request, starts_in_reasoning) = encode(model, &options, &mut sent, now)?;
     let request = encrypted(&options, request)?;
     let may_join = options.side().may_join(&sent.turns);
     let constrained = sent.constraint.as_ref().map(MeansKind::of);
@@ -177,22 +180,22 @@ pub(super) fn prepare(
     let may_follow_up = model.settings.may_follow_up() && !conversation.tools.is_empty();
     let may_go_on = may_follow_up || constrained.is_some() || hosted.is_some();
     let hops = (may_go_on || may_join).then(|| {
-        let shared = (Arc::clone(config), Arc::clone(capabilities));
-        let asked = match body.filter(|_| hosted.is_none() && !is_settled) {
-            Some(body) => Asked::Body(body.clone(), states.clone()),
-            None => Asked::Conversation(Arc::clone(&conversation)),
-        };
-        let subject = Subject::new(model, &conversation.model, context.caller.owner);
-        let requires_call = conversation.tool_choice.requires_call();
-        let asking = AskAgain::new(
-            shared,
-            (dialect, hosted.clone()),
-            (asked, now),
-            (subject, requires_call, constrained),
-            (may_go_on, may_join),
-        );
-        let asking: Box<dyn DecideHop> = Box::new(asking);
-        asking
+        Box::new(AskAgain::new(FirstRequest {
+            config: Arc::clone(config),
+            capabilities: Arc::clone(capabilities),
+            dialect,
+            asked: match body.filter(|_| hosted.is_none() && !is_settled) {
+                Some(body) => Asked::Body(body.clone(), states.clone()),
+                None => Asked::Conversation(Arc::clone(&conversation)),
+            },
+            hosted: hosted.clone(),
+            now,
+            subject: Subject::new(model, &conversation.model, owner),
+            requires_call: conversation.tool_choice.requires_call(),
+            constrained,
+            may_go_on,
+            may_join,
+        })) as Box<dyn DecideHop>
     });
     let keeper = states.filter(|_| command.is_none()).map(|states| states.keeper(&conversation));
     Ok(Exchange {
@@ -212,7 +215,8 @@ pub(super) fn prepare(
 
 /// Finds the command in the conversation, or declares the hosted tools in it.
 pub(super) fn host(
-    (execution, model): (&Arc<Execution>, &Model),
+    execution: &Arc<Execution>,
+    model: &Model,
     conversation: &mut Conversation,
     RequestContext { caller, exchange }: RequestContext<'_>,
 ) -> (Option<Command>, Option<HostedTurn>) {
@@ -270,7 +274,7 @@ pub(super) fn settle_choice(model: &Model, conversation: &mut Conversation) -> R
 
 /// The stored state of `owner` that the model's upstream needs back. `None` if the upstream needs no state, since it
 /// sees calls as text.
-fn own_states(model: &Model, (states, owner): (&Arc<TurnStates>, Owner)) -> Option<OwnStates> {
+fn own_states(model: &Model, states: &Arc<TurnStates>, owner: Owner) -> Option<OwnStates> {
     states.of(owner, &model.upstream.name, model.wants_back())
 }
 
@@ -310,7 +314,8 @@ pub(super) fn rules<'m>(
 
 /// The pipeline for the response to `conversation` under these rules.
 pub(super) fn pipeline(
-    (model, rules): (&Model, &Rules),
+    model: &Model,
+    rules: &Rules,
     dialect: ClientDialect,
     conversation: &Conversation,
     answering: &Answering,
@@ -347,163 +352,6 @@ fn refuse_choices(model: &Model, conversation: &Conversation) -> Result<(), Fail
         return Err(Failure::new(Kind::Request, message).with_param("n"));
     }
     Ok(())
-}
-
-/// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced, if
-/// the model is configured that way.
-///
-/// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in
-/// seconds of Unix time.
-///
-/// # Errors
-/// If the upstream's API cannot express a part of the conversation, or the model's chat template cannot provide the
-/// instructions.
-pub(super) fn sent<'a>(
-    model: &Model,
-    conversation: &'a Conversation,
-    client: Dialect,
-    means: (&Means, u64),
-) -> Result<Cow<'a, Conversation>, Failure> {
-    Ok(taught(model, conversation, (client, None), means)?.0)
-}
-
-/// Like [`sent`], but also returns the names of the tools for which `max_instructions` left no room. Errors refer to
-/// places in the client's `body`.
-fn taught<'a>(
-    model: &Model,
-    conversation: &'a Conversation,
-    (client, body): (Dialect, Option<&[u8]>),
-    means: (&Means, u64),
-) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let side = model.upstream.options.side();
-    if side.dialect() != Dialect::Messages && conversation.has_client_headers() {
-        let without = conversation.without_client_headers();
-        let (sent, left_out) = taught(model, &without, (client, body), means)?;
-        return Ok((Cow::Owned(sent.into_owned()), left_out));
-    }
-    let fitting = fitted(conversation, client, side);
-    match fitting.map_err(|unfit| unfit.failure(body))? {
-        Cow::Borrowed(conversation) => taught_in_prompt(model, conversation, means),
-        Cow::Owned(fitted) => {
-            let (sent, left_out) = taught_in_prompt(model, &fitted, means)?;
-            Ok((Cow::Owned(sent.into_owned()), left_out))
-        }
-    }
-}
-
-/// The conversation with its tools in the prompt, if the model's tools are taught there, and the names of the tools for
-/// which there is no room.
-fn taught_in_prompt<'a>(
-    model: &Model,
-    conversation: &'a Conversation,
-    (means, now): (&Means, u64),
-) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
-    let side = model.upstream.options.side();
-    let ToolStyle::Format(taught) = model.tools else {
-        let sent = conversation.in_forms(side.name_form(), side.id_form());
-        return Ok((rendered(model, sent, means), Vec::new()));
-    };
-    // Text formats have their own delimiters, which the names of tools must not contain.
-    let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
-    let conversation = &*named;
-    let (format, constraint) = match model.enforced(conversation, taught, means) {
-        Some(Enforced { format, constraint }) => (format, Some(constraint)),
-        None => (taught, None),
-    };
-    let mut teaching = model.teaching();
-    // The enforced format may differ from the one that the template describes.
-    if let Some(template) = model.instructing_template().filter(|_| format == taught) {
-        let tools = conversation.callable_tools().map(|tool| {
-            let name = format!("{}{}", teaching.prefix, tool.name);
-            Tool { name, ..tool.clone() }
-        });
-        let tools: Vec<_> = tools.collect();
-        if !tools.is_empty() {
-            teaching.text = Some(template.tool_instructions(&tools, now)?);
-        }
-    }
-    let Instructed { conversation: sent, left_out } =
-        format::instruct_within(conversation.clone(), format, &teaching);
-    let left_out = match &named {
-        Cow::Borrowed(_) => left_out,
-        Cow::Owned(named) => {
-            let names = named.tools.iter().map(|tool| tool.name.as_str());
-            let declared: HashMap<_, _> = names.zip(declared).collect();
-            let own = |name: String| declared.get(name.as_str()).map_or(name, |tool| tool.name.clone());
-            left_out.into_iter().map(own).collect()
-        }
-    };
-    Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
-}
-
-/// The conversation for a model whose chat template writes the tools, with well-formed calls enforced in the format
-/// that the model's name or `detect` implies.
-fn rendered<'a>(
-    model: &Model,
-    mut conversation: Cow<'a, Conversation>,
-    means: &Means,
-) -> Cow<'a, Conversation> {
-    let is_rendered = model.chat_template.is_some() && model.upstream.options.side().takes_prompt();
-    let format = if is_rendered { model.own_format(&conversation.model) } else { None };
-    if let Some(Enforced { constraint, .. }) =
-        format.and_then(|format| model.enforced(&conversation, format, means))
-    {
-        conversation.to_mut().constraint = Some(constraint);
-    }
-    conversation
-}
-
-/// The request to the model's upstream, and whether the response starts inside reasoning (`None` if there is no prompt
-/// that determines this). If it does, `sent` loses a constraint that applies from the first token on, since it would
-/// constrain the reasoning. `options` are the known settings of the model's upstream.
-///
-/// # Errors
-/// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
-pub(super) fn encode(
-    (model, options): (&Model, &UpstreamDialect),
-    sent: &mut Cow<'_, Conversation>,
-    now: u64,
-) -> Result<(UpstreamRequest, Option<bool>), Failure> {
-    let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
-    let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
-        let request = side.encode(sent, &name);
-        // Servers may resolve such a path segment to another place even if it is escaped.
-        if request.path.is_some() && matches!(&*name, "." | "..") {
-            let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
-            return Err(Failure::new(Kind::Request, why).with_param("model"));
-        }
-        return Ok((request, None));
-    };
-    let prompt = template.render(sent, now).or_else(|failure| {
-        // Many templates refuse a system message unless it is the first and only one.
-        match joined_system_turns(&sent.turns, || true, true) {
-            Cow::Borrowed(_) => Err(failure),
-            Cow::Owned(turns) => {
-                let joined = Conversation { turns, ..sent.clone().into_owned() };
-                template.render(&joined, now).map_err(|_| failure)
-            }
-        }
-    })?;
-    let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
-    if starts_in_reasoning && sent.constraint.as_ref().is_some_and(Constraint::applies_at_once) {
-        sent.to_mut().constraint = None;
-    }
-    Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
-}
-
-/// The request as it is sent: encrypted, if the upstream's settings require that.
-///
-/// # Errors
-/// If it cannot be encrypted.
-pub(super) fn encrypted(
-    options: &UpstreamDialect,
-    request: UpstreamRequest,
-) -> Result<UpstreamRequest, Failure> {
-    let (source, mut is_random) = (SystemRandom::new(), true);
-    let request = options.side().encrypt(request, &mut |bytes| is_random &= source.fill(bytes).is_ok())?;
-    let no_randomness =
-        || Failure::new(Kind::Internal, "the system gives no randomness to encrypt the request with");
-    is_random.then_some(request).ok_or_else(no_randomness)
 }
 
 /// A reader for a response of the model's upstream to a client that speaks `dialect`.

@@ -7,13 +7,14 @@
 use std::{fmt, io, net::IpAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
-use http::{Response, request};
+use http::{HeaderMap, Response, request};
 use hyper::body::Incoming;
 
 use super::{
     auth::Keys,
     budget::Reservation,
     exchange_observer::{ExchangeBegin, ExchangeObserver},
+    intake,
     reloads::Reloads,
     reply::ReplyBody,
     routes::ExtensionRoute,
@@ -90,17 +91,17 @@ pub struct RequestBody<'r> {
 }
 
 impl RequestBody<'_> {
-    /// Reads the body, up to `max` bytes.
+    /// Reads the body, up to `max` bytes, or up to the configured limit.
     ///
     /// # Errors
     /// If it is too long, too slow or broken, or there is no memory for it.
     pub async fn read(
         self,
         service: &Service,
-        head: &request::Parts,
-        max: usize,
+        headers: &HeaderMap,
+        max: Option<usize>,
     ) -> Result<(Bytes, Reservation), Failure> {
-        let read = service.read_body(&head.headers, self.body, max).await?;
+        let read = intake::read(headers, self.body, service.bounds(max)).await?;
         *self.rest = Rest::None;
         Ok(read)
     }

@@ -7,6 +7,8 @@
 //! The future may take as long as it needs. Meanwhile the client gets keep-alives, `total_timeout` applies, and the
 //! slot at the upstream is free for other requests; if the client disconnects, the future is dropped.
 
+mod shown;
+
 use std::{borrow::Cow, fmt, future::ready, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
@@ -18,12 +20,13 @@ use toolwire_execution::{HostedTurn, Ran, Visibility};
 use toolwire_pipeline::{
     conversation::{Call, CallOutput, Conversation, Part, Role, ToolChoice, Turn},
     dialect::{ClientDialect, Observed, Reader, UpstreamRequest, refuses_roles},
-    event::{Event, Media, Reasoning, Runner, ServerCall, Warning},
+    event::{Event, Media, Warning},
     failure::Failure,
     pipeline::{DeferredTurn, FollowUp, Reason, Tally},
     wire::digest::Digest,
 };
 
+use self::shown::{announced, lined, outcome};
 use super::{
     exchange,
     turn_states::OwnStates,
@@ -129,15 +132,34 @@ pub(super) enum Asked {
     Conversation(Arc<Conversation>),
 }
 
+/// The first request of a response, as far as later ones depend on it.
+#[derive(Debug)]
+pub(super) struct FirstRequest {
+    pub(super) config: Arc<Config>,
+    pub(super) capabilities: Arc<UpstreamCapabilities>,
+    pub(super) dialect: ClientDialect,
+    pub(super) asked: Asked,
+    /// The hosted tools, if the model has any.
+    pub(super) hosted: Option<Arc<HostedTurn>>,
+    /// The time of the request, in seconds of Unix time.
+    pub(super) now: u64,
+    /// The model that is asked.
+    pub(super) subject: Subject,
+    /// Whether the response must contain a call.
+    pub(super) requires_call: bool,
+    /// The means of enforcement that the request uses.
+    pub(super) constrained: Option<Kind>,
+    /// Whether further decisions may be needed once the request is accepted.
+    pub(super) may_go_on: bool,
+    /// Whether some messages of the request may be joined.
+    pub(super) may_join: bool,
+}
+
 /// Asks the model again: immediately because of the text that it wrote, or with the results of hosted tools once they
 /// have run.
 #[derive(Debug)]
 pub(super) struct AskAgain {
-    config: Arc<Config>,
-    dialect: ClientDialect,
-    asked: Asked,
-    /// The hosted tools, if the model has any.
-    hosted: Option<Arc<HostedTurn>>,
+    first: FirstRequest,
     /// The number of the hop that the upstream answers, from 1.
     hop: usize,
     /// The hop whose calls of hosted tools are running.
@@ -147,8 +169,6 @@ pub(super) struct AskAgain {
     unseen: Vec<Turn>,
     /// Remaining bytes of images for the client in this response.
     room: usize,
-    /// The time of the request, in seconds of Unix time.
-    now: u64,
     /// The turns of all follow-ups so far.
     turns: Vec<Turn>,
     /// Number of these turns that are part of the conversation, up to the last results of hosted tools. They are
@@ -164,17 +184,10 @@ pub(super) struct AskAgain {
     dropped: Vec<Kind>,
     /// The tools of the last request that was built here.
     tools: Option<Digest>,
-    /// The model that is asked.
-    subject: Subject,
-    /// Whether the response must contain a call.
-    requires_call: bool,
-    /// Whether further decisions may be needed once the first request is accepted.
-    may_go_on: bool,
     /// Whether some messages of the last request may be joined.
     may_join: bool,
     /// Whether the upstream has refused a request because of its messages' roles, so that messages are joined.
     joins: bool,
-    capabilities: Arc<UpstreamCapabilities>,
 }
 
 /// Whether an error may mean that the server does not know a constraint. Most servers then answer with status 400 or
@@ -191,37 +204,22 @@ fn may_mean_a_constraint(status: StatusCode, body: &[u8]) -> bool {
 }
 
 impl AskAgain {
-    /// Decides for the response to the request `body`, which arrived at `now`. `constrained`: the means of enforcement
-    /// that the first request to the upstream uses.
-    pub(super) fn new(
-        (config, capabilities): (Arc<Config>, Arc<UpstreamCapabilities>),
-        (dialect, hosted): (ClientDialect, Option<Arc<HostedTurn>>),
-        (asked, now): (Asked, u64),
-        (subject, requires_call, constrained): (Subject, bool, Option<Kind>),
-        (may_go_on, may_join): (bool, bool),
-    ) -> Self {
+    /// Decides for the response to this request.
+    pub(super) fn new(first: FirstRequest) -> Self {
         Self {
-            config,
-            dialect,
-            asked,
-            hosted,
             hop: 1,
             running: None,
             unseen: Vec::new(),
             room: MAX_IMAGES,
-            now,
             turns: Vec::new(),
             conversed: 0,
             had_hosted: true,
-            constrained,
+            constrained: first.constrained,
             dropped: Vec::new(),
             tools: None,
-            subject,
-            requires_call,
-            may_go_on,
-            may_join,
+            may_join: first.may_join,
             joins: false,
-            capabilities,
+            first,
         }
     }
 
@@ -232,41 +230,43 @@ impl AskAgain {
     /// Only errors that the first request would have had.
     fn request(&mut self) -> Result<(UpstreamRequest, Reader), Failure> {
         let mut conversation = self.conversation()?;
-        if let Some(hosted) = self.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
+        if let Some(hosted) = self.first.hosted.as_ref().filter(|_| !self.unseen.is_empty()) {
             after_calls(&mut conversation, hosted);
             self.had_hosted = hosted.exhausted_limit().is_none();
         }
         let (conversed, repeated) = self.turns.split_at_checked(self.conversed).unwrap_or_default();
         conversation.turns.extend(conversed.iter().cloned());
-        let model = exchange::model(&self.config, self.dialect, &conversation)?;
-        let (mut options, left) = self.capabilities.about(model, &conversation, self.subject.owner);
+        let model = exchange::model(&self.first.config, self.first.dialect, &conversation)?;
+        let (mut options, left) =
+            self.first.capabilities.about(model, &conversation, self.first.subject.owner);
         if self.joins {
             let strict = Observed { strict_roles: true, ..Observed::default() };
             options = Cow::Owned(options.into_owned().observing(strict));
         }
         self.tools = (!self.dropped.is_empty()).then(|| of_tools(&conversation));
         let means = self.dropped.iter().fold(left, |means, kind| kind.removed_from(means));
-        let mut sent = exchange::sent(model, &conversation, self.dialect.dialect(), (&means, self.now))?;
+        let mut sent =
+            exchange::sent(model, &conversation, self.first.dialect.dialect(), &means, self.first.now)?;
         if !repeated.is_empty() {
             sent.to_mut().turns.extend(repeated.iter().cloned());
         }
-        let (request, _) = exchange::encode((model, &options), &mut sent, self.now)?;
+        let (request, _) = exchange::encode(model, &options, &mut sent, self.first.now)?;
         let request = exchange::encrypted(&options, request)?;
         self.may_join = !self.joins && options.side().may_join(&sent.turns);
         self.constrained = sent.constraint.as_ref().map(Kind::of);
-        Ok((request, exchange::reader(model, self.dialect)))
+        Ok((request, exchange::reader(model, self.first.dialect)))
     }
 
     fn visibility(&self) -> Option<Visibility> {
-        self.hosted.as_ref().map(|hosted| hosted.visibility())
+        self.first.hosted.as_ref().map(|hosted| hosted.visibility())
     }
 
     /// The client's request with toolwire's additions.
     fn conversation(&self) -> Result<Conversation, Failure> {
-        match &self.asked {
+        match &self.first.asked {
             Asked::Conversation(conversation) => Ok(Conversation::clone(conversation)),
             Asked::Body(body, states) => {
-                let mut conversation = exchange::decode(self.dialect, body)?;
+                let mut conversation = exchange::decode(self.first.dialect, body)?;
                 if let Some(states) = states {
                     states.restore(&mut conversation);
                 }
@@ -281,56 +281,6 @@ impl AskAgain {
         self.turns.extend(turns.iter().cloned());
         self.hop += 1;
         Continuation::Ask(NextHop { turns, shown })
-    }
-}
-
-/// The event for a running call of the hosted tool `name`.
-fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
-    ServerCall {
-        id: Cow::Owned(call.id.clone()),
-        name: Cow::Owned(name.to_owned()),
-        runner: Runner::Toolwire,
-        server: Cow::Owned(server.to_owned()),
-        arguments: Some(Cow::Owned(call.arguments.clone())),
-        content: None,
-        is_error: false,
-    }
-}
-
-/// The events for the client about calls that have run and the images that they made.
-fn outcome(ran: &[Ran], mut images: Vec<Media<'static>>, visibility: Visibility) -> Vec<Event<'static>> {
-    match visibility {
-        Visibility::Off => Vec::new(),
-        Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
-        Visibility::Items => {
-            let mut events = Vec::new();
-            for ran in ran {
-                let own = images.extract_if(.., |image| image.id == ran.output.id);
-                events.extend(own.map(Event::Media));
-                events.push(Event::ServerCall(result_of(ran)));
-            }
-            events
-        }
-    }
-}
-
-/// Puts these lines into one piece of reasoning that does not come from the model.
-fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
-    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-    (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
-}
-
-/// The result of a call.
-fn result_of(ran: &Ran) -> ServerCall<'static> {
-    let CallOutput { id, content, is_error, .. } = ran.output.clone();
-    ServerCall {
-        id: Cow::Owned(id),
-        name: Cow::Owned(ran.tool.to_string()),
-        runner: Runner::Toolwire,
-        server: Cow::Owned(ran.provider.to_string()),
-        arguments: None,
-        content: Some(Cow::Owned(content)),
-        is_error,
     }
 }
 
@@ -409,8 +359,8 @@ impl DecideHop for AskAgain {
         // A limit that was reached meanwhile becomes a result for the model, which gets another hop to answer without
         // tools.
         let limit = |hosted: &&Arc<HostedTurn>| hosted.exhausted_limit().filter(|_| !self.had_hosted);
-        let Some(hosted) = self.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
-            let limit = self.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");
+        let Some(hosted) = self.first.hosted.as_ref().filter(|hosted| limit(hosted).is_none()) else {
+            let limit = self.first.hosted.as_ref().and_then(|hosted| limit(&hosted)).unwrap_or("execution");
             let message = format!(
                 "the model called tools of the server although `{limit}` was reached; those calls were not run"
             );
@@ -419,7 +369,7 @@ impl DecideHop for AskAgain {
         };
         let running = hosted.run_in(self.hop, follow_up.hosted.clone());
         let is_item =
-            hosted.visibility() == Visibility::Items && self.dialect.side().shows_generated_images();
+            hosted.visibility() == Visibility::Items && self.first.dialect.side().shows_generated_images();
         let shows = is_item.then(|| (Arc::clone(hosted), self.room));
         self.running = Some(follow_up);
         Box::pin(async {
@@ -449,7 +399,7 @@ impl DecideHop for AskAgain {
     }
 
     fn announced(&self) -> Vec<Event<'static>> {
-        let Some(hosted) = &self.hosted else { return Vec::new() };
+        let Some(hosted) = &self.first.hosted else { return Vec::new() };
         let running = self.running.iter().flat_map(|running| &running.hosted);
         match hosted.visibility() {
             Visibility::Off => Vec::new(),
@@ -468,7 +418,7 @@ impl DecideHop for AskAgain {
     fn deferred(&mut self, mut turn: DeferredTurn) {
         let DeferredTurn { turn: calls, hosted } = &mut turn;
         make_objects(calls, |call| hosted.iter().any(|hosted| hosted.id == call.id));
-        if let Some(hosted) = &self.hosted {
+        if let Some(hosted) = &self.first.hosted {
             hosted.defer((self.hop, std::mem::take(&mut self.unseen)), turn);
         }
     }
@@ -489,23 +439,27 @@ impl DecideHop for AskAgain {
 
     fn accepted(&mut self) {
         if self.joins {
-            self.capabilities.refused_roles(&self.subject);
+            self.first.capabilities.refused_roles(&self.first.subject);
         }
         if let Some(tools) = self.tools.take() {
-            self.capabilities.means.refused(&self.subject, &std::mem::take(&mut self.dropped), tools);
+            self.first.capabilities.means.refused(
+                &self.first.subject,
+                &std::mem::take(&mut self.dropped),
+                tools,
+            );
         }
         if let Some(kind) = self.constrained {
-            self.capabilities.means.accepted(&self.subject, kind);
+            self.first.capabilities.means.accepted(&self.first.subject, kind);
         }
     }
 
     fn is_needed(&self) -> bool {
-        self.may_go_on
+        self.first.may_go_on
     }
 
     fn completed(&mut self, tally: &Tally) {
-        if let Some(kind) = self.constrained.filter(|_| self.requires_call) {
-            self.capabilities.means.answered(&self.subject, kind, tally);
+        if let Some(kind) = self.constrained.filter(|_| self.first.requires_call) {
+            self.first.capabilities.means.answered(&self.first.subject, kind, tally);
         }
     }
 }

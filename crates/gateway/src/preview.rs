@@ -37,10 +37,10 @@ pub fn preview(config: &Arc<Config>, dialect: ClientDialect, body: &Bytes) -> Re
     let model = exchange::model(config, dialect, &conversation)?;
     exchange::settle_choice(model, &mut conversation)?;
     let means = model.upstream.options.side().means();
-    let mut sent = exchange::sent(model, &conversation, dialect.dialect(), (&means, NOW))?;
-    let (request, _) = exchange::encode((model, &model.upstream.options), &mut sent, NOW)?;
+    let mut sent = exchange::sent(model, &conversation, dialect.dialect(), &means, NOW)?;
+    let (request, _) = exchange::encode(model, &model.upstream.options, &mut sent, NOW)?;
     let untaught = Conversation { tool_choice: ToolChoice::None, ..conversation.clone() };
-    let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), (&means, NOW))?);
+    let without = tokens(&*exchange::sent(model, &untaught, dialect.dialect(), &means, NOW)?);
     let tool_tokens = tokens(&sent).saturating_sub(without);
     Ok(Preview { body: request.body, text: text(&sent), tool_tokens })
 }

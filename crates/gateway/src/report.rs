@@ -13,10 +13,8 @@ use serde_json::{Map, Value};
 
 use super::exchange_observer::{ExchangeBegin, ExchangeEnd, ExchangeObserver, HopResult};
 use crate::observe::{Access, Outcome, failure_name, finish_name};
-use toolwire_config::Capture;
-use toolwire_execution::{Audit, AuditEvent, ExchangeId, Subject, audit::MAX_CONTENT};
+use toolwire_execution::{Audit, AuditEvent, Subject, audit::MAX_CONTENT};
 use toolwire_pipeline::{
-    dialect::ClientDialect,
     failure::{Failure, Kind},
     pipeline::{EmittedText, Pipeline, Tally},
     wire::text::{boundary_from, boundary_upto, slice},
@@ -38,24 +36,6 @@ const HELD: usize = 256;
 
 /// Message of the error for a response that did not reach its end.
 const DISCONNECTED: &str = "the client disconnected before the end";
-
-/// Facts that are known when a response begins.
-#[derive(Debug)]
-pub(super) struct Opening<'a> {
-    pub(super) exchange: &'a ExchangeId,
-    /// The model that was requested.
-    pub(super) model: &'a str,
-    /// A short mark of the client's key.
-    pub(super) key: Option<String>,
-    pub(super) client: ClientDialect,
-    /// The upstream's name.
-    pub(super) upstream: &'a str,
-    pub(super) upstream_dialect: &'static str,
-    /// The model's name at the upstream.
-    pub(super) upstream_model: &'a str,
-    /// The hosted tools that are offered to the model.
-    pub(super) tools: Vec<String>,
-}
 
 /// Publishes the events of one response.
 #[derive(Debug)]
@@ -100,37 +80,26 @@ struct TextReported {
 }
 
 impl ExchangeReport {
-    /// Creates the report at the beginning of a response. `observe` may return another observer; `asks_upstream`:
-    /// whether the response begins with a hop.
+    /// Creates the report at the beginning of a response. `tools` are the hosted tools that are offered to the model.
     pub(super) fn new(
         audit: &Arc<Audit>,
-        observe: impl FnOnce(&ExchangeBegin<'_>) -> Option<Box<dyn ExchangeObserver>>,
-        opening: Opening<'_>,
-        asks_upstream: bool,
+        observer: Option<Box<dyn ExchangeObserver>>,
+        begin: &ExchangeBegin<'_>,
+        tools: Vec<String>,
     ) -> Self {
-        let Opening { exchange, model, key, client, upstream, upstream_dialect, upstream_model, tools } =
-            opening;
-        let client = client.dialect().name();
-        let captured = if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word();
-        let observer = observe(&ExchangeBegin {
-            exchange,
-            model,
-            key: key.as_deref(),
-            client,
-            upstream,
-            upstream_dialect,
-            upstream_model,
-            asks_upstream,
-            captured,
-        });
-        let model = model.to_owned();
-        let start = AuditEvent::MessageStart { model, key, client, upstream: upstream.to_owned(), tools };
+        let start = AuditEvent::MessageStart {
+            model: begin.model.to_owned(),
+            key: begin.key.map(str::to_owned),
+            client: begin.client,
+            upstream: begin.upstream.to_owned(),
+            tools,
+        };
         let mut report = Self {
             audit: Arc::clone(audit),
             observer,
-            subject: Subject { exchange: exchange.clone(), hop: 1 },
-            upstream: upstream.to_owned(),
-            upstream_model: upstream_model.to_owned(),
+            subject: Subject { exchange: begin.exchange.clone(), hop: 1 },
+            upstream: begin.upstream.to_owned(),
+            upstream_model: begin.upstream_model.to_owned(),
             start: Some(start),
             hop: None,
             counted: (0, 0),
@@ -140,7 +109,7 @@ impl ExchangeReport {
             is_over: false,
             begun: Instant::now(),
         };
-        if asks_upstream {
+        if begin.asks_upstream {
             report.hop = Some(Hop { begun: report.begun, is_published: false });
         }
         report.catch_up();
@@ -233,8 +202,7 @@ impl ExchangeReport {
             Outcome::Cancelled => left("cancelled", DISCONNECTED),
             Outcome::Stalled => left("stalled", "the client accepted nothing for too long"),
         };
-        let timing = (millis(access.elapsed()), access.first_byte().map(millis));
-        self.end(event, (finish, &tally), timing);
+        self.end(event, finish, &tally, millis(access.elapsed()), access.first_byte().map(millis));
     }
 
     /// The start of the response's text, up to the size that is kept.
@@ -315,8 +283,10 @@ impl ExchangeReport {
     fn end(
         &mut self,
         event: AuditEvent,
-        (finish, tally): (&str, &Tally),
-        (millis, first_byte_millis): (u64, Option<u64>),
+        finish: &str,
+        tally: &Tally,
+        millis: u64,
+        first_byte_millis: Option<u64>,
     ) {
         self.is_over = true;
         if let Some(observer) = &self.observer {
@@ -352,7 +322,7 @@ impl Drop for ExchangeReport {
             true => ("error", failed(&Failure::new(Kind::Internal, "the response failed in toolwire"))),
             false => ("cancelled", left("cancelled", DISCONNECTED)),
         };
-        self.end(event, (finish, &tally), (millis(self.begun.elapsed()), None));
+        self.end(event, finish, &tally, millis(self.begun.elapsed()), None);
     }
 }
 

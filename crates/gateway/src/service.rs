@@ -3,6 +3,7 @@
 mod admission;
 mod assembly;
 mod generate;
+mod opening;
 mod own;
 mod programs;
 
@@ -39,7 +40,7 @@ use super::{
     answer::AnswerBody,
     asking::NewestModels,
     auth::{Caller, Keys},
-    budget::{Budget, Reservation},
+    budget::Budget,
     cors::{self, Grant},
     count,
     drain::{self, Drain},
@@ -234,19 +235,6 @@ impl Service {
     /// The redactor, which masks secrets.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
-    }
-
-    /// Reads the body of a request, up to `max` bytes.
-    ///
-    /// # Errors
-    /// If the body is too long, too slow or broken, or there is no memory for it.
-    pub(super) async fn read_body(
-        &self,
-        headers: &HeaderMap,
-        body: Incoming,
-        max: usize,
-    ) -> Result<(Bytes, Reservation), Failure> {
-        intake::read(headers, body, self.bounds(Some(max))).await
     }
 
     /// The metrics.
@@ -445,7 +433,8 @@ impl Service {
         // the heap.
         Err(match route {
             Route::Generate(_) => {
-                return Box::pin(self.generate((dialect, client), (&head.headers, body), rest, access)).await;
+                let body = RequestBody { body, rest };
+                return Box::pin(self.generate(dialect, client, &head.headers, body, access)).await;
             }
             Route::CountTokens(_) => {
                 Box::pin(self.count_tokens((dialect, client), (&head.headers, body), rest, access)).await
@@ -536,7 +525,7 @@ impl Service {
     }
 
     /// The limits for a request's body; see [`intake::Bounds`].
-    fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
+    pub(super) fn bounds(&self, own_max: Option<usize>) -> intake::Bounds<'_> {
         intake::Bounds { limits: &self.config.limits, own_max, budget: &self.budget, drain: &self.drain }
     }
 
@@ -620,11 +609,11 @@ impl Service {
     ) -> Result<usize, Failure> {
         let model = exchange::model(&self.config, dialect, &conversation)?;
         if let Some(execution) = self.execution.as_deref() {
-            exchange::host((execution, model), &mut conversation, RequestContext { caller, exchange: id });
+            exchange::host(execution, model, &mut conversation, RequestContext { caller, exchange: id });
         }
         exchange::settle_choice(model, &mut conversation)?;
         let (_, means) = self.capabilities.about(model, &conversation, caller.owner);
-        let sent = exchange::sent(model, &conversation, dialect.dialect(), (&means, unix_time()))?;
+        let sent = exchange::sent(model, &conversation, dialect.dialect(), &means, unix_time())?;
         Ok(count::tokens(&sent))
     }
 

@@ -46,41 +46,6 @@ pub trait Watch: Send {
     fn end(&mut self, ending: Ending<'_>, after: Duration);
 }
 
-/// Passes each event to two observers of the same exchange.
-pub(super) struct FanOut(pub(super) Box<dyn Watch>, pub(super) Box<dyn Watch>);
-
-impl Watch for FanOut {
-    fn asked_again(&mut self, request: &UpstreamRequest, turns: &[Turn], after: Duration) {
-        self.0.asked_again(request, turns, after);
-        self.1.asked_again(request, turns, after);
-    }
-
-    fn shown(&mut self, event: &Event<'_>) {
-        self.0.shown(event);
-        self.1.shown(event);
-    }
-
-    fn asked_otherwise(&mut self, request: &UpstreamRequest) {
-        self.0.asked_otherwise(request);
-        self.1.asked_otherwise(request);
-    }
-
-    fn answered(&mut self, status: http::StatusCode, headers: &http::HeaderMap, after: Duration) {
-        self.0.answered(status, headers, after);
-        self.1.answered(status, headers, after);
-    }
-
-    fn piece(&mut self, bytes: &[u8], after: Duration) {
-        self.0.piece(bytes, after);
-        self.1.piece(bytes, after);
-    }
-
-    fn end(&mut self, ending: Ending<'_>, after: Duration) {
-        self.0.end(ending, after);
-        self.1.end(ending, after);
-    }
-}
-
 /// Facts that are known when an exchange begins.
 #[derive(Debug)]
 pub struct Opening<'a> {

@@ -59,7 +59,7 @@ impl UpstreamCapabilities {
             false => Cow::Owned(options.clone().observing(seen)),
         };
         let means = options.side().means();
-        (options, self.means.left(means, entry, (conversation, owner)))
+        (options, self.means.left(means, entry, conversation, owner))
     }
 
     /// Records that the upstream of `subject` has accepted a request whose messages were joined, after refusing it
@@ -188,14 +188,14 @@ impl LearnedMeans {
     }
 
     /// The `means` that the upstream of `entry` is not known to lack for this request.
-    fn left(&self, means: Means, entry: &Model, (conversation, owner): (&Conversation, Owner)) -> Means {
+    fn left(&self, means: Means, entry: &Model, conversation: &Conversation, owner: Owner) -> Means {
         if means == Means::default() || !entry.settings.enforce.uses_means() {
             return means;
         }
         let model = entry.upstream_name(&conversation.model);
         self.memory
             .lock()
-            .lacking((&entry.upstream.name, model), owner, || of_tools(conversation))
+            .lacking(&entry.upstream.name, model, owner, || of_tools(conversation))
             .fold(means, |means, kind| kind.removed_from(means))
     }
 
@@ -259,7 +259,8 @@ impl Memory {
     /// The means that the model's upstream currently lacks for a request from `owner` with these `tools`.
     fn lacking(
         &self,
-        (upstream, model): (&str, &str),
+        upstream: &str,
+        model: &str,
         owner: Owner,
         tools: impl FnOnce() -> Digest,
     ) -> impl Iterator<Item = Kind> {
@@ -324,7 +325,7 @@ mod tests {
     const CLIENTS: [Owner; 2] = [Owner([1; 32]), Owner([2; 32])];
 
     fn lacking(memory: &Memory, model: &str) -> Vec<Kind> {
-        memory.lacking(("up", model), Owner::default(), || Digest::of("tools")).collect()
+        memory.lacking("up", model, Owner::default(), || Digest::of("tools")).collect()
     }
 
     /// Makes the upstream lack the means.

@@ -126,30 +126,24 @@ async fn answer_to(
         &answering,
     );
     let (decide, decided) = oneshot::channel();
-    let exchange = StartedExchange {
+    let asked = AskedModel {
         client: Arc::clone(client),
-        begun: std::time::Instant::now(),
-        attempt: Some(Attempt::untraced(true)),
         stage: Stage::Opening(Arc::clone(client).begin(request(), Claimant::Own).await),
         hops: Some(Box::new(Slow(Mutex::new(Some(decided)), Arc::clone(made)))),
         size,
-        observer: None,
         claimant: Claimant::Own,
-        store: None,
-        keeper: None,
         pipeline,
-        watch: None,
-        report: None,
     };
+    let observers = ModelObservers { attempt: Some(Attempt::untraced(true)), ..ModelObservers::none() };
     let parts = Parts {
         stream: true,
-        access: Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat"),
         allowance: None,
         memory: Reservation::new(&Arc::new(Budget::new(1 << 20))),
-        exchange,
+        exchange: StartedExchange { asked, observers },
         attempts: None,
     };
-    (Box::pin(AnswerBody::new(parts, Duration::from_secs(15), Drain::default().when_cut())), decide)
+    let access = Access::new(Arc::new(Metrics::new(false)), "r".to_owned(), http::Method::POST, "/", "chat");
+    (Box::pin(AnswerBody::new(parts, access, Duration::from_secs(15), Drain::default().when_cut())), decide)
 }
 
 fn next() -> Result<Continuation, Failure> {

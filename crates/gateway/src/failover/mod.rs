@@ -100,7 +100,8 @@ impl Failover {
         &self,
         config: &Config,
         model: &Model,
-        (affinity, client): (impl FnOnce() -> u64, Claimant),
+        affinity: impl FnOnce() -> u64,
+        client: Claimant,
         may: impl Fn(&str) -> bool,
     ) -> Option<Plan> {
         let Alternatives { retries, .. } = **model.alternatives.as_ref()?;

@@ -5,49 +5,43 @@
 //!                                                   ▲ another model, if this one fails before any content
 //! ```
 
-use std::{future::ready, mem, pin::Pin, sync::Arc, time::Instant};
+use std::{future::ready, mem, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use hyper::body::Incoming;
-use ring::rand::{SecureRandom, SystemRandom};
 use tracing::Instrument;
-
-use crate::observe::{self, Access, Attempt};
-use toolwire_config::Model;
-use toolwire_execution::{ExchangeId, Started, vision};
-use toolwire_net::telemetry::{Parent, within};
-use toolwire_pipeline::{
-    conversation::Conversation,
-    dialect::{Answering, ClientDialect, Ids, Stamp},
-    failure::Failure,
-    pipeline::Pipeline,
-    rules::Reasoning,
-};
 
 use super::{
     super::{
-        answer::{self, AnswerBody, Stage, StartedExchange},
+        answer::{AnswerBody, Parts, StartedExchange},
         auth::Caller,
         betas::Betas,
         budget::Reservation,
         command::{self, Command},
         count, drain,
-        exchange::{self, Exchange, RequestContext, SharedState},
-        exchange_observer::ExchangeBegin,
-        failover::{self, Attempts},
-        intake, large,
-        limits::{Account, Allowance, RequestDemand},
+        exchange::{self, DecodedRequest, Exchange, RequestContext, SharedState},
+        extension::RequestBody,
+        failover::{self, Attempts, Plan},
+        large,
+        limits::{Account, RequestDemand},
         reply::{self, ReplyBody},
-        report::{self, ExchangeReport},
         request as checks,
         stamp::{seed, unix_time},
-        stored_responses::{self, RecordInput, ResponseKeeper},
-        tap::{FanOut, Opening, Watch},
-        upstream::{self, Client},
-        upstream_capabilities::Observer,
+        stored_responses::{self, RecordInput},
     },
-    Refused, Rest, Service, admit,
+    Refused, Service, admit,
+    opening::ReadyExchange,
+};
+use crate::observe::{self, Access};
+use toolwire_config::Model;
+use toolwire_execution::{ExchangeId, Started, vision};
+use toolwire_net::telemetry::{Parent, within};
+use toolwire_pipeline::{
+    conversation::Conversation,
+    dialect::{Answering, ClientDialect, Ids},
+    failure::Failure,
+    pipeline::Pipeline,
+    rules::Reasoning,
 };
 
 /// A client's request for a model's response.
@@ -69,59 +63,45 @@ struct ModelRequest {
     now: u64,
 }
 
-/// A request whose upstream has been asked, or soon will be.
-struct Asked {
-    /// Whether the response is streamed.
-    stream: bool,
-    /// The amounts of the client's limits that the response holds, if the client has a name.
-    allowance: Option<Box<Allowance>>,
-    exchange: StartedExchange,
-    /// Other models that may answer.
-    attempts: Option<Box<Attempts<StartedExchange>>>,
+/// A request that has been read, and the memory that is reserved for it.
+#[derive(Debug)]
+pub(super) struct ReadRequest<'r> {
+    pub(super) id: ExchangeId,
+    pub(super) dialect: ClientDialect,
+    pub(super) caller: Caller,
+    pub(super) headers: &'r HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) memory: Reservation,
 }
 
 impl Service {
     /// Handles a request for a model's response, up to the point at which its upstream is asked.
     pub(super) async fn generate(
         self: &Arc<Self>,
-        (dialect, caller): (ClientDialect, Caller),
-        (headers, body): (&HeaderMap, Incoming),
-        rest: &mut Rest,
+        dialect: ClientDialect,
+        caller: Caller,
+        headers: &HeaderMap,
+        body: RequestBody<'_>,
         mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         if !self.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
-        let (body, memory) = match intake::read(headers, body, self.bounds(None)).await {
+        let (body, memory) = match body.read(self, headers, None).await {
             Ok(read) => read,
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
-        *rest = Rest::None;
         let id = self.exchange_id(access.id());
-        match self.begin_answer((dialect, caller), (headers, body, id), memory, &mut access).await {
-            Ok(answer) => Ok(Box::pin(answer(access))),
+        match self.ask(ReadRequest { id, dialect, caller, headers, body, memory }, &mut access).await {
+            Ok(parts) => Ok(self.answer_body(parts, access)),
             Err(refused) => Err(refused.response(dialect, access)),
         }
     }
 
-    /// Asks the upstream for the response to a request that has been read. `access` becomes part of the response's
-    /// body.
-    pub(super) async fn begin_answer(
-        self: &Arc<Self>,
-        (dialect, caller): (ClientDialect, Caller),
-        (headers, body, id): (&HeaderMap, Bytes, ExchangeId),
-        memory: Reservation,
-        access: &mut Access,
-    ) -> Result<impl FnOnce(Access) -> AnswerBody + use<>, Refused> {
-        let (owner, now) = (caller.owner, unix_time());
-        let body = self.responses.with_history(dialect, owner, body, now).await?;
-        let asked = self.ask((dialect, caller), (headers, body, id), now, access).await?;
-        let Asked { stream, allowance, exchange, attempts } = asked;
+    /// The body of a response.
+    pub(super) fn answer_body(&self, parts: Parts, access: Access) -> Pin<Box<AnswerBody>> {
         let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
-        Ok(move |access| {
-            let parts = answer::Parts { stream, access, allowance, memory, exchange, attempts };
-            AnswerBody::new(parts, keep_alive, cut)
-        })
+        Box::pin(AnswerBody::new(parts, access, keep_alive, cut))
     }
 
     /// The ids of this request's exchange. The exchange has an id of its own only if there may be subscribers.
@@ -131,13 +111,14 @@ impl Service {
     }
 
     /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts these.
-    async fn ask(
+    pub(super) async fn ask(
         self: &Arc<Self>,
-        (dialect, caller): (ClientDialect, Caller),
-        (headers, body, id): (&HeaderMap, Bytes, ExchangeId),
-        now: u64,
+        request: ReadRequest<'_>,
         access: &mut Access,
-    ) -> Result<Asked, Refused> {
+    ) -> Result<Parts, Refused> {
+        let ReadRequest { id, dialect, caller, headers, body, memory } = request;
+        let (owner, now) = (caller.owner, unix_time());
+        let body = self.responses.with_history(dialect, owner, body, now).await?;
         let reasoning = checks::reasoning(headers)?;
         let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
         let stream = conversation.stream;
@@ -146,55 +127,73 @@ impl Service {
         exchange::check_multipliers(&conversation, self.config.limits.max_n)?;
         let demand = |account: &Account| demand.unwrap_or_else(|| self.demand(account, &conversation));
         let allowance = admit(&caller, demand, dialect).await?;
-        let owner = caller.owner;
         let model = exchange::model(&self.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
         let affinity = || affinity.unwrap_or_else(|| failover::affinity(&conversation, owner));
-        let plan = self.failover.plan(&self.config, model, (affinity, caller.claimant()), may);
+        let plan = self.failover.plan(&self.config, model, affinity, caller.claimant(), may);
         let label = self.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
         let asked =
             ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace: access.trace(), now };
-        let attempts = plan.map(|plan| {
-            let (own, asked, entry) = (Arc::clone(self), asked.clone(), model.name.clone());
-            let begin = move |target: String| -> failover::Beginning<StartedExchange> {
-                let (own, asked) = (Arc::clone(&own), asked.clone());
-                let target = (target != entry).then_some(target);
-                Box::pin(async move {
-                    let conversation = decode(asked.dialect, &asked.body).await?;
-                    own.begin_exchange(&asked, conversation, target.as_deref()).await
-                })
-            };
-            let overloaded = dialect.side().overloaded_status();
-            Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin), overloaded))
-        });
+        let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
         let target =
             attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
         let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
-        let describer = self.describer(model, &conversation);
-        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, owner);
-        // Other requests, which may take long, are needed before the upstream can be asked.
-        let must_wait = describer.is_some() || self.execution.as_ref().is_some_and(is_awaited);
-        let begun = if must_wait {
-            let pipeline = self.preparing_pipeline(model, dialect, &conversation);
-            let (own, target) = (Arc::clone(self), target.map(str::to_owned));
-            let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
-            let preparing = Box::pin(within(access.trace(), preparing.instrument(access.span().clone())));
-            let client = Arc::clone(self.client(&model.upstream)?);
-            StartedExchange::preparing(client, preparing, pipeline)
-        } else {
-            match self.begin_exchange(&asked, conversation, target).await {
-                Ok(begun) => begun,
-                Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure).await?,
-                Err(failure) => return Err(failure.into()),
-            }
+        let exchange = match self.start(&asked, conversation, model, target, access).await {
+            Ok(exchange) => exchange,
+            Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure).await?,
+            Err(failure) => return Err(failure.into()),
         };
         access.routed(&model.name, &model.upstream);
         if self.configured.is_some() {
             access.show(dialect, label);
         }
-        Ok(Asked { stream, allowance, exchange: begun, attempts })
+        Ok(Parts { stream, allowance, memory, exchange, attempts })
+    }
+
+    /// The models that may answer a request to the entry of this name, the first of which is asked now.
+    fn attempts(
+        self: &Arc<Self>,
+        asked: &ModelRequest,
+        entry: &str,
+        plan: Plan,
+    ) -> Box<Attempts<StartedExchange>> {
+        let overloaded = asked.dialect.side().overloaded_status();
+        let (own, asked, entry) = (Arc::clone(self), asked.clone(), entry.to_owned());
+        let begin = move |target: String| -> failover::Beginning<StartedExchange> {
+            let (own, asked) = (Arc::clone(&own), asked.clone());
+            let target = (target != entry).then_some(target);
+            Box::pin(async move {
+                let conversation = decode(asked.dialect, &asked.body).await?;
+                own.begin_exchange(&asked, conversation, target.as_deref()).await
+            })
+        };
+        Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin), overloaded))
+    }
+
+    /// Starts the exchange with `model`. If other requests, which may take long, are needed before its upstream can be
+    /// asked, only starts these. `target`: the entry of the model, if it is not the entry of the requested model.
+    async fn start(
+        self: &Arc<Self>,
+        asked: &ModelRequest,
+        conversation: Conversation,
+        model: &Model,
+        target: Option<&str>,
+        access: &Access,
+    ) -> Result<StartedExchange, Failure> {
+        let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, asked.caller.owner);
+        let must_wait =
+            self.describer(model, &conversation).is_some() || self.execution.as_ref().is_some_and(is_awaited);
+        if !must_wait {
+            return self.begin_exchange(asked, conversation, target).await;
+        }
+        let pipeline = self.preparing_pipeline(model, asked.dialect, &conversation);
+        let (own, asked, target) = (Arc::clone(self), asked.clone(), target.map(str::to_owned));
+        let preparing = async move { own.begin_exchange(&asked, conversation, target.as_deref()).await };
+        let preparing = Box::pin(within(access.trace(), preparing.instrument(access.span().clone())));
+        let client = Arc::clone(self.client(&model.upstream)?);
+        Ok(StartedExchange::preparing(client, preparing, pipeline))
     }
 
     /// Reads a request, on another thread if it is large.
@@ -271,35 +270,26 @@ impl Service {
             states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {
-            let digests = if is_large {
-                let (model, taken) = (describer.clone(), mem::take(&mut conversation));
-                let read = move || (vision::digests(&taken, owner, &model), taken);
-                let (digests, taken) = large::apart(read).await?;
-                conversation = taken;
-                digests
-            } else {
-                vision::digests(&conversation, owner, describer)
-            };
-            self.vision
-                .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
-                .await;
+            conversation = self.described(conversation, describer, asked).await?;
         }
         // Later hops must also find the additions, and the images must not be described again.
         let is_as_sent = !is_completed && describer.is_none() && target.is_none();
-        let how = (*reasoning, self.stamp());
+        let (reasoning, stamp) = (*reasoning, self.stamp());
         let (mut exchange, input) = if is_large {
             let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
             let prepare = move || {
-                let asked = (is_as_sent.then_some(&body), conversation);
-                let exchange = own.prepare((&caller, &id), dialect, asked, how)?;
+                let body_as_sent = is_as_sent.then_some(&body);
+                let decoded = DecodedRequest { dialect, body: body_as_sent, conversation, reasoning, stamp };
+                let exchange = own.prepare(RequestContext { caller: &caller, exchange: &id }, decoded)?;
                 let is_stored = exchange.answering.stored;
                 let input = is_stored.then(|| dialect.side().record_input(&body)).flatten();
                 Ok::<_, Failure>((exchange, input))
             };
             large::apart(prepare).await??
         } else {
-            let asked = (is_as_sent.then_some(body), conversation);
-            (self.prepare((caller, id), dialect, asked, how)?, None)
+            let body = is_as_sent.then_some(body);
+            let decoded = DecodedRequest { dialect, body, conversation, reasoning, stamp };
+            (self.prepare(RequestContext { caller, exchange: id }, decoded)?, None)
         };
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it requested.
@@ -312,26 +302,39 @@ impl Service {
         }
         let wanted = exchange.answering.stored;
         let input = || input.map_or_else(|| RecordInput::In(body.clone()), RecordInput::Found);
-        let keeper = wanted.then(|| self.responses.keeper(dialect, owner, input(), now)).flatten();
-        exchange.answering.stored = keeper.is_some();
-        self.open((model, exchange), (client, keeper, caller), body, (id, trace.as_ref())).await
+        let store = wanted.then(|| self.responses.keeper(dialect, owner, input(), now)).flatten();
+        exchange.answering.stored = store.is_some();
+        let trace = trace.as_ref();
+        self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace }).await
+    }
+
+    /// The conversation with its images described by the model `describer`.
+    async fn described(
+        &self,
+        conversation: Conversation,
+        describer: &str,
+        asked: &ModelRequest,
+    ) -> Result<Conversation, Failure> {
+        let ModelRequest { id, caller, body, .. } = asked;
+        let (owner, model) = (caller.owner, describer.to_owned());
+        let read = move || (vision::digests(&conversation, owner, &model), conversation);
+        let (digests, mut conversation) =
+            if large::is_large(body.len()) { large::apart(read).await? } else { read() };
+        self.vision
+            .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
+            .await;
+        Ok(conversation)
     }
 
     /// Prepares a conversation with the state that requests of this service share, see [`exchange::prepare`].
-    fn prepare(
-        &self,
-        (caller, exchange): (&Caller, &ExchangeId),
-        dialect: ClientDialect,
-        asked: (Option<&Bytes>, Conversation),
-        how: (Option<Reasoning>, Stamp),
-    ) -> Result<Exchange, Failure> {
+    fn prepare(&self, context: RequestContext<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
         let shared = SharedState {
             config: &self.config,
             capabilities: &self.capabilities,
             states: &self.states,
             execution: self.execution.as_deref().map(|started| &**started),
         };
-        exchange::prepare(shared, RequestContext { caller, exchange }, dialect, asked, how)
+        exchange::prepare(shared, context, request)
     }
 
     /// The amounts of its client's limits that a request needs.
@@ -363,172 +366,6 @@ impl Service {
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
         (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
     }
-
-    /// Time and randomness for the core, which has no access to either. The results of hosted tools are later found by
-    /// the ids of calls, so these ids must be secret.
-    pub(super) fn stamp(&self) -> Stamp {
-        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
-        Stamp { seed, created: unix_time() }
-    }
-
-    /// Sends the request to the upstream, as part of `trace`, then prepares the response while the upstream works.
-    ///
-    /// # Errors
-    /// [`Kind::Internal`](toolwire_pipeline::failure::Kind::Internal)
-    pub(super) async fn open(
-        &self,
-        (model, exchange): (&Model, Exchange),
-        (client, store, caller): (Arc<Client>, Option<ResponseKeeper>, &Caller),
-        body: &Bytes,
-        (id, trace): (&ExchangeId, Option<&Parent>),
-    ) -> Result<StartedExchange, Failure> {
-        let report = self.report((model, &exchange), &client, (id, caller));
-        let watch = self.watch((model, &exchange), &client, (body, id), report.as_ref());
-        let attempt = exchange.asks_upstream().then(|| {
-            let upstream_model = model.upstream_name(&exchange.conversation.model);
-            let (sampling, is_streamed) = (&exchange.conversation.sampling, exchange.request.stream);
-            Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
-        });
-        let Exchange {
-            dialect,
-            left_out,
-            conversation,
-            request,
-            starts_in_reasoning,
-            answering,
-            hops,
-            hosted,
-            keeper,
-            command,
-            made,
-        } = exchange;
-        let observer =
-            attempt.as_ref().and_then(|_| Observer::new(&self.capabilities, model, &conversation.model));
-        let begun = Instant::now();
-        let size = request.body.len().max(body.len());
-        let (prefill, key) = (request.prefill.clone(), request.key.clone());
-        let is_command = command.is_some();
-        let (opening, pipeline) = match (command, made) {
-            (Some(command), _) => {
-                let pipeline = command::pipeline(model, dialect, &conversation, &answering);
-                (command.open(&client, seed()), pipeline)
-            }
-            (None, made) => {
-                let context = attempt.as_ref().and_then(Attempt::context);
-                let opening: upstream::Opening = match made {
-                    Some(body) => Box::pin(ready(Ok(client.made(body)))),
-                    None => client.traced(context).begin(request, caller.claimant()).await,
-                };
-                let rules = exchange::rules(model, &conversation.model, &answering, starts_in_reasoning);
-                let pipeline = if large::is_large(size) {
-                    let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
-                    let (reader, writer) =
-                        (exchange::reader(model, dialect), dialect.side().writer(&answering));
-                    // The closure owns the conversation, so that dropping a large one does not block this thread.
-                    let make =
-                        move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
-                    large::apart(make).await?
-                } else {
-                    exchange::pipeline((model, &rules), dialect, &conversation, &answering)
-                };
-                (opening, pipeline)
-            }
-        };
-        let mut pipeline = pipeline.redacting(self.redactor.clone());
-        pipeline.write_in_pieces();
-        pipeline.expect_prefill(prefill);
-        pipeline.expect_key(key.filter(|_| !is_command));
-        pipeline.leaves_out(&left_out);
-        if let Some(hosted) = &hosted {
-            pipeline.host(hosted.rules());
-            pipeline.keep_state(model.wants_back());
-        } else if let Some(keeper) = &keeper {
-            pipeline.keep_state(keeper.wants());
-        }
-        if let Some(report) = &report {
-            pipeline.observe_text(report.kept_text());
-        } else if caller.account.is_some() {
-            pipeline.observe_text(0);
-        }
-        let stage = Stage::Opening(opening);
-        let claimant = caller.claimant();
-        Ok(StartedExchange {
-            client,
-            begun,
-            attempt,
-            stage,
-            hops,
-            size,
-            observer,
-            claimant,
-            store,
-            keeper,
-            pipeline,
-            watch,
-            report,
-        })
-    }
-
-    /// The report of the exchange for the event feed and the audit file, if there may be subscribers.
-    fn report(
-        &self,
-        (model, exchange): (&Model, &Exchange),
-        client: &Client,
-        (id, caller): (&ExchangeId, &Caller),
-    ) -> Option<ExchangeReport> {
-        let audit = self.audit.as_ref()?;
-        let asked_name = exchange.conversation.model.as_str();
-        let opening = report::Opening {
-            exchange: id,
-            model: asked_name,
-            key: caller.label(),
-            client: exchange.dialect,
-            upstream: &client.upstream().name,
-            upstream_dialect: client.upstream().dialect().name(),
-            upstream_model: model.upstream_name(asked_name),
-            tools: exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names()),
-        };
-        let observe = |begin: &ExchangeBegin<'_>| self.configured.as_ref()?.observe(begin);
-        Some(ExchangeReport::new(audit, observe, opening, exchange.command.is_none()))
-    }
-
-    /// The observers of the exchange's bytes: a recording, an extension, or both.
-    fn watch(
-        &self,
-        (model, exchange): (&Model, &Exchange),
-        client: &Client,
-        (body, id): (&Bytes, &ExchangeId),
-        report: Option<&ExchangeReport>,
-    ) -> Option<Box<dyn Watch>> {
-        let tap = self.tap.as_ref().filter(|_| exchange.asks_upstream());
-        // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
-        // again without its key.
-        let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
-        let captures = report.and_then(ExchangeReport::captures).filter(|_| is_readable);
-        if tap.is_none() && captures.is_none() {
-            return None;
-        }
-        let Exchange { conversation, answering, starts_in_reasoning, .. } = exchange;
-        let rules = exchange::rules(model, &conversation.model, answering, *starts_in_reasoning);
-        let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
-        let opening = Opening {
-            id: &id.request,
-            body,
-            conversation,
-            model,
-            dialect: exchange.dialect,
-            upstream: client.upstream(),
-            request: &exchange.request,
-            rules: &rules,
-            hosted: hosted.as_ref(),
-            answering,
-        };
-        let capture = captures.and_then(|observer| observer.watch(&opening, &self.redactor));
-        match (tap.and_then(|tap| tap.begin(&opening)), capture) {
-            (Some(tap), Some(capture)) => Some(Box::new(FanOut(tap, capture))),
-            (tap, capture) => tap.or(capture),
-        }
-    }
 }
 
 /// A request that has been read. If it is large, the steps that traverse all of it have run on the other thread.
@@ -545,13 +382,4 @@ pub(super) async fn decode(dialect: ClientDialect, body: &Bytes) -> Result<Conve
     }
     let body = body.clone();
     large::apart(move || exchange::decode(dialect, &body)).await?
-}
-
-/// A seed that cannot be guessed from earlier ones.
-fn secret_seed() -> u64 {
-    let mut bytes = [0; 8];
-    match SystemRandom::new().fill(&mut bytes) {
-        Ok(()) => u64::from_ne_bytes(bytes),
-        Err(_) => seed(),
-    }
 }

@@ -5,12 +5,11 @@ use std::{pin::Pin, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::{Refused, Service};
+use super::{Refused, Service, generate::ReadRequest, opening::ReadyExchange};
 use crate::{
-    answer::{self, AnswerBody},
-    auth::Caller,
+    answer::{AnswerBody, Parts},
     budget::Reservation,
-    exchange::{self, RequestContext, SharedState},
+    exchange::{self, DecodedRequest, RequestContext, SharedState},
     observe::{Access, Outcome},
     permits::Queue,
     routes::Route,
@@ -68,16 +67,13 @@ impl Service {
         if let Some(account) = &caller.account {
             access.shown_key(Arc::clone(account.name()));
         }
-        let answer: Result<Box<dyn FnOnce(Access) -> AnswerBody + Send>, _> = if let Some(made) = made {
-            let answer = self.begin_made((dialect, &caller), (body, id), (made, memory), &mut access).await;
-            answer.map(|answer| Box::new(answer) as _)
-        } else {
-            let request = (&headers, body, id.clone());
-            let answer = self.begin_answer((dialect, caller), request, memory, &mut access).await;
-            answer.map(|answer| Box::new(answer) as _)
+        let request = ReadRequest { id: id.clone(), dialect, caller, headers: &headers, body, memory };
+        let parts = match made {
+            Some(made) => self.begin_made(request, made, &mut access).await,
+            None => self.ask(request, &mut access).await,
         };
-        match answer {
-            Ok(answer) => Ok(Box::pin(answer(access))),
+        match parts {
+            Ok(parts) => Ok(self.answer_body(parts, access)),
             Err(refused) => {
                 let failure = refused.into_failure().redacted(&*self.redactor);
                 access.status(failure.status());
@@ -87,15 +83,14 @@ impl Service {
         }
     }
 
-    /// Starts an exchange for which the upstream's response already exists. `access` becomes part of the response's
-    /// body.
+    /// Starts an exchange for which the upstream's response already exists.
     async fn begin_made(
         &self,
-        (dialect, caller): (ClientDialect, &Caller),
-        (body, id): (Bytes, &ExchangeId),
-        (made, memory): (MadeResponse, Reservation),
+        request: ReadRequest<'_>,
+        made: MadeResponse,
         access: &mut Access,
-    ) -> Result<impl FnOnce(Access) -> AnswerBody + use<>, Refused> {
+    ) -> Result<Parts, Refused> {
+        let ReadRequest { id, dialect, caller, body, memory, .. } = request;
         let client = self.client_of_made(&made.config)?;
         let conversation = exchange::decode(dialect, &body)?;
         access.asked(&conversation.model, conversation.stream);
@@ -105,20 +100,17 @@ impl Service {
             states: &self.states,
             execution: None,
         };
-        let context = RequestContext { caller, exchange: id };
-        let how = (None, self.stamp());
         let model = exchange::model(&made.config, dialect, &conversation)?;
-        let mut exchange = exchange::prepare(shared, context, dialect, (Some(&body), conversation), how)?;
+        let (stamp, context) = (self.stamp(), RequestContext { caller: &caller, exchange: &id });
+        let decoded = DecodedRequest { dialect, body: Some(&body), conversation, reasoning: None, stamp };
+        let mut exchange = exchange::prepare(shared, context, decoded)?;
         exchange.made = Some(made.body);
         access.routed(&model.name, &model.upstream);
         access.show(dialect, caller.label());
-        let exchange = self.open((model, exchange), (client, None, caller), &body, (id, None)).await?;
-        let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
-        Ok(move |access| {
-            let parts =
-                answer::Parts { stream: true, access, allowance: None, memory, exchange, attempts: None };
-            AnswerBody::new(parts, keep_alive, cut)
-        })
+        let (id, body, caller) = (&id, &body, &caller);
+        let ready = ReadyExchange { model, exchange, client, caller, id, body, store: None, trace: None };
+        let exchange = self.open(ready).await?;
+        Ok(Parts { stream: true, allowance: None, memory, exchange, attempts: None })
     }
 
     /// A client of the first upstream of `config`.

@@ -1,0 +1,478 @@
+//! [`ExchangeState`]: takes an upstream's response through its stages, and its bytes through the pipeline.
+
+use std::{
+    fmt, mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use tokio::time::{Sleep, sleep};
+
+use super::{
+    super::{
+        budget::Reservation,
+        count,
+        failover::Attempts,
+        permits::Permit,
+        upstream::{BodyError, BodyRead, OpenError, Opened},
+    },
+    MAX_BYTES,
+    observers::Observers,
+    stage::{AskedModel, Cause, Parts, Stage, StartedExchange},
+};
+use crate::observe::{Access, LiveState, Outcome};
+use toolwire_config::Timeouts;
+use toolwire_pipeline::{
+    failure::{self, Failure, Kind},
+    pipeline::{SLICE, State},
+};
+
+/// The state of an exchange. Dropping it ends the exchange.
+pub(super) struct ExchangeState {
+    pub(super) asked: AskedModel,
+    /// Bytes that are written, but not yet taken by the client's connection.
+    pub(super) out: BytesMut,
+    /// Bytes of keep-alives in `out`, while nothing else in it may be sent.
+    pub(super) comments: usize,
+    pub(super) stream: bool,
+    /// Number of reads, and of slices of read data, since the deadlines were last checked.
+    pub(super) reads: usize,
+    /// Number of bytes processed since other tasks last had the thread.
+    pub(super) worked: usize,
+    /// Whether the last read contained only comments or white space.
+    pub(super) is_filler: bool,
+    /// The slot at the upstream, held until the client has read everything.
+    pub(super) permit: Option<Permit>,
+    /// Runs while the client does not read.
+    unread: Option<Pin<Box<Sleep>>>,
+    /// The memory of the request's body. Released when the upstream answers, since it has received the request by
+    /// then.
+    memory: Option<Reservation>,
+    /// Whether the connection was closed because the client accepted nothing.
+    pub(super) is_stalled: bool,
+    /// Whether hosted tools have run.
+    pub(super) has_run_tools: bool,
+    pub(super) observers: Observers,
+}
+
+impl ExchangeState {
+    /// Creates the state of an exchange that has just begun.
+    pub(super) fn new(parts: Parts, access: Access) -> Self {
+        let Parts { stream, allowance, memory, exchange, attempts } = parts;
+        let StartedExchange { asked, observers } = exchange;
+        let state = Self {
+            asked,
+            out: BytesMut::new(),
+            comments: 0,
+            stream,
+            reads: 0,
+            worked: 0,
+            is_filler: false,
+            permit: None,
+            unread: None,
+            memory: Some(memory),
+            is_stalled: false,
+            has_run_tools: false,
+            observers: Observers::new(observers, attempts, allowance, access),
+        };
+        state.show_progress();
+        state
+    }
+
+    /// Whether more is expected from the upstream.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.asked.stage, Stage::AwaitingBodyEnd(_) | Stage::Over)
+    }
+
+    /// Whether all data of the upstream's body that has arrived so far has been read.
+    pub(super) fn is_drained(&self) -> bool {
+        !self.asked.pipeline.is_behind()
+            && matches!(&self.asked.stage, Stage::Streaming(body) | Stage::Ending(body) if body.is_drained())
+    }
+
+    /// Whether status 200 is certain.
+    pub(super) fn is_certain(&self) -> bool {
+        if self.stream {
+            self.asked.pipeline.has_content()
+                || self.asked.pipeline.state() == State::Done
+                || self.out.len() >= MAX_BYTES
+        } else {
+            matches!(self.asked.stage, Stage::Over) && self.failure().is_none()
+        }
+    }
+
+    /// Takes the next step of the stage.
+    pub(super) fn poll_stage(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.asked.stage {
+            Stage::Preparing(preparing) => {
+                let prepared = ready!(preparing.as_mut().poll(cx));
+                self.prepared(prepared);
+            }
+            Stage::Opening(opening) => {
+                let opened = ready!(opening.as_mut().poll(cx));
+                self.opened(opened);
+            }
+            Stage::Streaming(_) | Stage::Ending(_) if self.asked.pipeline.is_behind() => {
+                self.asked.pipeline.work(&mut self.out);
+                self.reads += 1;
+                self.worked += SLICE;
+                self.apply_state(self.asked.pipeline.state());
+            }
+            Stage::Streaming(body) | Stage::Ending(body) => {
+                let (pipeline, out, observers) =
+                    (&mut self.asked.pipeline, &mut self.out, &mut self.observers);
+                let (worked, is_filler) = (&mut self.worked, &mut self.is_filler);
+                *is_filler = true;
+                let read = ready!(body.poll_data(cx, |data| {
+                    *is_filler = *is_filler && says_nothing(data);
+                    if pipeline.state() == State::Open {
+                        observers.piece(data);
+                        pipeline.begin_push(data, out);
+                        *worked += data.len();
+                    }
+                }));
+                self.read(read);
+                self.observers.progressed(&self.asked.pipeline);
+            }
+            Stage::Deciding(deciding) => {
+                let Poll::Ready(decided) = deciding.as_mut().poll(cx) else {
+                    // Other requests may use the slot meanwhile, and so may the decision itself.
+                    self.permit = None;
+                    return Poll::Pending;
+                };
+                self.decided(decided);
+            }
+            Stage::Making(making, _) => {
+                let made = ready!(making.as_mut().poll(cx));
+                if let Stage::Making(_, why) = mem::replace(&mut self.asked.stage, Stage::Over) {
+                    let made = made.and_then(|(hops, made)| {
+                        self.asked.hops = Some(hops);
+                        made
+                    });
+                    self.made(made, why);
+                }
+            }
+            Stage::AwaitingBodyEnd(body) => {
+                while let Ok(BodyRead::Data) = ready!(body.poll_data(cx, |_| ())) {}
+                self.asked.stage = Stage::Over;
+            }
+            Stage::Over => {}
+        }
+        Poll::Ready(())
+    }
+
+    /// Publishes the response's progress, if there may be subscribers.
+    pub(super) fn show_progress(&self) {
+        let Some(live) = self.observers.access.live() else { return };
+        let state = match &self.asked.stage {
+            Stage::Preparing(_) | Stage::Making(..) => LiveState::Preparing,
+            Stage::Opening(_) => LiveState::Waiting,
+            Stage::Streaming(_) | Stage::Ending(_) if self.asked.pipeline.has_content() => {
+                LiveState::Streaming
+            }
+            Stage::Streaming(_) | Stage::Ending(_) => LiveState::Waiting,
+            Stage::Deciding(_) => LiveState::Tools,
+            Stage::AwaitingBodyEnd(_) | Stage::Over => LiveState::Ending,
+        };
+        live.progress(state, count::estimated_output(&self.asked.pipeline));
+    }
+
+    /// Continues once the upstream has been asked, or the request could not be prepared.
+    fn prepared(&mut self, prepared: Result<StartedExchange, Failure>) {
+        match prepared {
+            Ok(StartedExchange { asked, observers }) => {
+                self.observers.prepared(observers, asked.client.upstream());
+                self.asked = asked;
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn opened(&mut self, opened: Result<Opened, OpenError>) {
+        self.release();
+        match opened {
+            Ok(Opened { head, body, permit }) => {
+                self.observers.answered(&head);
+                self.permit = permit;
+                self.asked.stage = Stage::Streaming(body);
+                if let Some(hops) = &mut self.asked.hops {
+                    hops.accepted();
+                }
+                if self.asked.hops.as_ref().is_some_and(|hops| !hops.is_needed()) {
+                    self.drop_hops();
+                }
+            }
+            Err(OpenError { failure, said, permit }) => {
+                let is_recovered = self.asked.pipeline.recover(&failure, &mut self.out);
+                if let (Some(hops), Some((head, body))) = (&mut self.asked.hops, &said)
+                    && !is_recovered
+                    && hops.refused(head.status, body)
+                {
+                    return self.make(Cause::Refusal(failure.kind(), permit));
+                }
+                self.observers.refused(said.as_ref(), is_recovered);
+                if !is_recovered {
+                    return self.fail(failure);
+                }
+                self.apply_state(self.asked.pipeline.state());
+            }
+        }
+    }
+
+    /// Handles a part of the body that went through the pipeline, or the end of the body.
+    fn read(&mut self, read: Result<BodyRead, BodyError>) {
+        self.reads += 1;
+        let state = match read {
+            Ok(BodyRead::Data) => {
+                self.observers.chunk();
+                self.asked.pipeline.state()
+            }
+            Ok(BodyRead::End) => {
+                self.asked.pipeline.begin_finish(&mut self.out);
+                self.asked.pipeline.state()
+            }
+            Err(error) if self.asked.pipeline.state() == State::Open => return self.fail(error.into()),
+            // The response was already complete.
+            Err(_) => self.asked.pipeline.state(),
+        };
+        self.apply_state(state);
+    }
+
+    /// Acts on the pipeline's new `state`.
+    fn apply_state(&mut self, state: State) {
+        if self.can_fail_over() && self.asked.pipeline.has_content() {
+            self.has_content();
+        }
+        match state {
+            State::Open if self.asked.pipeline.is_behind() => {}
+            State::Open if self.asked.pipeline.awaits_end() => self.await_end(),
+            State::Open => self.go_on(),
+            State::Failed => {
+                let failure = self.asked.pipeline.failure().cloned();
+                if failure.as_ref().is_some_and(|failure| failure.kind() == Kind::Unauthorized) {
+                    self.asked.client.refused_since(self.observers.begun());
+                }
+                if !failure.is_some_and(|failure| self.ask_another(&failure)) {
+                    self.asked.stage = Stage::Over;
+                }
+            }
+            State::Done => {
+                self.completed();
+                self.await_body_end();
+            }
+            State::HopEnded => self.hop_ended(),
+        }
+    }
+
+    fn await_body_end(&mut self) {
+        self.asked.stage = match mem::replace(&mut self.asked.stage, Stage::Over) {
+            Stage::Streaming(body) if !body.is_over() => Stage::AwaitingBodyEnd(body),
+            _ => Stage::Over,
+        };
+    }
+
+    /// Waits for the proper end of the body, which makes the response, or this hop, complete.
+    fn await_end(&mut self) {
+        self.asked.stage = match mem::replace(&mut self.asked.stage, Stage::Over) {
+            Stage::Streaming(body) => Stage::Ending(body),
+            stage => stage,
+        };
+    }
+
+    /// Continues after content that followed a finish reason, which therefore was not the end.
+    fn go_on(&mut self) {
+        if matches!(self.asked.stage, Stage::Ending(_))
+            && let Stage::Ending(body) = mem::replace(&mut self.asked.stage, Stage::Over)
+        {
+            self.asked.stage = Stage::Streaming(body);
+        }
+    }
+
+    /// Ends the hop although the upstream has not ended its body. Returns `false` if part of the hop is missing.
+    pub(super) fn end_hop(&mut self) -> bool {
+        if !self.asked.pipeline.is_hop_finished() {
+            return false;
+        }
+        self.asked.pipeline.finish(&mut self.out);
+        self.apply_state(self.asked.pipeline.state());
+        if let Stage::AwaitingBodyEnd(_) = self.asked.stage {
+            self.asked.stage = Stage::Over;
+        }
+        true
+    }
+
+    /// Drops this hop's response, and decides how to continue.
+    fn hop_ended(&mut self) {
+        self.observers.hop_ended(&self.asked.pipeline);
+        self.has_content();
+        if let (Some(hops), Some(follow_up)) = (&mut self.asked.hops, self.asked.pipeline.follow_up()) {
+            let follow_up = follow_up.clone();
+            self.asked.stage = Stage::Deciding(self.observers.access.in_hop(|| hops.decide(follow_up)));
+            let announced = hops.announced();
+            self.show(&announced);
+        } else {
+            self.asked.pipeline.end(&mut self.out);
+            self.completed();
+            self.await_body_end();
+        }
+    }
+
+    /// Handles the completed response.
+    pub(super) fn completed(&mut self) {
+        self.observers.completed(&mut self.asked.pipeline);
+        if let Some(hops) = &mut self.asked.hops {
+            hops.completed(&self.asked.pipeline.tally());
+            if let Some(turn) = self.asked.pipeline.take_deferred() {
+                self.observers.access.in_hop(|| hops.deferred(turn));
+            }
+        }
+    }
+
+    /// Asks another model if possible; otherwise fails the response.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        if !self.ask_another(&failure) {
+            self.fail_for_good(failure);
+        }
+    }
+
+    /// Fails the response: drops the upstream's body, and flushes the text that was held back.
+    pub(super) fn fail_for_good(&mut self, failure: Failure) {
+        self.asked.pipeline.fail(failure, &mut self.out);
+        self.asked.stage = Stage::Over;
+    }
+
+    /// Must be called while the client does not read. If other requests wait for the slot at the upstream, the response
+    /// ends, since the upstream must be finished with this request before it gets another one.
+    pub(super) fn poll_unread(&mut self, cx: &mut Context<'_>) {
+        if !self.is_open() {
+            // The upstream no longer works on the request.
+            self.permit = None;
+        }
+        let Some(permit) = &self.permit else { return };
+        let patience = permit.patience();
+        let unread = self.unread.get_or_insert_with(|| Box::pin(sleep(patience)));
+        while unread.as_mut().poll(cx).is_ready() {
+            if permit.is_wanted() {
+                let upstream = self.asked.client.upstream().name.as_str();
+                tracing::warn!(
+                    upstream,
+                    "a response ends, since its client has not read it for {patience:?} and others wait for a place at the upstream"
+                );
+                let message = format!(
+                    "the response was not read for {patience:?} while others waited for the upstream"
+                );
+                self.fail_for_good(Failure::new(Kind::Overloaded, message));
+                self.permit = None;
+                return;
+            }
+            unread.as_mut().reset(tokio::time::Instant::now() + patience);
+        }
+    }
+
+    /// Called when the client reads.
+    pub(super) fn is_read(&mut self) {
+        if self.unread.is_some() {
+            self.unread = None;
+        }
+    }
+
+    /// The failure of the response, if it has failed.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.asked.failure()
+    }
+
+    /// The time limits of the upstream that is currently asked.
+    pub(super) fn timeouts(&self) -> &Timeouts {
+        &self.asked.client.upstream().timeouts
+    }
+
+    /// The models that have been and may be asked, if there are several.
+    pub(super) fn attempts(&self) -> Option<&Attempts<StartedExchange>> {
+        self.observers.attempts.as_deref()
+    }
+
+    /// Whether another model may still answer, because the client has not seen any of this model's response.
+    pub(super) fn can_fail_over(&self) -> bool {
+        self.observers.attempts.as_ref().is_some_and(|attempts| attempts.are_open())
+    }
+
+    /// Time limit for the first content of the current target's stream, if another target may answer instead.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        self.observers.attempts.as_ref().filter(|_| self.stream)?.patience()
+    }
+
+    /// Asks another target, if there is one, because the time limit for the first content has passed.
+    pub(super) fn first_content_expired(&mut self) {
+        let is_asked = matches!(self.asked.stage, Stage::Opening(_) | Stage::Streaming(_) | Stage::Ending(_));
+        if let Some(limit) = self.patience().filter(|_| is_asked) {
+            // Without another target, the current one continues.
+            let _ = self.ask_another(&failure::timed_out("first content", limit));
+        }
+    }
+
+    /// Records that the target has written something, even if only toolwire sees it.
+    fn has_content(&mut self) {
+        if let Some(attempts) = &mut self.observers.attempts {
+            attempts.has_content();
+            self.release();
+        }
+    }
+
+    pub(super) fn close_attempts(&mut self) {
+        if let Some(attempts) = &mut self.observers.attempts {
+            attempts.close();
+            self.release();
+        }
+    }
+
+    /// Releases the memory of the request's body, unless the body may be sent to another model.
+    fn release(&mut self) {
+        if !self.can_fail_over() {
+            self.memory = None;
+        }
+    }
+
+    /// Fails the response because the upstream has been silent for `limit`. If its connection is shared, no other
+    /// request will be sent on it.
+    pub(super) fn fail_silent(&mut self, what: &str, limit: Duration) {
+        if let Stage::Streaming(body) | Stage::Ending(body) = &self.asked.stage {
+            body.retire();
+        }
+        self.fail(failure::timed_out(what, limit));
+    }
+}
+
+/// Whether `data` contains only comments of an event stream and white space. A piece that begins inside a line counts
+/// as content.
+fn says_nothing(data: &[u8]) -> bool {
+    matches!(data.first(), None | Some(b':' | b'\n' | b'\r' | b' '))
+        && data
+            .split(|byte| matches!(byte, b'\n' | b'\r'))
+            .all(|line| line.is_empty() || line == b" " || line.starts_with(b":"))
+}
+
+impl Drop for ExchangeState {
+    fn drop(&mut self) {
+        let outcome = match self.failure() {
+            Some(failure) => Outcome::Failed(failure.clone()),
+            None if self.is_stalled => Outcome::Stalled,
+            None if !self.is_open() && self.is_flushed() => Outcome::Done,
+            None => Outcome::Cancelled,
+        };
+        self.observers.ended(outcome, &self.asked.pipeline);
+        if self.asked.hops.is_some() {
+            self.drop_hops();
+        }
+    }
+}
+
+impl fmt::Debug for ExchangeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExchangeState")
+            .field("stage", &self.asked.stage)
+            .field("held", &self.permit)
+            .finish_non_exhaustive()
+    }
+}

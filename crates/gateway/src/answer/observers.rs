@@ -1,0 +1,274 @@
+//! [`Observers`]: everything that records an exchange without steering it. There is one call for each moment, so no
+//! observer can be forgotten. An absent observer costs the check that it is absent.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::response;
+
+use super::super::{
+    count,
+    failover::Attempts,
+    limits::Allowance,
+    report::ExchangeReport,
+    stamp::unix_time,
+    stored_responses::ResponseKeeper,
+    tap::{Ending, Watch},
+    turn_states::Keeper,
+    upstream::Client,
+    upstream_capabilities::Observer,
+};
+use super::StartedExchange;
+use crate::observe::{Access, Attempt, Outcome, failure_name, finish_name, kind_name};
+use toolwire_config::Upstream;
+use toolwire_net::telemetry::SpanContext;
+use toolwire_pipeline::{
+    conversation::Turn,
+    dialect::UpstreamRequest,
+    event::Event,
+    failure::{Failure, Kind},
+    pipeline::Pipeline,
+};
+
+/// The observers of one model's response.
+pub(crate) struct ModelObservers {
+    /// The time at which the model was asked.
+    pub(crate) begun: Instant,
+    /// The request to the upstream with which the response begins, if there is one.
+    pub(crate) attempt: Option<Attempt>,
+    pub(crate) watches: Vec<Box<dyn Watch>>,
+    /// Publishes what happens, if there may be subscribers.
+    pub(crate) report: Option<ExchangeReport>,
+    /// Learns from the response what the model supports, if any request depends on that.
+    pub(crate) learner: Option<Observer>,
+    /// Stores the response, if it must be stored.
+    pub(crate) store: Option<ResponseKeeper>,
+    /// Keeps the state that the upstream needs back.
+    pub(crate) keeper: Option<Keeper>,
+}
+
+impl ModelObservers {
+    /// No observers of a response that begins now.
+    pub(crate) fn none() -> Self {
+        Self {
+            begun: Instant::now(),
+            attempt: None,
+            watches: Vec::new(),
+            report: None,
+            learner: None,
+            store: None,
+            keeper: None,
+        }
+    }
+
+    /// Calls `see` with each watch and the time since the model was asked.
+    fn watch(&mut self, see: impl Fn(&mut dyn Watch, Duration)) {
+        if !self.watches.is_empty() {
+            let after = self.begun.elapsed();
+            self.watches.iter_mut().for_each(|watch| see(&mut **watch, after));
+        }
+    }
+
+    /// The response is over, or another model is asked.
+    fn ended(&mut self, outcome: &Outcome, pipeline: &Pipeline, access: &Access) {
+        let ending = match outcome {
+            Outcome::Done => Ending::Done,
+            Outcome::Failed(failure) => Ending::Failed(failure),
+            Outcome::Cancelled | Outcome::Stalled => Ending::Cancelled,
+        };
+        self.watch(|watch, after| watch.end(ending, after));
+        self.watches.clear();
+        if let Some(report) = self.report.take() {
+            report.ended(outcome, pipeline, access);
+        }
+    }
+}
+
+/// The observers of an exchange.
+pub(super) struct Observers {
+    model: ModelObservers,
+    /// The models that have been and may be asked, if there are several. Records which of them work.
+    pub(super) attempts: Option<Box<Attempts<StartedExchange>>>,
+    /// The amounts of the client's limits that the response holds, if the client has a name.
+    pub(super) allowance: Option<Box<Allowance>>,
+    pub(super) access: Access,
+    /// Whether an upstream has begun a response.
+    is_answered: bool,
+    /// Whether the error is written and the model is recorded as failed.
+    pub(super) failure_written: bool,
+}
+
+impl Observers {
+    /// Creates the observers of an exchange that has just begun.
+    pub(super) fn new(
+        model: ModelObservers,
+        attempts: Option<Box<Attempts<StartedExchange>>>,
+        allowance: Option<Box<Allowance>>,
+        access: Access,
+    ) -> Self {
+        let (is_answered, failure_written) = (false, false);
+        let mut observers = Self { model, attempts, allowance, access, is_answered, failure_written };
+        observers.hop_begun();
+        observers
+    }
+
+    fn hop_begun(&mut self) {
+        if let Some(attempt) = self.model.attempt.take() {
+            self.access.hop_begun(attempt);
+        }
+    }
+
+    /// The time at which the current model was asked.
+    pub(super) fn begun(&self) -> Instant {
+        self.model.begun
+    }
+
+    /// The upstream of a model has been asked, after its request was prepared.
+    pub(super) fn prepared(&mut self, model: ModelObservers, upstream: &Arc<Upstream>) {
+        if let Some(attempts) = &self.attempts {
+            self.access.moved(attempts.count(), attempts.target(), upstream);
+        }
+        self.model = model;
+        self.hop_begun();
+    }
+
+    /// The upstream has begun its response.
+    pub(super) fn answered(&mut self, head: &response::Parts) {
+        self.is_answered = true;
+        self.model.watch(|watch, after| watch.answered(head.status, &head.headers, after));
+    }
+
+    /// The upstream has refused the request, with this response if there was one. `is_recovered`: whether that makes a
+    /// response for the client.
+    pub(super) fn refused(&mut self, said: Option<&(response::Parts, Bytes)>, is_recovered: bool) {
+        self.is_answered |= is_recovered;
+        if let Some((head, body)) = said {
+            self.model.watch(|watch, after| {
+                watch.answered(head.status, &head.headers, after);
+                watch.piece(body, after);
+            });
+        }
+    }
+
+    /// A piece of the upstream's response has arrived.
+    pub(super) fn piece(&mut self, data: &[u8]) {
+        self.model.watch(|watch, after| watch.piece(data, after));
+    }
+
+    /// All data that has arrived at once has been read.
+    pub(super) fn chunk(&mut self) {
+        self.access.hop_chunk();
+    }
+
+    /// The response may have progressed.
+    pub(super) fn progressed(&mut self, pipeline: &Pipeline) {
+        if let Some(report) = &mut self.model.report {
+            report.progressed(pipeline);
+        }
+    }
+
+    /// The hop has ended, unless no hop is in progress.
+    pub(super) fn hop_ended(&mut self, pipeline: &Pipeline) {
+        if let (Some(learner), Some(field)) = (&self.model.learner, pipeline.reasoning_field()) {
+            learner.saw_reasoning(field);
+        }
+        let finish = pipeline.hop_finish().or_else(|| pipeline.finish_given());
+        self.access.hop_ended(&finish.map_or("none", finish_name), None, pipeline.tokens());
+        if let Some(report) = &mut self.model.report {
+            report.hop_ended(pipeline);
+        }
+    }
+
+    /// The client gets this event between two hops.
+    pub(super) fn shown(&mut self, event: &Event<'_>) {
+        self.model.watch(|watch, _| watch.shown(event));
+    }
+
+    /// Another hop begins, whose request contains `turns` in addition to the previous one. Returns the client that
+    /// sends the request as part of the hop's trace.
+    pub(super) fn asked_again(
+        &mut self,
+        client: &Arc<Client>,
+        request: &UpstreamRequest,
+        turns: &[Turn],
+    ) -> Arc<Client> {
+        self.model.watch(|watch, after| watch.asked_again(request, turns, after));
+        if let Some(report) = &mut self.model.report {
+            report.hop_started();
+        }
+        let attempt = self.access.next_attempt().unwrap_or_else(|| Attempt::untraced(request.stream));
+        let client = client.traced(attempt.context());
+        self.access.hop_begun(attempt);
+        client
+    }
+
+    /// The upstream has refused the hop's request with a failure of this kind, and gets this one instead. Returns the
+    /// trace context for the upstream.
+    pub(super) fn asked_otherwise(
+        &mut self,
+        request: &UpstreamRequest,
+        refusal: Kind,
+    ) -> Option<&SpanContext> {
+        self.model.watch(|watch, _| watch.asked_otherwise(request));
+        self.access.asked_otherwise(kind_name(refusal))
+    }
+
+    /// Another model will be asked, since the current one has failed.
+    pub(super) fn asked_another(&mut self, failure: &Failure, pipeline: &Pipeline) {
+        self.model.ended(&Outcome::Failed(failure.clone()), pipeline, &self.access);
+        let error = Some(kind_name(failure.kind()));
+        self.access.hop_ended(&failure_name(failure), error, pipeline.tokens());
+        self.is_answered = false;
+    }
+
+    /// The response is complete. It is stored before the client gets the end, since the client's next request may
+    /// continue it.
+    pub(super) fn completed(&mut self, pipeline: &mut Pipeline) {
+        self.hop_ended(pipeline);
+        if let (Some(store), Some(response)) = (self.model.store.take(), pipeline.take_response()) {
+            store.keep(&response);
+        }
+        if let (Some(keeper), Some(state)) = (&self.model.keeper, pipeline.take_state()) {
+            keeper.keep(state);
+        }
+    }
+
+    /// The client's connection takes this number of bytes.
+    pub(super) fn wrote(&mut self, bytes: usize, has_content: bool) {
+        if has_content {
+            self.access.wrote_content();
+        }
+        self.access.wrote(bytes);
+    }
+
+    /// The error is written. The model is recorded as failed before the client receives the error: if the client
+    /// repeats the request before this response is dropped, the model must already count as failed.
+    pub(super) fn failed(&mut self, failure: Option<&Failure>) {
+        self.failure_written = true;
+        if let (Some(attempts), Some(failure)) = (&self.attempts, failure) {
+            attempts.ended(&Outcome::Failed(failure.clone()));
+        }
+    }
+
+    /// The exchange is over.
+    pub(super) fn ended(&mut self, outcome: Outcome, pipeline: &Pipeline) {
+        self.model.ended(&outcome, pipeline, &self.access);
+        if let Some(attempts) = self.attempts.as_ref().filter(|_| !self.failure_written) {
+            attempts.ended(&outcome);
+        }
+        self.access.ended(outcome);
+        let tally = pipeline.tally();
+        if let Some(allowance) = self.allowance.take() {
+            let spent = match self.is_answered {
+                true => count::spent(pipeline, &tally, allowance.input()),
+                false => (0, 0),
+            };
+            let spent = allowance.settle(self.access.model(), spent, unix_time());
+            self.access.spent(spent);
+        }
+        self.access.counted(tally);
+    }
+}

@@ -1,0 +1,74 @@
+//! The bytes for the client. While another model may still answer, the text of the current one is held back, and only
+//! keep-alives are sent.
+
+use std::mem;
+
+use bytes::BytesMut;
+
+use super::{MAX_BYTES, exchange_state::ExchangeState};
+
+/// A keep-alive that may be sent before the first event of a stream.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+
+impl ExchangeState {
+    /// Whether the client's connection has taken everything.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.out.is_empty()
+            && !self.asked.pipeline.has_more()
+            && (self.observers.failure_written || self.failure().is_none())
+    }
+
+    /// Writes more of the waiting output, if the client has room for it.
+    pub(super) fn pour(&mut self) {
+        if self.asked.pipeline.has_more() {
+            self.asked.pipeline.pour(&mut self.out, MAX_BYTES);
+        }
+    }
+
+    /// Whether there are bytes to send. While another model may still answer, only keep-alives count.
+    pub(super) fn has_output(&self) -> bool {
+        let is_held =
+            self.can_fail_over() && self.is_open() && self.comments == 0 && self.out.len() < MAX_BYTES;
+        !self.out.is_empty() && !is_held
+    }
+
+    /// Writes a keep-alive before text that is held back.
+    pub(super) fn keep_alive(&mut self) {
+        let held = if self.can_fail_over() { self.out.split_off(self.comments) } else { BytesMut::new() };
+        match held.is_empty() {
+            true => self.asked.pipeline.keep_alive(&mut self.out),
+            false => self.out.extend_from_slice(COMMENT),
+        }
+        self.comments = self.out.len();
+        self.out.unsplit(held);
+    }
+
+    /// Takes the bytes to send: only keep-alives while another model may still answer.
+    pub(super) fn take(&mut self) -> BytesMut {
+        if self.can_fail_over() && self.is_open() && self.comments > 0 && self.out.len() < MAX_BYTES {
+            let held = self.out.split_off(mem::take(&mut self.comments));
+            self.observers.wrote(self.out.len(), false);
+            return mem::replace(&mut self.out, held);
+        }
+        if self.out.len() > self.comments {
+            self.close_attempts();
+        }
+        self.comments = 0;
+        self.observers.wrote(self.out.len(), self.asked.pipeline.has_content());
+        mem::take(&mut self.out)
+    }
+
+    /// Writes the error, once, into a stream that is already under way, after all content that was certain before the
+    /// failure.
+    pub(super) fn write_failure(&mut self) {
+        if !self.observers.failure_written && self.failure().is_some() {
+            self.asked.pipeline.write_failure(&mut self.out);
+            self.failure_is_written();
+        }
+    }
+
+    /// Records that the error is in `out`.
+    pub(super) fn failure_is_written(&mut self) {
+        self.observers.failed(self.asked.failure());
+    }
+}

@@ -1,0 +1,132 @@
+//! The [`Stage`]s of an exchange, and the parts from which a response's body is created.
+
+use std::{fmt, pin::Pin, sync::Arc};
+
+use super::super::{
+    budget::Reservation,
+    failover::Attempts,
+    hops::{DecideHop, Deciding, NextHop},
+    large,
+    limits::Allowance,
+    permits::{Claimant, Permit},
+    upstream::{Client, Opening, UpstreamBody},
+};
+use super::observers::ModelObservers;
+use toolwire_pipeline::{
+    dialect::{Reader, UpstreamRequest},
+    failure::{Failure, Kind},
+    pipeline::Pipeline,
+};
+
+/// The parts of a response's body.
+pub(crate) struct Parts {
+    /// Whether the client gets a stream.
+    pub(crate) stream: bool,
+    /// The amounts of the client's limits that the response holds, if the client has a name.
+    pub(crate) allowance: Option<Box<Allowance>>,
+    /// The memory reserved for the request's body until the upstream answers.
+    pub(crate) memory: Reservation,
+    pub(crate) exchange: StartedExchange,
+    /// Other models that may answer, if configured.
+    pub(crate) attempts: Option<Box<Attempts<StartedExchange>>>,
+}
+
+/// A model that has been asked, or soon will be.
+pub(crate) struct StartedExchange {
+    pub(crate) asked: AskedModel,
+    pub(crate) observers: ModelObservers,
+}
+
+/// The model that is asked, and its response so far.
+pub(crate) struct AskedModel {
+    /// The upstream's client.
+    pub(crate) client: Arc<Client>,
+    pub(crate) stage: Stage,
+    /// Decides how to continue after a hop. `None` if the response ends with its first hop.
+    pub(crate) hops: Option<Box<dyn DecideHop>>,
+    /// Size in bytes of the largest request so far, from the client or to the upstream.
+    pub(crate) size: usize,
+    /// The client for which the request is made.
+    pub(crate) claimant: Claimant,
+    pub(crate) pipeline: Pipeline,
+}
+
+impl AskedModel {
+    /// The failure of the response, if it has failed.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        match self.stage {
+            // The pipeline still belongs to a model that has failed.
+            Stage::Preparing(_) => None,
+            _ => self.pipeline.failure(),
+        }
+    }
+}
+
+/// A request that is being prepared for its upstream.
+///
+/// # Errors
+/// If the response fails.
+pub(crate) type Preparing = Pin<Box<dyn Future<Output = Result<StartedExchange, Failure>> + Send>>;
+
+impl StartedExchange {
+    /// Creates the exchange of a request that must be prepared before it can be sent. Until then, `pipeline` writes
+    /// keep-alives or the error.
+    pub(crate) fn preparing(client: Arc<Client>, preparing: Preparing, pipeline: Pipeline) -> Self {
+        let stage = Stage::Preparing(preparing);
+        let asked = AskedModel { client, stage, hops: None, size: 0, claimant: Claimant::Own, pipeline };
+        Self { asked, observers: ModelObservers::none() }
+    }
+}
+
+/// The stages of an exchange with the upstream.
+pub(crate) enum Stage {
+    /// The request is being prepared, which takes other requests: images are described, or hosted tools are still
+    /// running.
+    Preparing(Preparing),
+    /// Waiting for a slot, a connection, and the headers.
+    Opening(Opening),
+    /// Reading the body.
+    Streaming(UpstreamBody),
+    /// Only the end of the body is missing: either the end mark came without a finish reason, and only a proper end
+    /// makes the response complete, or the finish reason came without the end mark, and only token counts can still
+    /// come.
+    Ending(UpstreamBody),
+    /// A hop has ended, and the decision how to continue is pending.
+    Deciding(Deciding),
+    /// A large request is being built for the upstream.
+    Making(Making, Cause),
+    /// The response is complete. Waiting for the end of the body, so that the connection can be reused.
+    AwaitingBodyEnd(UpstreamBody),
+    /// Done with the upstream.
+    Over,
+}
+
+/// A request that is being built on another thread, together with the object that builds it.
+pub(crate) type Making = large::Apart<(Box<dyn DecideHop>, Result<Made, Failure>)>;
+
+/// A request to the upstream, and a reader for its response.
+pub(crate) type Made = (UpstreamRequest, Reader);
+
+/// The reason why another request is made.
+pub(crate) enum Cause {
+    /// Another hop follows.
+    Hop(NextHop),
+    /// The upstream has refused the hop's request with a failure of this kind. The new request takes over the refused
+    /// one's slot at the upstream.
+    Refusal(Kind, Option<Permit>),
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Preparing(_) => "Preparing",
+            Self::Opening(_) => "Opening",
+            Self::Streaming(_) => "Streaming",
+            Self::Ending(_) => "Ending",
+            Self::Deciding(_) => "Deciding",
+            Self::Making(..) => "Making",
+            Self::AwaitingBodyEnd(_) => "AwaitingBodyEnd",
+            Self::Over => "Over",
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! The request that the upstream receives: its conversation, with the tools taught in the prompt, and its encoded form.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use toolwire_config::{Model, ToolStyle};
+use toolwire_pipeline::{
+    conversation::{Constraint, Conversation, NameForm, Tool, joined_system_turns},
+    dialect::{Dialect, UpstreamDialect, UpstreamRequest, fitted},
+    enforce::{Enforced, Means},
+    failure::{Failure, Kind},
+    format::{self, Instructed},
+};
+
+/// The conversation that the upstream receives: with the tools taught in the prompt and well-formed calls enforced, if
+/// the model is configured that way.
+///
+/// `client` is the client's dialect, `means` are the constraints that the upstream can enforce, `now` is the time in
+/// seconds of Unix time.
+///
+/// # Errors
+/// If the upstream's API cannot express a part of the conversation, or the model's chat template cannot provide the
+/// instructions.
+pub(crate) fn sent<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    client: Dialect,
+    means: &Means,
+    now: u64,
+) -> Result<Cow<'a, Conversation>, Failure> {
+    Ok(taught(model, conversation, client, None, means, now)?.0)
+}
+
+/// Like [`sent`], but also returns the names of the tools for which `max_instructions` left no room. Errors refer to
+/// places in the client's `body`.
+pub(super) fn taught<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    client: Dialect,
+    body: Option<&[u8]>,
+    means: &Means,
+    now: u64,
+) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
+    let side = model.upstream.options.side();
+    if side.dialect() != Dialect::Messages && conversation.has_client_headers() {
+        let without = conversation.without_client_headers();
+        let (sent, left_out) = taught(model, &without, client, body, means, now)?;
+        return Ok((Cow::Owned(sent.into_owned()), left_out));
+    }
+    let fitting = fitted(conversation, client, side);
+    match fitting.map_err(|unfit| unfit.failure(body))? {
+        Cow::Borrowed(conversation) => taught_in_prompt(model, conversation, means, now),
+        Cow::Owned(fitted) => {
+            let (sent, left_out) = taught_in_prompt(model, &fitted, means, now)?;
+            Ok((Cow::Owned(sent.into_owned()), left_out))
+        }
+    }
+}
+
+/// The conversation with its tools in the prompt, if the model's tools are taught there, and the names of the tools for
+/// which there is no room.
+fn taught_in_prompt<'a>(
+    model: &Model,
+    conversation: &'a Conversation,
+    means: &Means,
+    now: u64,
+) -> Result<(Cow<'a, Conversation>, Vec<String>), Failure> {
+    let side = model.upstream.options.side();
+    let ToolStyle::Format(taught) = model.tools else {
+        let sent = conversation.in_forms(side.name_form(), side.id_form());
+        return Ok((rendered(model, sent, means), Vec::new()));
+    };
+    // Text formats have their own delimiters, which the names of tools must not contain.
+    let (named, declared) = (conversation.in_forms(NameForm::Word, side.id_form()), &conversation.tools);
+    let conversation = &*named;
+    let (format, constraint) = match model.enforced(conversation, taught, means) {
+        Some(Enforced { format, constraint }) => (format, Some(constraint)),
+        None => (taught, None),
+    };
+    let mut teaching = model.teaching();
+    // The enforced format may differ from the one that the template describes.
+    if let Some(template) = model.instructing_template().filter(|_| format == taught) {
+        let tools = conversation.callable_tools().map(|tool| {
+            let name = format!("{}{}", teaching.prefix, tool.name);
+            Tool { name, ..tool.clone() }
+        });
+        let tools: Vec<_> = tools.collect();
+        if !tools.is_empty() {
+            teaching.text = Some(template.tool_instructions(&tools, now)?);
+        }
+    }
+    let Instructed { conversation: sent, left_out } =
+        format::instruct_within(conversation.clone(), format, &teaching);
+    let left_out = match &named {
+        Cow::Borrowed(_) => left_out,
+        Cow::Owned(named) => {
+            let names = named.tools.iter().map(|tool| tool.name.as_str());
+            let declared: HashMap<_, _> = names.zip(declared).collect();
+            let own = |name: String| declared.get(name.as_str()).map_or(name, |tool| tool.name.clone());
+            left_out.into_iter().map(own).collect()
+        }
+    };
+    Ok((Cow::Owned(Conversation { constraint, ..sent }), left_out))
+}
+
+/// The conversation for a model whose chat template writes the tools, with well-formed calls enforced in the format
+/// that the model's name or `detect` implies.
+fn rendered<'a>(
+    model: &Model,
+    mut conversation: Cow<'a, Conversation>,
+    means: &Means,
+) -> Cow<'a, Conversation> {
+    let is_rendered = model.chat_template.is_some() && model.upstream.options.side().takes_prompt();
+    let format = if is_rendered { model.own_format(&conversation.model) } else { None };
+    if let Some(Enforced { constraint, .. }) =
+        format.and_then(|format| model.enforced(&conversation, format, means))
+    {
+        conversation.to_mut().constraint = Some(constraint);
+    }
+    conversation
+}
+
+/// The request to the model's upstream, and whether the response starts inside reasoning (`None` if there is no prompt
+/// that determines this). If it does, `sent` loses a constraint that applies from the first token on, since it would
+/// constrain the reasoning. `options` are the known settings of the model's upstream.
+///
+/// # Errors
+/// If the model's chat template refuses the conversation or fails, or if the model's name cannot be part of the URL.
+pub(crate) fn encode(
+    model: &Model,
+    options: &UpstreamDialect,
+    sent: &mut Cow<'_, Conversation>,
+    now: u64,
+) -> Result<(UpstreamRequest, Option<bool>), Failure> {
+    let (side, name) = (options.side(), model.upstream_name(&sent.model).to_owned());
+    let Some(template) = model.chat_template.as_ref().filter(|_| side.takes_prompt()) else {
+        let request = side.encode(sent, &name);
+        // Servers may resolve such a path segment to another place even if it is escaped.
+        if request.path.is_some() && matches!(&*name, "." | "..") {
+            let why = format!("the upstream cannot have a model `{name}`, whose name is a part of its URL");
+            return Err(Failure::new(Kind::Request, why).with_param("model"));
+        }
+        return Ok((request, None));
+    };
+    let prompt = template.render(sent, now).or_else(|failure| {
+        // Many templates refuse a system message unless it is the first and only one.
+        match joined_system_turns(&sent.turns, || true, true) {
+            Cow::Borrowed(_) => Err(failure),
+            Cow::Owned(turns) => {
+                let joined = Conversation { turns, ..sent.clone().into_owned() };
+                template.render(&joined, now).map_err(|_| failure)
+            }
+        }
+    })?;
+    let starts_in_reasoning = model.formats.opens_reasoning(&prompt.text);
+    if starts_in_reasoning && sent.constraint.as_ref().is_some_and(Constraint::applies_at_once) {
+        sent.to_mut().constraint = None;
+    }
+    Ok((side.encode_prompt(&prompt, sent, &name), Some(starts_in_reasoning)))
+}
+
+/// The request as it is sent: encrypted, if the upstream's settings require that.
+///
+/// # Errors
+/// If it cannot be encrypted.
+pub(crate) fn encrypted(
+    options: &UpstreamDialect,
+    request: UpstreamRequest,
+) -> Result<UpstreamRequest, Failure> {
+    let (source, mut is_random) = (SystemRandom::new(), true);
+    let request = options.side().encrypt(request, &mut |bytes| is_random &= source.fill(bytes).is_ok())?;
+    let no_randomness =
+        || Failure::new(Kind::Internal, "the system gives no randomness to encrypt the request with");
+    is_random.then_some(request).ok_or_else(no_randomness)
+}

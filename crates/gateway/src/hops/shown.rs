@@ -1,0 +1,63 @@
+//! The events that show hosted tools to the client.
+
+use std::borrow::Cow;
+
+use toolwire_execution::{Ran, Visibility};
+use toolwire_pipeline::{
+    conversation::{Call, CallOutput},
+    event::{Event, Media, Reasoning, Runner, ServerCall},
+};
+
+/// The event for a running call of the hosted tool `name`.
+pub(super) fn announced(call: &Call, name: &str, server: &str) -> ServerCall<'static> {
+    ServerCall {
+        id: Cow::Owned(call.id.clone()),
+        name: Cow::Owned(name.to_owned()),
+        runner: Runner::Toolwire,
+        server: Cow::Owned(server.to_owned()),
+        arguments: Some(Cow::Owned(call.arguments.clone())),
+        content: None,
+        is_error: false,
+    }
+}
+
+/// The events for the client about calls that have run and the images that they made.
+pub(super) fn outcome(
+    ran: &[Ran],
+    mut images: Vec<Media<'static>>,
+    visibility: Visibility,
+) -> Vec<Event<'static>> {
+    match visibility {
+        Visibility::Off => Vec::new(),
+        Visibility::Reasoning => lined(ran.iter().map(|ran| &*ran.note)).into_iter().collect(),
+        Visibility::Items => {
+            let mut events = Vec::new();
+            for ran in ran {
+                let own = images.extract_if(.., |image| image.id == ran.output.id);
+                events.extend(own.map(Event::Media));
+                events.push(Event::ServerCall(result_of(ran)));
+            }
+            events
+        }
+    }
+}
+
+/// Puts these lines into one piece of reasoning that does not come from the model.
+pub(super) fn lined<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Event<'static>> {
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    (!text.is_empty()).then(|| Event::Reasoning(Reasoning::text(text)))
+}
+
+/// The result of a call.
+fn result_of(ran: &Ran) -> ServerCall<'static> {
+    let CallOutput { id, content, is_error, .. } = ran.output.clone();
+    ServerCall {
+        id: Cow::Owned(id),
+        name: Cow::Owned(ran.tool.to_string()),
+        runner: Runner::Toolwire,
+        server: Cow::Owned(ran.provider.to_string()),
+        arguments: None,
+        content: Some(Cow::Owned(content)),
+        is_error,
+    }
+}

@@ -1,0 +1,193 @@
+//! Sends a prepared request to its upstream, with everything that observes the response.
+
+use std::{future::ready, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{
+    super::{
+        answer::{AskedModel, ModelObservers, Stage, StartedExchange},
+        auth::Caller,
+        command,
+        exchange::{self, Exchange},
+        exchange_observer::ExchangeBegin,
+        large,
+        report::ExchangeReport,
+        stamp::{seed, unix_time},
+        stored_responses::ResponseKeeper,
+        tap::{Opening, Watch},
+        upstream::{self, Client},
+        upstream_capabilities::Observer,
+    },
+    Service,
+};
+use crate::observe::Attempt;
+use toolwire_config::{Capture, Model};
+use toolwire_execution::ExchangeId;
+use toolwire_net::telemetry::Parent;
+use toolwire_pipeline::{
+    conversation::Conversation,
+    dialect::{Answering, ClientDialect, Stamp},
+    failure::Failure,
+    pipeline::Pipeline,
+    rules::Rules,
+};
+
+/// An exchange that is ready to begin.
+pub(super) struct ReadyExchange<'r> {
+    pub(super) model: &'r Model,
+    pub(super) exchange: Exchange,
+    pub(super) client: Arc<Client>,
+    pub(super) caller: &'r Caller,
+    pub(super) id: &'r ExchangeId,
+    /// The client's request.
+    pub(super) body: &'r Bytes,
+    /// Stores the response, if it must be stored.
+    pub(super) store: Option<ResponseKeeper>,
+    /// The parent span of requests to upstreams.
+    pub(super) trace: Option<&'r Parent>,
+}
+
+impl Service {
+    /// Time and randomness for the core, which has no access to either. The results of hosted tools are later found by
+    /// the ids of calls, so these ids must be secret.
+    pub(super) fn stamp(&self) -> Stamp {
+        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        Stamp { seed, created: unix_time() }
+    }
+
+    /// Sends the request to the upstream, then prepares the response while the upstream works.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`](toolwire_pipeline::failure::Kind::Internal)
+    pub(super) async fn open(&self, ready_exchange: ReadyExchange<'_>) -> Result<StartedExchange, Failure> {
+        let report = self.report(&ready_exchange);
+        let watches = self.watches(&ready_exchange, report.as_ref());
+        let ReadyExchange { model, exchange, client, caller, body, store, trace, .. } = ready_exchange;
+        let requested = exchange.conversation.model.as_str();
+        let attempt = exchange.asks_upstream().then(|| {
+            let (sampling, is_streamed) = (&exchange.conversation.sampling, exchange.request.stream);
+            let upstream_model = model.upstream_name(requested);
+            Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
+        });
+        let learner = attempt.as_ref().and_then(|_| Observer::new(&self.capabilities, model, requested));
+        let begun = Instant::now();
+        let Exchange { dialect, conversation, request, answering, hosted, keeper, .. } = exchange;
+        let size = request.body.len().max(body.len());
+        let prefill = request.prefill.clone();
+        let key = request.key.clone().filter(|_| exchange.command.is_none());
+        let (opening, pipeline) = if let Some(command) = exchange.command {
+            let pipeline = command::pipeline(model, dialect, &conversation, &answering);
+            (command.open(&client, seed()), pipeline)
+        } else {
+            let context = attempt.as_ref().and_then(Attempt::context);
+            let opening: upstream::Opening = match exchange.made {
+                Some(body) => Box::pin(ready(Ok(client.made(body)))),
+                None => client.traced(context).begin(request, caller.claimant()).await,
+            };
+            let rules = exchange::rules(model, &conversation.model, &answering, exchange.starts_in_reasoning);
+            let pipeline = if large::is_large(size) {
+                pipeline_apart(model, rules.into_owned(), dialect, conversation, answering).await?
+            } else {
+                exchange::pipeline(model, &rules, dialect, &conversation, &answering)
+            };
+            (opening, pipeline)
+        };
+        let mut pipeline = pipeline.redacting(self.redactor.clone());
+        pipeline.write_in_pieces();
+        pipeline.expect_prefill(prefill);
+        pipeline.expect_key(key);
+        pipeline.leaves_out(&exchange.left_out);
+        if let Some(hosted) = &hosted {
+            pipeline.host(hosted.rules());
+            pipeline.keep_state(model.wants_back());
+        } else if let Some(keeper) = &keeper {
+            pipeline.keep_state(keeper.wants());
+        }
+        if let Some(report) = &report {
+            pipeline.observe_text(report.kept_text());
+        } else if caller.account.is_some() {
+            pipeline.observe_text(0);
+        }
+        let (stage, hops, claimant) = (Stage::Opening(opening), exchange.hops, caller.claimant());
+        Ok(StartedExchange {
+            asked: AskedModel { client, stage, hops, size, claimant, pipeline },
+            observers: ModelObservers { begun, attempt, watches, report, learner, store, keeper },
+        })
+    }
+
+    /// The report of the exchange for the event feed and the audit file, if there may be subscribers.
+    fn report(&self, ready: &ReadyExchange<'_>) -> Option<ExchangeReport> {
+        let audit = self.audit.as_ref()?;
+        let ReadyExchange { model, exchange, client, caller, id, .. } = ready;
+        let (asked, upstream, label) = (&exchange.conversation.model, client.upstream(), caller.label());
+        let begin = ExchangeBegin {
+            exchange: id,
+            model: asked,
+            key: label.as_deref(),
+            client: exchange.dialect.dialect().name(),
+            upstream: &upstream.name,
+            upstream_dialect: upstream.dialect().name(),
+            upstream_model: model.upstream_name(asked),
+            asks_upstream: exchange.command.is_none(),
+            captured: if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word(),
+        };
+        let observer = self.configured.as_ref().and_then(|extension| extension.observe(&begin));
+        let tools = exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names());
+        Some(ExchangeReport::new(audit, observer, &begin, tools))
+    }
+
+    /// The observers of the exchange's bytes: a recording, an extension, or both.
+    fn watches(&self, ready: &ReadyExchange<'_>, report: Option<&ExchangeReport>) -> Vec<Box<dyn Watch>> {
+        let ReadyExchange { model, exchange, client, id, body, .. } = ready;
+        let tap = self.tap.as_ref().filter(|_| exchange.asks_upstream());
+        // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
+        // again without its key.
+        let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
+        let captures = report.and_then(ExchangeReport::captures).filter(|_| is_readable);
+        if tap.is_none() && captures.is_none() {
+            return Vec::new();
+        }
+        let Exchange { conversation, answering, starts_in_reasoning, .. } = exchange;
+        let rules = exchange::rules(model, &conversation.model, answering, *starts_in_reasoning);
+        let hosted = exchange.hosted.as_ref().map(|hosted| hosted.rules());
+        let opening = Opening {
+            id: &id.request,
+            body,
+            conversation,
+            model,
+            dialect: exchange.dialect,
+            upstream: client.upstream(),
+            request: &exchange.request,
+            rules: &rules,
+            hosted: hosted.as_ref(),
+            answering,
+        };
+        let capture = captures.and_then(|observer| observer.watch(&opening, &self.redactor));
+        tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
+    }
+}
+
+/// Like [`exchange::pipeline`], but on another thread, which also drops the conversation.
+async fn pipeline_apart(
+    model: &Model,
+    rules: Rules,
+    dialect: ClientDialect,
+    conversation: Arc<Conversation>,
+    answering: Answering,
+) -> Result<Pipeline, Failure> {
+    let (formats, reader) = (Arc::clone(&model.formats), exchange::reader(model, dialect));
+    let writer = dialect.side().writer(&answering);
+    let make = move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
+    large::apart(make).await
+}
+
+/// A seed that cannot be guessed from earlier ones.
+fn secret_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => seed(),
+    }
+}
