@@ -172,7 +172,8 @@ impl Access {
     /// 401 without a key or a session; 403 if the request may come from another page; 429 after too many wrong keys.
     pub(super) fn visitor(
         &self,
-        (head, peer): (&request::Parts, IpAddr),
+        head: &request::Parts,
+        peer: IpAddr,
         may_be_nobody: bool,
     ) -> Result<Visitor, AdminError> {
         if self.is_open() {
@@ -260,7 +261,7 @@ impl Access {
         let key = key?;
         self.throttle().forget(peer);
         let now = Instant::now();
-        let begun = self.state.sessions.lock().begin(key_digest(key), (base, is_secure), now);
+        let begun = self.state.sessions.lock().begin(key_digest(key), base, is_secure, now);
         let (token, session) = begun.ok_or_else(|| {
             AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "there are no random numbers")
         })?;

@@ -80,7 +80,7 @@ fn analyzed(known: &KnownFormats, body: &[u8]) -> Result<Value, AdminError> {
     let rejected = analysis::rejected(text, &conversation, &rules, known, &analysis);
     let mut clients = Map::new();
     for dialect in ClientDialect::all() {
-        let got = got_by(dialect, text, &conversation, (&rules, known))?;
+        let got = got_by(dialect, text, &conversation, &rules, known)?;
         clients.insert(dialect.dialect().name().to_owned(), got.into());
     }
     Ok(shown(&analysis, &rejected, text.len(), clients))
@@ -138,7 +138,8 @@ fn got_by(
     client: ClientDialect,
     text: &str,
     conversation: &Conversation,
-    (rules, known): (&Rules, &KnownFormats),
+    rules: &Rules,
+    known: &KnownFormats,
 ) -> Result<String, AdminError> {
     let internal = |message| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message);
     // This differs from the client's dialect, so that nothing is passed on unchanged.

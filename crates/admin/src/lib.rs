@@ -273,7 +273,7 @@ impl Admin {
             self.door.check_sign_in(head, peer)?;
             Visitor::Anonymous
         } else {
-            self.door.visitor((head, peer), path == AdminPath::Session && head.method == Method::GET)?
+            self.door.visitor(head, peer, path == AdminPath::Session && head.method == Method::GET)?
         };
         Ok(Ok(Admitted { path, visitor }))
     }
@@ -333,7 +333,8 @@ impl Admin {
         &self,
         admitted: Admitted,
         head: &request::Parts,
-        (body, peer): (Bytes, IpAddr),
+        body: Bytes,
+        peer: IpAddr,
     ) -> Result<AdminResponse, AdminError> {
         let Admitted { path, visitor } = admitted;
         let method = &head.method;
@@ -388,14 +389,14 @@ impl Admin {
             AdminPath::Keys => Ok(AdminResponse::json(keys::list(&self.keys, unix_time()))),
             AdminPath::Settings if *method == Method::PATCH => {
                 let patch = settings::Change::Patch(object(&body)?);
-                self.change_settings(patch, (&head.headers, peer)).await
+                self.change_settings(patch, &head.headers, peer).await
             }
             AdminPath::Settings if *method == Method::DELETE => {
-                self.change_settings(settings::Change::ResetAll, (&head.headers, peer)).await
+                self.change_settings(settings::Change::ResetAll, &head.headers, peer).await
             }
             AdminPath::Settings => Ok(self.settings.list()),
             AdminPath::Setting(setting) => {
-                self.change_settings(settings::Change::Reset(setting), (&head.headers, peer)).await
+                self.change_settings(settings::Change::Reset(setting), &head.headers, peer).await
             }
         }
     }
@@ -405,7 +406,8 @@ impl Admin {
     async fn change_settings(
         &self,
         change: settings::Change,
-        (headers, peer): (&HeaderMap, IpAddr),
+        headers: &HeaderMap,
+        peer: IpAddr,
     ) -> Result<AdminResponse, AdminError> {
         let (settings, condition) = (Arc::clone(&self.settings), settings::condition(headers)?);
         let changing = tokio::task::spawn_blocking(move || settings.change(&change, condition.as_deref()));

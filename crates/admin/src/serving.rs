@@ -65,7 +65,7 @@ impl Admin {
         let secrets = admitted.repeats_others().then(|| service.redactor().of_configured());
         let result = match memory {
             Some(memory) if admitted.begins_chat() => {
-                let chat = self.chat((service, &admitted), (read, memory), access.id()).await;
+                let chat = self.chat(service, &admitted, read, memory, access.id()).await;
                 let chat = match chat {
                     Ok(chat) => chat,
                     Err(error) => return response(Err(error), access),
@@ -78,9 +78,9 @@ impl Admin {
                 return event_stream(events, keep_alive, service.drain().when_cut(), access);
             }
             Some(memory) if admitted.is_sample() => {
-                self.sample((service, &admitted), memory, access.id()).await
+                self.sample(service, &admitted, memory, access.id()).await
             }
-            _held => self.answer(admitted, head, (read, peer)).await,
+            _held => self.answer(admitted, head, read, peer).await,
         };
         let result = match secrets {
             Some(secrets) => result.map(|response| response.covered(&secrets)),
@@ -95,23 +95,26 @@ impl Admin {
     /// Serves a request that starts a chat of the console.
     async fn chat(
         &self,
-        (service, admitted): (&Arc<Service>, &Admitted),
-        (body, memory): (Bytes, Reservation),
+        service: &Arc<Service>,
+        admitted: &Admitted,
+        body: Bytes,
+        memory: Reservation,
         request: &str,
     ) -> Result<Arc<Chat>, AdminError> {
         let asked = ChatRequest::read(&object(&body)?)?;
-        self.begin_chat((service, admitted), (&asked, memory), request).await
+        self.begin_chat(service, admitted, &asked, memory, request).await
     }
 
     /// Serves a request for the sample exchange: a chat that asks no upstream. The response is sent when the chat ends.
     async fn sample(
         &self,
-        (service, admitted): (&Arc<Service>, &Admitted),
+        service: &Arc<Service>,
+        admitted: &Admitted,
         memory: Reservation,
         request: &str,
     ) -> Result<AdminResponse, AdminError> {
         let asked = ChatRequest::read(&object(sample::REQUEST.as_bytes())?)?;
-        let chat = self.begin_chat((service, admitted), (&asked, memory), request).await?;
+        let chat = self.begin_chat(service, admitted, &asked, memory, request).await?;
         chat.reader().ended().await;
         Ok(AdminResponse::json(json!({"exchange": **chat.id()})))
     }
@@ -120,8 +123,10 @@ impl Admin {
     /// own request.
     async fn begin_chat(
         &self,
-        (service, admitted): (&Arc<Service>, &Admitted),
-        (asked, memory): (&ChatRequest, Reservation),
+        service: &Arc<Service>,
+        admitted: &Admitted,
+        asked: &ChatRequest,
+        memory: Reservation,
         request: &str,
     ) -> Result<Arc<Chat>, AdminError> {
         if !service.drain().is_serving() {

@@ -55,7 +55,8 @@ impl Sessions {
     pub(super) fn begin(
         &mut self,
         key: Digest,
-        (base, is_secure): (String, bool),
+        base: String,
+        is_secure: bool,
         now: Instant,
     ) -> Option<(String, Session)> {
         self.sessions.retain(|_, session| session.ends(self.idle) > now);
@@ -129,7 +130,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn begun(sessions: &mut Sessions, now: Instant) -> String {
-        sessions.begin([1; 32], ("/".to_owned(), false), now).unwrap().0
+        sessions.begin([1; 32], "/".to_owned(), false, now).unwrap().0
     }
 
     #[tokio::test(start_paused = true)]

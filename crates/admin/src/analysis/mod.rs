@@ -142,16 +142,16 @@ impl<'t> Walk<'t> {
     /// Takes one event. Its text ends at `end` in the input, unless something after the text was left out.
     fn take(&mut self, event: Event<'static>, at: usize, end: usize) {
         match event {
-            Event::Text(text) => self.said(EventKind::Text, &text, (at, end)),
-            Event::Reasoning(reasoning) => self.said(EventKind::Reasoning, &reasoning.text, (at, end)),
+            Event::Text(text) => self.said(EventKind::Text, &text, at, end),
+            Event::Reasoning(reasoning) => self.said(EventKind::Reasoning, &reasoning.text, at, end),
             Event::CallStart(call) => {
                 let Source::Format(format) = call.source else { return };
                 let is_declared = self.tools.resolve(&call.name).is_some();
-                self.calls.push(FoundCall::new(&call.name, (format, is_declared), self.cursor, at));
-                self.put(EventKind::CallStart, &call.name, (at, 0));
+                self.calls.push(FoundCall::new(&call.name, format, is_declared, self.cursor, at));
+                self.put(EventKind::CallStart, &call.name, at, 0);
             }
             Event::CallArguments { index, piece } => {
-                self.put(EventKind::Arguments, &piece, (at, piece.len()));
+                self.put(EventKind::Arguments, &piece, at, piece.len());
                 self.arguments(number(index), &piece, at);
             }
             Event::CallEnd { index, end } => {
@@ -159,18 +159,18 @@ impl<'t> Walk<'t> {
                     call.end_at = Some(at);
                     self.cursor = self.cursor.max(call.arguments.as_ref().map_or(0, |range| range.end));
                 }
-                self.put(EventKind::CallEnd(end), "", (at, 0));
+                self.put(EventKind::CallEnd(end), "", at, 0);
             }
-            Event::Finish(_) => self.put(EventKind::Finish, "", (at, 0)),
+            Event::Finish(_) => self.put(EventKind::Finish, "", at, 0),
             _ => {}
         }
     }
 
-    fn said(&mut self, kind: EventKind, text: &str, (at, end): (usize, usize)) {
+    fn said(&mut self, kind: EventKind, text: &str, at: usize, end: usize) {
         if text.is_empty() {
             return;
         }
-        self.put(kind, text, (at, text.len()));
+        self.put(kind, text, at, text.len());
         let range = self.find(text, self.cursor, at, end);
         self.cursor = range.as_ref().map_or(at, |range| range.end);
         let Some(range) = range else { return };
@@ -216,7 +216,7 @@ impl<'t> Walk<'t> {
     }
 
     /// Adds an event. `shown`: the number of its bytes that come from the model.
-    fn put(&mut self, kind: EventKind, text: &str, (at, shown): (usize, usize)) {
+    fn put(&mut self, kind: EventKind, text: &str, at: usize, shown: usize) {
         let call = match kind {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
             _ => None,

@@ -40,7 +40,8 @@ pub(super) struct FoundCall {
 impl FoundCall {
     pub(super) fn new(
         name: &str,
-        (format, is_declared): (&'static str, bool),
+        format: &'static str,
+        is_declared: bool,
         begin: usize,
         start_at: usize,
     ) -> Self {

@@ -164,7 +164,9 @@ impl ExchangeLog {
         match &record.event {
             AuditEvent::ToolUse { call, .. } => exchange.hosted_began(call, subject.hop),
             AuditEvent::ToolResult { call, code, millis, is_cached, .. } => {
-                exchange.hosted_ended(call, subject.hop, (code.map(|code| code.name()), *millis, *is_cached));
+                let code = code.map(|code| code.name());
+                let end = record::HostedEnd { code, millis: *millis, is_cached: *is_cached };
+                exchange.hosted_ended(call, subject.hop, end);
             }
             _ => {}
         }

@@ -106,12 +106,14 @@ struct HostedCall {
     end: Option<HostedEnd>,
 }
 
+/// The result of a hosted call.
 #[derive(Debug)]
-struct HostedEnd {
+pub(super) struct HostedEnd {
     /// Error code, if the call failed.
-    code: Option<&'static str>,
-    millis: u64,
-    is_cached: bool,
+    pub(super) code: Option<&'static str>,
+    pub(super) millis: u64,
+    /// Whether the result was taken from an earlier call.
+    pub(super) is_cached: bool,
 }
 
 impl ExchangeRecord {
@@ -204,15 +206,8 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records the result of a hosted call: its error code, its duration, and whether the result was taken from an
-    /// earlier call.
-    pub(super) fn hosted_ended(
-        &self,
-        call: &CallRecord,
-        hop: usize,
-        (code, millis, is_cached): (Option<&'static str>, u64, bool),
-    ) {
-        let end = HostedEnd { code, millis, is_cached };
+    /// Records the result of a hosted call.
+    pub(super) fn hosted_ended(&self, call: &CallRecord, hop: usize, end: HostedEnd) {
         let mut course = self.course();
         let id = name(&call.id);
         let begun = course.hosted_calls.iter_mut().rev().find(|known| known.id == id && known.end.is_none());

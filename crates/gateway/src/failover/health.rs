@@ -275,7 +275,8 @@ mod tests {
 
     fn failed(
         health: &Health,
-        (target, asked): (&str, Instant),
+        target: &str,
+        asked: Instant,
         wait: Option<Duration>,
         now: Instant,
     ) -> Option<Duration> {
@@ -319,11 +320,11 @@ mod tests {
     #[test]
     fn a_target_is_ejected_after_failures_in_a_row() {
         let (health, now) = (Health::default(), Instant::now());
-        assert_eq!(failed(&health, ("a", now), None, now), None);
+        assert_eq!(failed(&health, "a", now, None, now), None);
         health.succeeded(of("a", now));
-        assert_eq!(failed(&health, ("a", now), None, now), None);
+        assert_eq!(failed(&health, "a", now, None, now), None);
         assert_eq!(health.first(&["a", "b"], ONE, now), Some("a"));
-        assert_eq!(failed(&health, ("a", now), None, now), Some(10 * SECOND));
+        assert_eq!(failed(&health, "a", now, None, now), Some(10 * SECOND));
         assert_eq!(health.first(&["a", "b"], ONE, now), Some("b"));
         assert_eq!(health.ejected(now), 1);
     }
@@ -331,9 +332,9 @@ mod tests {
     #[test]
     fn one_request_tries_an_ejected_target_and_its_failure_doubles_the_time() {
         let (health, mut now) = (Health::default(), Instant::now());
-        failed(&health, ("a", now), None, now);
+        failed(&health, "a", now, None, now);
         for expected in [10, 20, 35, 35] {
-            let ejection = failed(&health, ("a", now), None, now).unwrap();
+            let ejection = failed(&health, "a", now, None, now).unwrap();
             assert_eq!(ejection, expected * SECOND);
             assert_eq!(health.first(&["a", "b"], ONE, now + ejection - SECOND), Some("b"));
             now += ejection;
@@ -342,21 +343,21 @@ mod tests {
         }
         health.succeeded(of("a", now));
         assert_eq!(health.first(&["a", "b"], ONE, now), Some("a"));
-        assert_eq!(failed(&health, ("a", now), None, now), None, "it begins anew");
+        assert_eq!(failed(&health, "a", now, None, now), None, "it begins anew");
     }
 
     #[test]
     fn many_requests_that_fail_together_eject_a_target_for_no_longer_than_one() {
         let (health, asked) = (Health::default(), Instant::now());
         let now = asked + SECOND;
-        let ejections: Vec<_> = (0..50).filter_map(|_| failed(&health, ("a", asked), None, now)).collect();
+        let ejections: Vec<_> = (0..50).filter_map(|_| failed(&health, "a", asked, None, now)).collect();
         assert_eq!(ejections, [10 * SECOND]);
         // Requests sent to an ejected target because there was no other target do not extend its ejection.
         assert_eq!(health.first(&["a"], ONE, now + SECOND), Some("a"));
-        assert_eq!(failed(&health, ("a", now + SECOND), None, now + 9 * SECOND), None);
+        assert_eq!(failed(&health, "a", now + SECOND, None, now + 9 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 10 * SECOND), Some("a"));
         // A request from before the ejection reveals nothing about the trial.
-        assert_eq!(failed(&health, ("a", asked), None, now + 11 * SECOND), None);
+        assert_eq!(failed(&health, "a", asked, None, now + 11 * SECOND), None);
         assert_eq!(health.first(&["a", "b"], ONE, now + 11 * SECOND), Some("b"), "one tries it still");
     }
 
@@ -364,7 +365,7 @@ mod tests {
     fn a_response_that_began_before_does_not_end_an_ejection() {
         let (health, asked) = (Health::default(), Instant::now());
         let now = asked + SECOND;
-        failed(&health, ("a", asked), Some(30 * SECOND), now);
+        failed(&health, "a", asked, Some(30 * SECOND), now);
         health.began(of("a", asked));
         health.succeeded(of("a", asked));
         assert_eq!(health.first(&["a", "b"], ONE, now), Some("b"));
@@ -375,8 +376,8 @@ mod tests {
     #[test]
     fn content_ends_an_ejection_and_a_failure_after_it_doubles_the_time() {
         let (health, now) = (Health::default(), Instant::now());
-        failed(&health, ("a", now), None, now);
-        let later = now + failed(&health, ("a", now), None, now).unwrap();
+        failed(&health, "a", now, None, now);
+        let later = now + failed(&health, "a", now, None, now).unwrap();
         assert_eq!(health.first(&["a", "b"], ONE, later), Some("a"));
         health.began(of("a", later));
         assert_eq!(
@@ -384,14 +385,14 @@ mod tests {
             Some("a"),
             "others need not wait for the end of the trial"
         );
-        assert_eq!(failed(&health, ("a", later), None, later), Some(20 * SECOND));
+        assert_eq!(failed(&health, "a", later, None, later), Some(20 * SECOND));
     }
 
     #[test]
     fn who_leaves_makes_way_for_another_trial() {
         let (health, now) = (Health::default(), Instant::now());
-        failed(&health, ("a", now), None, now);
-        let later = now + failed(&health, ("a", now), None, now).unwrap();
+        failed(&health, "a", now, None, now);
+        let later = now + failed(&health, "a", now, None, now).unwrap();
         assert_eq!(health.first(&["a", "b"], ONE, later), Some("a"));
         health.left(of("a", now));
         assert_eq!(health.first(&["a", "b"], ONE, later), Some("b"), "another request has left");
@@ -404,7 +405,7 @@ mod tests {
     fn if_all_are_ejected_the_one_that_returns_first_is_asked() {
         let (health, now) = (Health::default(), Instant::now());
         for (name, wait) in [("a", 9), ("b", 5), ("c", 7)] {
-            failed(&health, (name, now), Some(wait * SECOND), now);
+            failed(&health, name, now, Some(wait * SECOND), now);
         }
         assert_eq!(health.first(&["a", "b", "c"], ONE, now), Some("b"));
         assert_eq!(health.first(&[], ONE, now), None);
@@ -413,9 +414,9 @@ mod tests {
     #[test]
     fn a_wait_that_the_upstream_asked_for_is_kept_within_the_limit_and_never_shortened() {
         let (health, now) = (Health::default(), Instant::now());
-        assert_eq!(failed(&health, ("a", now), Some(3 * SECOND), now), Some(3 * SECOND));
-        assert_eq!(failed(&health, ("b", now), Some(9999 * SECOND), now), Some(35 * SECOND));
-        assert_eq!(failed(&health, ("b", now), Some(SECOND), now), None);
+        assert_eq!(failed(&health, "a", now, Some(3 * SECOND), now), Some(3 * SECOND));
+        assert_eq!(failed(&health, "b", now, Some(9999 * SECOND), now), Some(35 * SECOND));
+        assert_eq!(failed(&health, "b", now, Some(SECOND), now), None);
         assert_eq!(health.first(&["b", "a"], ONE, now + 3 * SECOND), Some("a"));
         assert_eq!(health.first(&["b", "a"], ONE, now + 34 * SECOND), Some("a"));
     }

@@ -348,7 +348,7 @@ impl Payer for Account {
             bucket.owe(input.saturating_add(output));
         }
         self.usage.add((input, output), 0, now);
-        self.usage.modelled(model, (0, (input, output)), now);
+        self.usage.modelled(model, 0, (input, output), now);
     }
 }
 
@@ -388,7 +388,7 @@ impl Allowance {
     pub(super) fn settle(mut self, model: Option<&str>, used: (u64, u64), now: u64) -> (u64, u64) {
         let used = if self.counts_tokens { used } else { (0, 0) };
         if let Some(model) = model {
-            self.account.usage.modelled(model, (1, used), now);
+            self.account.usage.modelled(model, 1, used, now);
         }
         self.release(used, now);
         used

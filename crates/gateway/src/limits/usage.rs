@@ -180,7 +180,7 @@ impl Usage {
     }
 
     /// Also counts `requests` and tokens for a model.
-    pub(super) fn modelled(&self, model: &str, (requests, tokens): (u64, (u64, u64)), now: u64) {
+    pub(super) fn modelled(&self, model: &str, requests: u64, tokens: (u64, u64), now: u64) {
         let mut months = self.months.lock();
         let counts = months.at(Month::of(now)).of_model(model);
         counts.requests = counts.requests.saturating_add(requests);

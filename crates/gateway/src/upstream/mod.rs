@@ -193,7 +193,7 @@ impl Client {
         redactor: &Arc<Redactor>,
     ) -> Result<Self, http::Error> {
         let connector = Arc::new(Connector::new(&upstream));
-        let authorization = match Account::of(&upstream, (redactor, metrics))? {
+        let authorization = match Account::of(&upstream, redactor, metrics)? {
             Some(account) => Authorization::Account(account),
             None if upstream.takes_sessions() => Authorization::Client(Arc::clone(redactor)),
             None => Authorization::Target,

@@ -113,7 +113,8 @@ impl Account {
     /// If the session contains characters that a header must not contain.
     pub(super) fn of(
         upstream: &Arc<Upstream>,
-        (redactor, metrics): (&Arc<Redactor>, &Metrics),
+        redactor: &Arc<Redactor>,
+        metrics: &Metrics,
     ) -> Result<Option<Arc<Self>>, http::Error> {
         let Some(keeper) = Keeper::of(upstream) else { return Ok(None) };
         if let Some(file) = keeper.file().filter(|file| file.is_exposed()) {
