@@ -185,7 +185,8 @@ impl Keys {
     /// The number of seconds to wait, if there were too many wrong keys.
     pub(super) fn count_wrong(
         &self,
-        (headers, may_be_bearer): (&HeaderMap, bool),
+        headers: &HeaderMap,
+        may_be_bearer: bool,
         peer: IpAddr,
     ) -> Result<(), u64> {
         match shown_key(headers, may_be_bearer) {

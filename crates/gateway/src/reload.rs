@@ -18,7 +18,7 @@ use tokio::{
 use super::{
     current_service::CurrentService,
     reloads::{Asked, ReloadError, ReloadReason, ReloadStatus, Reloaded, Reloads, Requests},
-    service::Service,
+    service::{ListenersTls, Service},
     stamp::unix_time,
     upstream::ReplacedAccount,
 };
@@ -76,7 +76,7 @@ impl Reloader {
         if !first.drain().is_serving() {
             return Err(ReloadError::Stopping);
         }
-        if before.is_tapped() {
+        if before.shared.monitors.tap.is_some() {
             tracing::warn!("the configuration is not reloaded while exchanges are recorded");
             return Err(ReloadError::Recording);
         }
@@ -86,7 +86,7 @@ impl Reloader {
         match prepared {
             Ok(Ok(Some(prepared))) => {
                 let reloaded = self.install(reason, &before, prepared);
-                if let Some(certificates) = before.certificates() {
+                if let Some(ListenersTls { certificates, .. }) = &before.shared.tls {
                     // The certificates log their own problems.
                     let _ = certificates.reload().await;
                 }
@@ -108,20 +108,21 @@ impl Reloader {
     fn install(&mut self, reason: ReloadReason, before: &Service, prepared: Prepared) -> Reloaded {
         let Prepared { service, changes, restart, warnings } = prepared;
         service.listens_on(&self.addresses);
-        service.keys().reloaded(service.config(), unix_time());
+        service.shared.keys.reloaded(&service.shared.config, unix_time());
         let status = {
             let mut status = self.reloads.status.lock();
             *status = ReloadStatus {
                 generation: status.generation + 1,
-                config: Arc::clone(service.config()),
+                config: Arc::clone(&service.shared.config),
                 loaded_at: unix_millis(),
                 restart_required: restart.paths().to_vec(),
                 failed: None,
             };
             status.clone()
         };
-        service.metrics().config_loaded(status.generation, status.loaded_at);
-        let (audit, stage) = (service.audit().cloned(), service.execution().cloned());
+        service.shared.monitors.metrics.config_loaded(status.generation, status.loaded_at);
+        let (audit, stage) =
+            (service.shared.monitors.audit.clone(), service.shared.hosting.execution.clone());
         let others = self.services.iter().skip(1);
         others.for_each(|other| other.replace(service.sibling(Some(&other.get()))));
         for account in before.accounts_replaced_by(&service) {
@@ -129,7 +130,7 @@ impl Reloader {
         }
         if let Some(first) = self.services.first() {
             first.replace(service);
-            if let Some(replaced) = before.execution()
+            if let Some(replaced) = &before.shared.hosting.execution
                 && !stage.as_ref().is_some_and(|stage| Arc::ptr_eq(stage, replaced))
             {
                 replaced.leave_to(stage.as_deref());
@@ -163,8 +164,8 @@ impl Reloader {
             problem.message = clip(&problem.message, MAX_MESSAGE).into_owned();
         }
         self.reloads.status.lock().failed = Some((unix_millis(), problems.clone()));
-        service.metrics().config_failed();
-        if let Some(audit) = service.audit() {
+        service.shared.monitors.metrics.config_failed();
+        if let Some(audit) = &service.shared.monitors.audit {
             let errors = problems.iter().map(ToString::to_string).collect();
             audit.publish(None, AuditEvent::ConfigLoaded { ok: false, errors });
         }
@@ -175,7 +176,7 @@ impl Reloader {
 /// Reads the configuration again and creates a service for it. Blocks on the disk. `None` if the configuration's files
 /// have not changed and `may_skip` allows skipping the reload.
 fn prepare(before: &Service, addresses: &[SocketAddr], may_skip: bool) -> Result<Option<Prepared>, Problems> {
-    let running = before.config();
+    let running = &before.shared.config;
     let Loaded { config, warnings } = running.read_again()?;
     if may_skip && running.files() == config.files() {
         return Ok(None);
@@ -223,7 +224,7 @@ async fn retire(stage: Arc<Started>, current: Arc<CurrentService>) {
     let end = move || {
         drop(stage);
         let service = current.get();
-        if let (None, Some(audit)) = (service.execution(), service.audit()) {
+        if let (None, Some(audit)) = (&service.shared.hosting.execution, &service.shared.monitors.audit) {
             audit.close_file();
         }
     };

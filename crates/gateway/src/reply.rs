@@ -133,7 +133,8 @@ pub(super) fn passed(status: StatusCode, headers: HeaderMap, body: PassedBody) -
 
 /// Passes on an error, whose body is complete. `failure` is what the error means.
 pub(super) fn passed_error(
-    (status, headers): (StatusCode, HeaderMap),
+    status: StatusCode,
+    headers: HeaderMap,
     bytes: Bytes,
     failure: Failure,
     access: Access,

@@ -129,7 +129,7 @@ impl Server {
         let threads = threads.collect::<io::Result<Vec<_>>>().map_err(ServeError::Thread)?;
         let stop = async {
             shutdown.await;
-            let config = Arc::clone(self.current.get().config());
+            let config = Arc::clone(&self.current.get().shared.config);
             if let Some(delay) = config.drain_delay {
                 tracing::info!(?delay, "not ready any more: requests are still served");
                 drain.announce();
@@ -140,7 +140,7 @@ impl Server {
             drain.begin();
             Ok(Instant::now() + limit)
         };
-        let certificates = self.current.get().certificates().cloned();
+        let certificates = self.current.get().shared.tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
         let watching = async {
             match certificates {
                 Some(certificates) => certificates.watch().await,
@@ -153,11 +153,11 @@ impl Server {
             for thread in threads {
                 thread.ended().await;
             }
-            if let Some(execution) = stage.0.get().execution() {
+            if let Some(execution) = &stage.0.get().shared.hosting.execution {
                 // Calls that take longer are stopped, and the model receives that as their result.
                 let _ = timeout_at(deadline, execution.settled()).await;
             }
-            if let Some(tracer) = stage.0.get().tracer() {
+            if let Some(tracer) = &stage.0.get().shared.monitors.tracer {
                 tracer.flush(FLUSH_LIMIT).await;
             }
             Ok(())
@@ -206,10 +206,10 @@ struct StopOnDrop(Arc<CurrentService>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         let service = self.0.get();
-        if let Some(stage) = service.execution() {
+        if let Some(stage) = &service.shared.hosting.execution {
             stage.stop();
         }
-        if let Some(audit) = service.audit() {
+        if let Some(audit) = &service.shared.monitors.audit {
             audit.close_file();
         }
     }

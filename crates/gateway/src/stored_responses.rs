@@ -107,7 +107,8 @@ impl Responses {
     pub(super) async fn find(
         &self,
         dialect: ClientDialect,
-        (owner, id): (Owner, &str),
+        owner: Owner,
+        id: &str,
         part: Part,
         now: u64,
     ) -> Result<Bytes, Failure> {

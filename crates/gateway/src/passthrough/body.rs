@@ -64,7 +64,8 @@ pub struct PassedBody {
 impl PassedBody {
     /// Creates the body of a response to a request that was sent at `begun`. It breaks off when `cut` becomes ready.
     pub(crate) fn new(
-        (opened, allowance): (Opened, Option<Box<Allowance>>),
+        opened: Opened,
+        allowance: Option<Box<Allowance>>,
         timeouts: Timeouts,
         begun: Instant,
         cut: SignalFuture,

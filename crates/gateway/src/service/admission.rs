@@ -35,8 +35,8 @@ impl Service {
             Some(Route::Image(_)) if images::is_shown(&head.headers) => true,
             _ => grant.is_some(),
         };
-        let own = self.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts);
-        web_pages::check(head, HostNames([&self.config.hosts, own]), is_allowed).err()
+        let own = self.shared.config.admin.as_ref().map_or(&[][..], |admin| &admin.hosts);
+        web_pages::check(head, HostNames([&self.shared.config.hosts, own]), is_allowed).err()
     }
 
     /// Identifies the sender of the request, whose body may have to be declared as JSON.
@@ -46,7 +46,8 @@ impl Service {
     pub(super) async fn identify(
         &self,
         is_open: bool,
-        (route, head): (&Route, &request::Parts),
+        route: &Route,
+        head: &request::Parts,
         peer: IpAddr,
         access: &mut Access,
     ) -> Result<Caller, Failure> {
@@ -54,17 +55,18 @@ impl Service {
             web_pages::check_json(&head.headers)?;
         }
         let session = self.session(&head.headers);
-        let client = match self.keys.identify(&head.headers, session.as_ref(), unix_time()) {
+        let client = match self.shared.keys.identify(&head.headers, session.as_ref(), unix_time()) {
             Ok(client) => client,
             Err(_) if !route.needs_key() => Caller::default(),
             Err(failure) if failure.kind() == Kind::Unauthorized => {
-                let shown = (&head.headers, session.is_none());
-                return Err(Box::pin(self.refuse_key(failure, shown, peer, access)).await);
+                let may_be_bearer = session.is_none();
+                let refused = self.refuse_key(failure, &head.headers, may_be_bearer, peer, access);
+                return Err(Box::pin(refused).await);
             }
             Err(failure) => return Err(failure),
         };
         if !is_open && route.needs_key() {
-            self.keys.forget_wrong(peer);
+            self.shared.keys.forget_wrong(peer);
         }
         if let Some(account) = &client.account {
             access.shown_key(Arc::clone(account.name()));
@@ -77,12 +79,13 @@ impl Service {
     pub(super) async fn refuse_key(
         &self,
         failure: Failure,
-        (headers, may_be_bearer): (&HeaderMap, bool),
+        headers: &HeaderMap,
+        may_be_bearer: bool,
         peer: IpAddr,
         access: &mut Access,
     ) -> Failure {
         access.refused(peer);
-        let Err(seconds) = self.keys.count_wrong((headers, may_be_bearer), peer) else { return failure };
+        let Err(seconds) = self.shared.keys.count_wrong(headers, may_be_bearer, peer) else { return failure };
         self.penalty().await;
         let message = format!("too many wrong API keys from this address; try again in {seconds} s");
         Failure::new(Kind::RateLimit, message).with_retry_after(seconds.to_string())
@@ -90,6 +93,6 @@ impl Service {
 
     /// Delays the response to a client that guesses keys.
     pub async fn penalty(&self) {
-        let _ = tokio::time::timeout(PENALTY, self.drain.when_begun()).await;
+        let _ = tokio::time::timeout(PENALTY, self.shared.drain.when_begun()).await;
     }
 }

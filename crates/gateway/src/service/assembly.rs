@@ -3,15 +3,9 @@
 //! The first two cases share one procedure. Each part is built for the configuration from the corresponding previous
 //! part: state that clients and people rely on is kept ([`Before`]), and so are connections to unchanged upstreams.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io,
-    sync::Arc,
-};
+use std::{collections::HashSet, io, sync::Arc};
 
-use tokio_rustls::rustls::ServerConfig;
-
-use super::Service;
+use super::{Clients, Extensions, Hosting, ListenersTls, Monitors, Service, ServiceState, StoredState};
 use crate::{
     ServeError,
     asking::{ConfiguredModels, NewestModels, Witness},
@@ -33,7 +27,7 @@ use crate::{
     upstream_capabilities::{LearnedMeans, UpstreamCapabilities},
 };
 use toolwire_config::{Changes, Config, Limits, StoreKind};
-use toolwire_execution::{Audit, Execution, Observer, Started, Surroundings, ask::Ask};
+use toolwire_execution::{Audit, Execution, Observer, Surroundings, ask::Ask};
 use toolwire_net::{
     redact::Redactor,
     store::{Reach, Stores},
@@ -44,15 +38,6 @@ use toolwire_net::{
 /// The tables that define the execution stage. If one of them changes, a new stage replaces it and takes over the
 /// unchanged providers.
 const STAGE: [&str; 4] = ["execution", "providers", "tools", "permissions"];
-
-/// Clients by upstream name.
-type Clients = HashMap<String, Arc<Client>>;
-
-/// The certificate of the listeners, and their TLS configuration.
-type ListenersTls = (Option<Arc<Certificates>>, Option<Arc<ServerConfig>>);
-
-/// The execution stage, and the models that its tools ask.
-type Stage = (Option<Arc<Started>>, Option<Arc<NewestModels>>);
 
 /// State that outlives every configuration.
 struct LastingState {
@@ -96,10 +81,10 @@ impl Service {
     /// As for [`Service::new`]. Requests in progress are not affected.
     pub(crate) fn renewed(&self, config: Arc<Config>, changes: &Changes) -> Result<Self, ServeError> {
         let lasting = LastingState {
-            metrics: Arc::clone(&self.metrics),
-            tap: self.tap.clone(),
-            extension: self.extension.clone(),
-            reloads: self.reloads.clone(),
+            metrics: Arc::clone(&self.shared.monitors.metrics),
+            tap: self.shared.monitors.tap.clone(),
+            extension: self.shared.extensions.own.clone(),
+            reloads: self.shared.reloads.clone(),
         };
         Self::assembled(config, lasting, Some(Before { service: self, changes }))
     }
@@ -110,27 +95,19 @@ impl Service {
         before: Option<Before<'_>>,
     ) -> Result<Self, ServeError> {
         let LastingState { metrics, tap, extension, reloads } = lasting;
-        let (earlier, limits) = (before.map(|before| before.service), &config.limits);
+        let earlier = before.map(|before| &*before.service.shared);
         let stores = match earlier {
-            Some(earlier) => earlier.stores.clone(),
+            Some(earlier) => earlier.stored.stores.clone(),
             None => stores(&config, &metrics).map_err(ServeError::Thread)?,
         };
-        // Requests in progress still use the previous secrets.
-        let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
-        let secrets = config.secrets().chain(old_secrets);
-        let redactor = Arc::new(match earlier {
-            Some(earlier) => earlier.redactor.with_configured(secrets),
-            None => Redactor::new(secrets),
-        });
-        let clients = clients(&config, (&metrics, &redactor), before)?;
-        let listed = before.map(|before| (&*before.service.models, before.changes));
+        let redactor = redactor(&config, earlier);
+        let clients = clients(&config, &metrics, &redactor, before)?;
+        let listed = before.map(|before| (&*before.service.shared.models, before.changes));
         let models = Arc::new(Models::new(Arc::clone(&config), listed)?);
         let capabilities = capabilities(&config, &metrics, before)?;
-        let audit = bus(&config, (&metrics, &redactor), extension.as_deref(), earlier);
+        let audit = bus(&config, &metrics, &redactor, extension.as_deref(), earlier);
         let witness = Witness { metrics: Arc::clone(&metrics), audit: audit.clone() };
-        let (execution, stage_models) =
-            stage(&config, (&clients, &capabilities, &stores), (&redactor, &witness), before)?;
-        let started = execution.as_deref().map(|started| &**started);
+        let hosting = hosting(&config, &clients, &capabilities, &stores, &redactor, &witness, before)?;
         let keys = match earlier {
             Some(earlier) => Arc::clone(&earlier.keys),
             None => Arc::new(
@@ -138,72 +115,56 @@ impl Service {
                     .map_err(ServeError::Thread)?,
             ),
         };
-        let (certificates, tls) = match earlier {
+        let tls = match earlier {
             // A certificate is replaced without a new configuration; all other TLS settings apply until the process
             // ends.
-            Some(earlier) => (earlier.certificates.clone(), earlier.tls.clone()),
+            Some(earlier) => earlier.tls.clone(),
             None => listeners_tls(&config, &metrics)?,
         };
         let parts = ServiceParts {
             config: &config,
-            execution: started,
+            execution: hosting.execution.as_deref().map(|started| &**started),
             audit: audit.as_ref(),
             keys: &keys,
             metrics: &metrics,
             reloads: &reloads,
         };
-        let configured = match (earlier.and_then(|earlier| earlier.configured.as_ref()), &extension) {
-            (Some(earlier), _) => earlier.renewed(parts),
-            (None, Some(extension)) => extension.configured(parts),
-            (None, None) => Ok(None),
-        };
-        let states = match earlier {
-            Some(earlier) => earlier.states.with_limits(limits.max_turn_state, limits.turn_state_ttl),
-            None => TurnStates::new(limits.max_turn_state, limits.turn_state_ttl, &stores),
-        };
+        let configured =
+            match (earlier.and_then(|earlier| earlier.extensions.configured.as_ref()), &extension) {
+                (Some(earlier), _) => earlier.renewed(parts),
+                (None, Some(extension)) => extension.configured(parts),
+                (None, None) => Ok(None),
+            };
         let failover = match earlier {
             Some(earlier) => earlier.failover.with_settings(config.failover.clone()),
             None => Failover::new(config.failover.clone(), Arc::clone(&metrics)),
         };
         let budget = match earlier {
-            Some(earlier) => earlier.budget.with_limit(limits.max_pending_bodies),
-            None => Budget::new(limits.max_pending_bodies),
-        };
-        let responses = match earlier {
-            Some(earlier) => earlier.responses.with_max_body(limits.max_body),
-            None => Responses::new(&config, &stores, &metrics),
+            Some(earlier) => earlier.budget.with_limit(config.limits.max_pending_bodies),
+            None => Budget::new(config.limits.max_pending_bodies),
         };
         let tracer = match earlier {
-            Some(earlier) => earlier.tracer.clone(),
+            Some(earlier) => earlier.monitors.tracer.clone(),
             None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
         };
-        Ok(Self {
-            configured: configured.map_err(ServeError::Thread)?,
-            extension,
-            asking: Arc::new(ConfiguredModels::new(&config, &capabilities, clients.clone(), witness)),
-            config,
-            clients,
+        let extensions = Extensions { own: extension, configured: configured.map_err(ServeError::Thread)? };
+        let asking = ConfiguredModels::new(&config, &capabilities, clients.clone(), witness);
+        let shared = ServiceState {
+            stored: stored(&config, stores, &metrics, earlier),
             keys,
             models,
             capabilities,
-            stores,
-            responses,
-            states: Arc::new(states),
             failover: Arc::new(failover),
-            execution,
-            stage_models,
-            vision: earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default(),
-            audit,
-            metrics,
-            tap,
-            redactor,
+            hosting,
+            monitors: Monitors { metrics, audit, tap, tracer, redactor },
+            extensions,
             drain: earlier.map(|earlier| Arc::clone(&earlier.drain)).unwrap_or_default(),
             budget: Arc::new(budget),
             reloads,
-            tracer,
-            certificates,
             tls,
-        })
+            config,
+        };
+        Ok(Self { clients, asking: Arc::new(asking), shared: Arc::new(shared) })
     }
 
     /// The accounts of upstreams whose clients differ in `next`, the replacement of this service on the same thread.
@@ -218,38 +179,38 @@ impl Service {
     /// Creates a service for another thread, with its own connections to upstreams and everything else shared. `before`
     /// is the service that it replaces on that thread, if there is one.
     pub(crate) fn sibling(&self, before: Option<&Self>) -> Self {
-        let own = before.map(|before| &before.clients);
-        let clients = clients_of_thread(&self.clients, own);
-        let witness = Witness { metrics: Arc::clone(&self.metrics), audit: self.audit.clone() };
-        let asking = ConfiguredModels::new(&self.config, &self.capabilities, clients.clone(), witness);
-        Self {
-            config: Arc::clone(&self.config),
-            clients,
-            vision: Arc::clone(&self.vision),
-            asking: Arc::new(asking),
-            metrics: Arc::clone(&self.metrics),
-            tap: self.tap.clone(),
-            redactor: Arc::clone(&self.redactor),
-            drain: Arc::clone(&self.drain),
-            keys: Arc::clone(&self.keys),
-            models: Arc::clone(&self.models),
-            capabilities: Arc::clone(&self.capabilities),
-            stores: self.stores.clone(),
-            responses: self.responses.clone(),
-            states: Arc::clone(&self.states),
-            failover: Arc::clone(&self.failover),
-            execution: self.execution.clone(),
-            stage_models: self.stage_models.clone(),
-            audit: self.audit.clone(),
-            extension: self.extension.clone(),
-            configured: self.configured.clone(),
-            budget: Arc::clone(&self.budget),
-            reloads: self.reloads.clone(),
-            tracer: self.tracer.clone(),
-            certificates: self.certificates.clone(),
-            tls: self.tls.clone(),
-        }
+        let ServiceState { config, capabilities, monitors, .. } = &*self.shared;
+        let clients = clients_of_thread(&self.clients, before.map(|before| &before.clients));
+        let witness = Witness { metrics: Arc::clone(&monitors.metrics), audit: monitors.audit.clone() };
+        let asking = ConfiguredModels::new(config, capabilities, clients.clone(), witness);
+        Self { clients, asking: Arc::new(asking), shared: Arc::clone(&self.shared) }
     }
+}
+
+/// The redactor. It also masks the previous secrets, which requests in progress still use.
+fn redactor(config: &Config, earlier: Option<&ServiceState>) -> Arc<Redactor> {
+    let old_secrets = earlier.into_iter().flat_map(|earlier| earlier.config.secrets());
+    let secrets = config.secrets().chain(old_secrets);
+    Arc::new(match earlier {
+        Some(earlier) => earlier.monitors.redactor.with_configured(secrets),
+        None => Redactor::new(secrets),
+    })
+}
+
+/// The state that outlives a request, with the limits of `config`.
+fn stored(config: &Config, stores: Stores, metrics: &Metrics, earlier: Option<&ServiceState>) -> StoredState {
+    let Limits { max_turn_state, turn_state_ttl, max_body, .. } = config.limits;
+    let (turns, responses) = match earlier.map(|earlier| &earlier.stored) {
+        Some(stored) => (
+            stored.turns.with_limits(max_turn_state, turn_state_ttl),
+            stored.responses.with_max_body(max_body),
+        ),
+        None => (
+            TurnStates::new(max_turn_state, turn_state_ttl, &stores),
+            Responses::new(config, &stores, metrics),
+        ),
+    };
+    StoredState { stores, responses, turns: Arc::new(turns) }
 }
 
 /// The places where state is stored.
@@ -286,19 +247,20 @@ fn tracer(config: &Config, metrics: &Arc<Metrics>) -> io::Result<Option<Arc<Trac
     config.telemetry.as_ref().map(|settings| crate::observe::start_export(settings, metrics)).transpose()
 }
 
-/// The TLS configuration of the listeners and its certificate, if the listeners use TLS.
-fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<ListenersTls, ServeError> {
-    let Some(settings) = &config.tls else { return Ok((None, None)) };
+/// The TLS of the listeners, if they use it.
+fn listeners_tls(config: &Config, metrics: &Metrics) -> Result<Option<ListenersTls>, ServeError> {
+    let Some(settings) = &config.tls else { return Ok(None) };
     let certificates = Certificates::new(settings, metrics.certificates());
-    let tls = settings.accepting(certificates.clone()).map_err(ServeError::Tls)?;
-    Ok((Some(certificates), Some(tls)))
+    let config = settings.accepting(certificates.clone()).map_err(ServeError::Tls)?;
+    Ok(Some(ListenersTls { certificates, config }))
 }
 
 /// The clients of the upstreams: previous clients if nothing has changed, previous queues if their limits have not
 /// changed.
 fn clients(
     config: &Config,
-    (metrics, redactor): (&Metrics, &Arc<Redactor>),
+    metrics: &Metrics,
+    redactor: &Arc<Redactor>,
     before: Option<Before<'_>>,
 ) -> Result<Clients, ServeError> {
     let clients = config.upstreams.iter().map(|upstream| {
@@ -337,17 +299,17 @@ fn capabilities(
     metrics: &Arc<Metrics>,
     before: Option<Before<'_>>,
 ) -> Result<Arc<UpstreamCapabilities>, ServeError> {
-    let known = before.map(|before| (&before.service.capabilities.servers, before.changes));
+    let known = before.map(|before| (&before.service.shared.capabilities.servers, before.changes));
     let servers =
         Servers::new(config, known).map_err(|(name, error)| ServeError::Upstream { name, error })?;
     let (means, forms) = match before {
         Some(Before { service, changes }) => {
             let names = service.clients.keys().filter(|name| changes.touch_entry("upstreams", name));
             names.for_each(|name| {
-                service.capabilities.means.forget(name);
-                service.capabilities.forms.forget(name);
+                service.shared.capabilities.means.forget(name);
+                service.shared.capabilities.forms.forget(name);
             });
-            (Arc::clone(&service.capabilities.means), Arc::clone(&service.capabilities.forms))
+            (Arc::clone(&service.shared.capabilities.means), Arc::clone(&service.shared.capabilities.forms))
         }
         None => (Arc::new(LearnedMeans::new(Arc::clone(metrics))), Arc::default()),
     };
@@ -357,11 +319,12 @@ fn capabilities(
 /// The bus of events, if there may be subscribers.
 fn bus(
     config: &Config,
-    (metrics, redactor): (&Arc<Metrics>, &Arc<Redactor>),
+    metrics: &Arc<Metrics>,
+    redactor: &Arc<Redactor>,
     extension: Option<&dyn Extension>,
-    before: Option<&Service>,
+    earlier: Option<&ServiceState>,
 ) -> Option<Arc<Audit>> {
-    if let Some(audit) = before.and_then(|before| before.audit.as_ref()) {
+    if let Some(audit) = earlier.and_then(|earlier| earlier.monitors.audit.as_ref()) {
         audit.know_secrets(redactor);
         return Some(Arc::clone(audit));
     }
@@ -380,15 +343,22 @@ fn bus(
 
 /// The execution stage, if it is configured, and the models that it asks. The previous stage is kept if its tables are
 /// the same.
-fn stage(
+fn hosting(
     config: &Arc<Config>,
-    (clients, capabilities, stores): (&Clients, &Arc<UpstreamCapabilities>, &Stores),
-    (redactor, witness): (&Arc<Redactor>, &Witness),
+    clients: &Clients,
+    capabilities: &Arc<UpstreamCapabilities>,
+    stores: &Stores,
+    redactor: &Arc<Redactor>,
+    witness: &Witness,
     before: Option<Before<'_>>,
-) -> Result<Stage, ServeError> {
-    let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else { return Ok((None, None)) };
-    let known = before.and_then(|before| Some((before.service.execution.as_ref()?, before)));
-    let asked = known.and_then(|(_, before)| before.service.stage_models.clone());
+) -> Result<Hosting, ServeError> {
+    let earlier = before.map(|before| &before.service.shared.hosting);
+    let vision = earlier.map(|earlier| Arc::clone(&earlier.vision)).unwrap_or_default();
+    let (Some(settings), Some(audit)) = (&config.execution, &witness.audit) else {
+        return Ok(Hosting { execution: None, models: None, vision });
+    };
+    let known = before.and_then(|before| Some((earlier?.execution.as_ref()?, before)));
+    let asked = known.and_then(|_| earlier?.models.clone());
     // The tools run on their own thread, which needs its own clients.
     let own = clients_of_thread(clients, asked.as_ref().map(|models| models.clients()).as_ref());
     let newest = ConfiguredModels::new(config, capabilities, own, witness.clone());
@@ -403,7 +373,7 @@ fn stage(
     if let Some((stage, Before { changes, .. })) = known {
         if !STAGE.iter().any(|table| changes.touch(table)) {
             stage.know_secrets(redactor);
-            return Ok((Some(Arc::clone(stage)), Some(models)));
+            return Ok(Hosting { execution: Some(Arc::clone(stage)), models: Some(models), vision });
         }
         let names = settings.providers.iter().map(|entry| &entry.name);
         let names = names.filter(|name| !changes.touch_entry("providers", name)).cloned();
@@ -421,5 +391,5 @@ fn stage(
         unchanged,
     };
     let started = Execution::start(Arc::clone(settings), around).map_err(ServeError::Thread)?;
-    Ok((Some(Arc::new(started)), Some(models)))
+    Ok(Hosting { execution: Some(Arc::new(started)), models: Some(models), vision })
 }

@@ -84,7 +84,7 @@ impl Service {
         body: RequestBody<'_>,
         mut access: Access,
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
-        if !self.drain.is_serving() {
+        if !self.shared.drain.is_serving() {
             return Err(reply::error(drain::refusal(), dialect, access));
         }
         let (body, memory) = match body.read(self, headers, None).await {
@@ -100,13 +100,19 @@ impl Service {
 
     /// The body of a response.
     pub(super) fn answer_body(&self, parts: Parts, access: Access) -> Pin<Box<AnswerBody>> {
-        let (keep_alive, cut) = (self.config.limits.keep_alive, self.drain.when_cut());
+        let (keep_alive, cut) = (self.shared.config.limits.keep_alive, self.shared.drain.when_cut());
         Box::pin(AnswerBody::new(parts, access, keep_alive, cut))
     }
 
     /// The ids of this request's exchange. The exchange has an id of its own only if there may be subscribers.
     pub fn exchange_id(&self, request: &str) -> ExchangeId {
-        let own = self.audit.as_ref().map(|_| Ids::new(seed(), 0).next("ex_").into()).unwrap_or_default();
+        let own = self
+            .shared
+            .monitors
+            .audit
+            .as_ref()
+            .map(|_| Ids::new(seed(), 0).next("ex_").into())
+            .unwrap_or_default();
         ExchangeId { own, request: request.into() }
     }
 
@@ -118,20 +124,20 @@ impl Service {
     ) -> Result<Parts, Refused> {
         let ReadRequest { id, dialect, caller, headers, body, memory } = request;
         let (owner, now) = (caller.owner, unix_time());
-        let body = self.responses.with_history(dialect, owner, body, now).await?;
+        let body = self.shared.stored.responses.with_history(dialect, owner, body, now).await?;
         let reasoning = checks::reasoning(headers)?;
         let Read { conversation, demand, affinity } = self.read(dialect, &caller, &body).await?;
         let stream = conversation.stream;
         access.asked(&conversation.model, stream);
         caller.check_model(&conversation.model)?;
-        exchange::check_multipliers(&conversation, self.config.limits.max_n)?;
+        exchange::check_multipliers(&conversation, self.shared.config.limits.max_n)?;
         let demand = |account: &Account| demand.unwrap_or_else(|| self.demand(account, &conversation));
         let allowance = admit(&caller, demand, dialect).await?;
-        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         let may = |model: &str| caller.check_model(model).is_ok();
         let affinity = || affinity.unwrap_or_else(|| failover::affinity(&conversation, owner));
-        let plan = self.failover.plan(&self.config, model, affinity, caller.claimant(), may);
-        let label = self.configured.as_ref().and_then(|_| caller.label());
+        let plan = self.shared.failover.plan(&self.shared.config, model, affinity, caller.claimant(), may);
+        let label = self.shared.extensions.configured.as_ref().and_then(|_| caller.label());
         let session = self.session(headers).map(Box::new);
         let betas = (dialect == ClientDialect::Messages).then(|| Betas::of_request(headers)).flatten();
         let asked =
@@ -139,14 +145,14 @@ impl Service {
         let attempts = plan.map(|plan| self.attempts(&asked, &model.name, plan));
         let target =
             attempts.as_ref().map(|attempts| attempts.target()).filter(|target| *target != model.name);
-        let model = target.and_then(|target| self.config.model(target)).unwrap_or(model);
+        let model = target.and_then(|target| self.shared.config.model(target)).unwrap_or(model);
         let exchange = match self.start(&asked, conversation, model, target, access).await {
             Ok(exchange) => exchange,
             Err(failure) if attempts.is_some() => self.unbegun(model, &asked, failure).await?,
             Err(failure) => return Err(failure.into()),
         };
         access.routed(&model.name, &model.upstream);
-        if self.configured.is_some() {
+        if self.shared.extensions.configured.is_some() {
             access.show(dialect, label);
         }
         Ok(Parts { stream, allowance, memory, exchange, attempts })
@@ -169,7 +175,7 @@ impl Service {
                 own.begin_exchange(&asked, conversation, target.as_deref()).await
             })
         };
-        Box::new(Attempts::new(Arc::clone(&self.failover), plan, Box::new(begin), overloaded))
+        Box::new(Attempts::new(Arc::clone(&self.shared.failover), plan, Box::new(begin), overloaded))
     }
 
     /// Starts the exchange with `model`. If other requests, which may take long, are needed before its upstream can be
@@ -183,8 +189,8 @@ impl Service {
         access: &Access,
     ) -> Result<StartedExchange, Failure> {
         let is_awaited = |execution: &Arc<Started>| execution.is_awaited(&conversation, asked.caller.owner);
-        let must_wait =
-            self.describer(model, &conversation).is_some() || self.execution.as_ref().is_some_and(is_awaited);
+        let must_wait = self.describer(model, &conversation).is_some()
+            || self.shared.hosting.execution.as_ref().is_some_and(is_awaited);
         if !must_wait {
             return self.begin_exchange(asked, conversation, target).await;
         }
@@ -212,7 +218,7 @@ impl Service {
         let read = move || {
             let conversation = exchange::decode(dialect, &body)?;
             let demand = account.map(|account| own.demand(&account, &conversation));
-            let model = own.config.model(&conversation.model);
+            let model = own.shared.config.model(&conversation.model);
             let has_others = model.is_some_and(|model| model.alternatives.is_some());
             let affinity = has_others.then(|| failover::affinity(&conversation, owner));
             Ok(Read { conversation, demand, affinity })
@@ -241,7 +247,8 @@ impl Service {
         conversation: &Conversation,
     ) -> Pipeline {
         let answering = Answering::new(conversation, self.stamp());
-        command::pipeline(model, dialect, conversation, &answering).redacting(self.redactor.clone())
+        command::pipeline(model, dialect, conversation, &answering)
+            .redacting(self.shared.monitors.redactor.clone())
     }
 
     /// Prepares a request, whose `conversation` has been read, and asks its upstream. `target`: the entry that
@@ -255,10 +262,10 @@ impl Service {
         let ModelRequest { id, dialect, caller, reasoning, betas, session, body, trace, now } = asked;
         let (dialect, owner, now) = (*dialect, caller.owner, *now);
         let requested = target.map(|target| mem::replace(&mut conversation.model, target.to_owned()));
-        let model = exchange::model(&self.config, dialect, &conversation)?;
+        let model = exchange::model(&self.shared.config, dialect, &conversation)?;
         let client = self.client(&model.upstream)?.of_request(session.as_deref())?.with_betas(betas.as_ref());
         let describer = self.describer(model, &conversation);
-        let is_completed = match &self.execution {
+        let is_completed = match &self.shared.hosting.execution {
             Some(execution) => execution
                 .complete(&mut conversation, owner)
                 .await
@@ -266,7 +273,7 @@ impl Service {
             None => false,
         };
         let is_large = large::is_large(body.len());
-        if let Some(states) = self.states.of(owner, &model.upstream.name, model.wants_back()) {
+        if let Some(states) = self.shared.stored.turns.of(owner, &model.upstream.name, model.wants_back()) {
             states.fetch(&mut conversation, is_large).await?;
         }
         if let Some(describer) = &describer {
@@ -295,14 +302,15 @@ impl Service {
             // If the upstream names no model, the client sees the name that it requested.
             exchange.answering.model = requested;
         }
-        self.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
+        self.shared.monitors.metrics.dropped_fields(&client.upstream().name, &exchange.request.dropped);
         if !exchange.left_out.is_empty() {
-            self.metrics.tools_left_out(&model.name, exchange.left_out.len());
+            self.shared.monitors.metrics.tools_left_out(&model.name, exchange.left_out.len());
             observe::tools_left_out(&id.request, &model.name, &exchange.left_out);
         }
         let wanted = exchange.answering.stored;
         let input = || input.map_or_else(|| RecordInput::In(body.clone()), RecordInput::Found);
-        let store = wanted.then(|| self.responses.keeper(dialect, owner, input(), now)).flatten();
+        let store =
+            wanted.then(|| self.shared.stored.responses.keeper(dialect, owner, input(), now)).flatten();
         exchange.answering.stored = store.is_some();
         let trace = trace.as_ref();
         self.open(ReadyExchange { model, exchange, client, caller, id, body, store, trace }).await
@@ -320,7 +328,9 @@ impl Service {
         let read = move || (vision::digests(&conversation, owner, &model), conversation);
         let (digests, mut conversation) =
             if large::is_large(body.len()) { large::apart(read).await? } else { read() };
-        self.vision
+        self.shared
+            .hosting
+            .vision
             .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
             .await;
         Ok(conversation)
@@ -329,17 +339,22 @@ impl Service {
     /// Prepares a conversation with the state that requests of this service share, see [`exchange::prepare`].
     fn prepare(&self, context: RequestContext<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
         let shared = SharedState {
-            config: &self.config,
-            capabilities: &self.capabilities,
-            states: &self.states,
-            execution: self.execution.as_deref().map(|started| &**started),
+            config: &self.shared.config,
+            capabilities: &self.shared.capabilities,
+            states: &self.shared.stored.turns,
+            execution: self.shared.hosting.execution.as_deref().map(|started| &**started),
         };
         exchange::prepare(shared, context, request)
     }
 
     /// The amounts of its client's limits that a request needs.
     fn demand(&self, account: &Account, conversation: &Conversation) -> RequestDemand {
-        let is_command = self.execution.as_ref().is_some_and(|it| Command::parts(it, conversation).is_some());
+        let is_command = self
+            .shared
+            .hosting
+            .execution
+            .as_ref()
+            .is_some_and(|it| Command::parts(it, conversation).is_some());
         if is_command {
             return RequestDemand { takes_place: true, ..RequestDemand::PLAIN };
         }
@@ -361,7 +376,7 @@ impl Service {
     /// them.
     fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
         let describer = model.vision.as_ref()?;
-        let execution = self.execution.as_ref();
+        let execution = self.shared.hosting.execution.as_ref();
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
         (vision::has_images(conversation) && !is_command()).then(|| describer.clone())

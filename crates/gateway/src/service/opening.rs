@@ -53,7 +53,7 @@ impl Service {
     /// Time and randomness for the core, which has no access to either. The results of hosted tools are later found by
     /// the ids of calls, so these ids must be secret.
     pub(super) fn stamp(&self) -> Stamp {
-        let seed = if self.execution.is_some() { secret_seed() } else { seed() };
+        let seed = if self.shared.hosting.execution.is_some() { secret_seed() } else { seed() };
         Stamp { seed, created: unix_time() }
     }
 
@@ -71,7 +71,8 @@ impl Service {
             let upstream_model = model.upstream_name(requested);
             Attempt::begin(trace, client.upstream(), upstream_model, sampling, is_streamed)
         });
-        let learner = attempt.as_ref().and_then(|_| Observer::new(&self.capabilities, model, requested));
+        let learner =
+            attempt.as_ref().and_then(|_| Observer::new(&self.shared.capabilities, model, requested));
         let begun = Instant::now();
         let Exchange { dialect, conversation, request, answering, hosted, keeper, .. } = exchange;
         let size = request.body.len().max(body.len());
@@ -94,7 +95,7 @@ impl Service {
             };
             (opening, pipeline)
         };
-        let mut pipeline = pipeline.redacting(self.redactor.clone());
+        let mut pipeline = pipeline.redacting(self.shared.monitors.redactor.clone());
         pipeline.write_in_pieces();
         pipeline.expect_prefill(prefill);
         pipeline.expect_key(key);
@@ -119,7 +120,7 @@ impl Service {
 
     /// The report of the exchange for the event feed and the audit file, if there may be subscribers.
     fn report(&self, ready: &ReadyExchange<'_>) -> Option<ExchangeReport> {
-        let audit = self.audit.as_ref()?;
+        let audit = self.shared.monitors.audit.as_ref()?;
         let ReadyExchange { model, exchange, client, caller, id, .. } = ready;
         let (asked, upstream, label) = (&exchange.conversation.model, client.upstream(), caller.label());
         let begin = ExchangeBegin {
@@ -133,7 +134,8 @@ impl Service {
             asks_upstream: exchange.command.is_none(),
             captured: if audit.is_captured() { Capture::Redacted } else { Capture::Off }.word(),
         };
-        let observer = self.configured.as_ref().and_then(|extension| extension.observe(&begin));
+        let observer =
+            self.shared.extensions.configured.as_ref().and_then(|extension| extension.observe(&begin));
         let tools = exchange.hosted.as_ref().map_or_else(Vec::new, |hosted| hosted.tool_names());
         Some(ExchangeReport::new(audit, observer, &begin, tools))
     }
@@ -141,7 +143,7 @@ impl Service {
     /// The observers of the exchange's bytes: a recording, an extension, or both.
     fn watches(&self, ready: &ReadyExchange<'_>, report: Option<&ExchangeReport>) -> Vec<Box<dyn Watch>> {
         let ReadyExchange { model, exchange, client, id, body, .. } = ready;
-        let tap = self.tap.as_ref().filter(|_| exchange.asks_upstream());
+        let tap = self.shared.monitors.tap.as_ref().filter(|_| exchange.asks_upstream());
         // Exchanges without a request to an upstream cannot be replayed, and an encrypted response cannot be read
         // again without its key.
         let is_readable = exchange.command.is_none() && exchange.request.key.is_none();
@@ -164,7 +166,7 @@ impl Service {
             hosted: hosted.as_ref(),
             answering,
         };
-        let capture = captures.and_then(|observer| observer.watch(&opening, &self.redactor));
+        let capture = captures.and_then(|observer| observer.watch(&opening, &self.shared.monitors.redactor));
         tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
     }
 }

@@ -59,11 +59,11 @@ impl Service {
         let (route, path) = Route::generating(dialect)
             .ok_or_else(|| Failure::new(Kind::Internal, "no path takes requests of this dialect"))?;
         let (headers, method) = (HeaderMap::new(), Method::POST);
-        let trace = self.trace(Some(&route), (&headers, &method, &path), &id.request);
-        let (metrics, request) = (Arc::clone(&self.metrics), String::from(&*id.request));
+        let trace = self.trace(Some(&route), &headers, &method, &path, &id.request);
+        let (metrics, request) = (Arc::clone(&self.shared.monitors.metrics), String::from(&*id.request));
         let mut access = Access::new(metrics, request, method, &path, route.name()).traced(trace);
         access.asks_model();
-        let caller = self.keys.own(client, unix_time());
+        let caller = self.shared.keys.own(client, unix_time());
         if let Some(account) = &caller.account {
             access.shown_key(Arc::clone(account.name()));
         }
@@ -75,7 +75,7 @@ impl Service {
         match parts {
             Ok(parts) => Ok(self.answer_body(parts, access)),
             Err(refused) => {
-                let failure = refused.into_failure().redacted(&*self.redactor);
+                let failure = refused.into_failure().redacted(&*self.shared.monitors.redactor);
                 access.status(failure.status());
                 access.ended(Outcome::Failed(failure.clone()));
                 Err(failure)
@@ -96,8 +96,8 @@ impl Service {
         access.asked(&conversation.model, conversation.stream);
         let shared = SharedState {
             config: &made.config,
-            capabilities: &self.capabilities,
-            states: &self.states,
+            capabilities: &self.shared.capabilities,
+            states: &self.shared.stored.turns,
             execution: None,
         };
         let model = exchange::model(&made.config, dialect, &conversation)?;
@@ -117,9 +117,17 @@ impl Service {
     fn client_of_made(&self, config: &Config) -> Result<Arc<Client>, Failure> {
         let wrong = |what: &str| Failure::new(Kind::Internal, format!("a made response has no {what}"));
         let upstream = config.upstreams.first().ok_or_else(|| wrong("upstream"))?;
-        let queue = Arc::new(Queue::new(upstream.queue.clone(), self.metrics.waiting(&upstream.name)));
-        let client = Client::new(Arc::clone(upstream), queue, &self.metrics, &self.redactor)
-            .map_err(|_| wrong("address"))?;
+        let queue = Arc::new(Queue::new(
+            upstream.queue.clone(),
+            self.shared.monitors.metrics.waiting(&upstream.name),
+        ));
+        let client = Client::new(
+            Arc::clone(upstream),
+            queue,
+            &self.shared.monitors.metrics,
+            &self.shared.monitors.redactor,
+        )
+        .map_err(|_| wrong("address"))?;
         Ok(Arc::new(client))
     }
 }

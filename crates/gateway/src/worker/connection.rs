@@ -97,7 +97,7 @@ pub(super) async fn serve(
     let current = service.get();
     let opened = tokio::select! {
         biased;
-        opened = open((stream, peer), &current) => opened,
+        opened = open(stream, peer, &current) => opened,
         // A request that is already being sent is answered, even if only with a refusal.
         () = async { stopped.as_mut().await; sleep(GOODBYE).await } => return,
     };
@@ -105,15 +105,15 @@ pub(super) async fn serve(
     let Some((opening, stream)) = opened else { return };
     let stalled = stream.stalled();
     match opening {
-        Opening::Http1 => serve_http1((stream, peer), &service, stopped).await,
+        Opening::Http1 => serve_http1(stream, peer, &service, stopped).await,
         Opening::Http2 => {
-            let served = http2::serve((stream, peer), Arc::clone(&service), stopped).await;
+            let served = http2::serve(stream, peer, Arc::clone(&service), stopped).await;
             log_end(served);
         }
         Opening::Neither => close(stream, &service, stopped).await,
     }
     if stalled.load(Ordering::Relaxed) {
-        service.get().client_stalled();
+        service.get().shared.monitors.metrics.client_stalled();
     }
 }
 
@@ -125,9 +125,9 @@ pub(super) fn log_end(served: hyper::Result<()>) {
 
 /// Performs the TLS handshake, if TLS is configured, and reads the start of the connection. `None` if the connection is
 /// over.
-async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<(Opening, Rewind)> {
+async fn open(stream: TcpStream, peer: IpAddr, service: &Service) -> Option<(Opening, Rewind)> {
     let socket = ClientSocket::new(stream, service.limits().write_timeout);
-    let mut stream = match service.tls() {
+    let mut stream = match service.shared.tls.as_ref().map(|tls| Arc::clone(&tls.config)) {
         None => ClientStream::Tcp(socket),
         Some(tls) => match ClientStream::accept(socket, tls).await {
             Ok(stream) => stream,
@@ -139,7 +139,7 @@ async fn open((stream, peer): (TcpStream, IpAddr), service: &Service) -> Option<
             }
             Err(NoTls::Failed(error)) => {
                 tracing::debug!(%peer, %error, "a TLS handshake failed");
-                service.handshake_failed();
+                service.shared.monitors.metrics.certificates().handshake_failures.inc();
                 return None;
             }
         },
@@ -168,13 +168,14 @@ async fn read_first(stream: &mut ClientStream) -> io::Result<Vec<u8>> {
 }
 
 async fn serve_http1(
-    (mut client, peer): (Rewind, IpAddr),
+    mut client: Rewind,
+    peer: IpAddr,
     service: &Arc<CurrentService>,
     mut stopped: Pin<&mut Leave>,
 ) {
     loop {
         let handover = Handover::default();
-        let handler = handler((Arc::clone(service), peer), handover.clone());
+        let handler = handler(Arc::clone(service), peer, handover.clone());
         let (back, unread, served) = until_handover(client, handover, handler, stopped.as_mut()).await;
         let (answer, encoder) = match served {
             Served::HandedOver(answer, encoder) => (answer, encoder),
@@ -220,7 +221,8 @@ async fn close(mut client: Rewind, service: &CurrentService, stopped: Pin<&mut L
 
 /// Handles requests. Upstreams' responses are handed over.
 fn handler(
-    (service, peer): (Arc<CurrentService>, IpAddr),
+    service: Arc<CurrentService>,
+    peer: IpAddr,
     handover: Handover<Answer>,
 ) -> impl Fn(Request<Incoming>) -> Handling {
     move |request| {

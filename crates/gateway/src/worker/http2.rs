@@ -42,7 +42,8 @@ const MAX_STREAMS: u32 = 256;
 /// Serves an HTTP/2 client until there has been no request for [`IDLE`]. When the server stops, open streams
 /// continue, and a connection without open streams is closed.
 pub(super) async fn serve(
-    (stream, peer): (Rewind, IpAddr),
+    stream: Rewind,
+    peer: IpAddr,
     service: Arc<CurrentService>,
     mut stopped: Pin<&mut Leave>,
 ) -> hyper::Result<()> {
@@ -257,7 +258,7 @@ impl<F: Future<Output = ()>> Future for Stream<F> {
             return Poll::Pending;
         }
         if this.stall.poll_expired(cx).is_ready() || this.is_waited_for(cx) {
-            this.service.get().client_stalled();
+            this.service.get().shared.monitors.metrics.client_stalled();
             this.end(true);
             return Poll::Ready(());
         }

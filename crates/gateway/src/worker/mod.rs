@@ -125,7 +125,7 @@ fn waiting(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr
 }
 
 async fn drain(service: &CurrentService, mut connections: JoinSet<()>) {
-    let limit = service.get().config().drain_timeout;
+    let limit = service.get().shared.config.drain_timeout;
     let mut closed = pin!(async { while connections.join_next().await.is_some() {} });
     let farewell = FAREWELL.min(limit / 4);
     if timeout(limit - farewell, &mut closed).await.is_ok() {

@@ -1,0 +1,98 @@
+//! Requests that are passed to the upstream without being parsed.
+
+use std::pin::pin;
+
+use http::{Response, request};
+use tokio::time::Instant;
+
+use super::{Service, admit, put_rates};
+use crate::{
+    auth::Caller,
+    drain,
+    extension::RequestBody,
+    observe::Access,
+    passthrough::{self, PassedBody, Prepared},
+    reply::{self, ReplyBody},
+};
+use toolwire_pipeline::failure::{Failure, Redact};
+
+impl Service {
+    /// Handles a request that is passed to the upstream without being parsed.
+    pub(super) async fn pass_through(
+        &self,
+        path: &str,
+        caller: Caller,
+        head: &request::Parts,
+        body: RequestBody<'_>,
+        mut access: Access,
+    ) -> Response<ReplyBody> {
+        let fail = |failure: Failure, access| {
+            reply::error(failure.redacted(&*self.shared.monitors.redactor), reply::DEFAULT_DIALECT, access)
+        };
+        if !self.shared.drain.is_serving() {
+            return fail(drain::refusal(), access);
+        }
+        if let Err(failure) = passthrough::check(head) {
+            return fail(failure, access);
+        }
+        let (body, memory) = match body.read(self, &head.headers, None).await {
+            Ok(read) => read,
+            Err(failure) => return fail(failure, access),
+        };
+        let prepared = match passthrough::prepare(&self.shared.config, path, head, body).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return fail(failure, access),
+        };
+        let Prepared { model, asked, request } = prepared;
+        let name = asked.as_deref().unwrap_or(&model.name);
+        if asked.is_some() {
+            access.asked(name, false);
+        }
+        let admitted = async {
+            caller.check_model(name)?;
+            let demand = passthrough::demand(&request, caller.account.is_some()).await?;
+            admit(&caller, |_| demand, reply::DEFAULT_DIALECT).await
+        };
+        let allowance = match admitted.await {
+            Ok(allowance) => allowance,
+            Err(refused) => return refused.response(reply::DEFAULT_DIALECT, access),
+        };
+        let upstream = &model.upstream;
+        let client = match self.client(upstream) {
+            Ok(client) => client,
+            Err(failure) => return fail(failure, access),
+        };
+        access.routed(&model.name, upstream);
+        let client = client.traced(access.pass(&model.name, upstream).as_ref());
+        let (begun, mut cut) = (Instant::now(), pin!(self.shared.drain.when_cut()));
+        let passed = tokio::select! {
+            passed = client.pass(request, caller.claimant()) => passed,
+            () = &mut cut => Err(drain::refusal()),
+        };
+        // The upstream has received the request, so the memory is no longer needed.
+        drop(memory);
+        let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
+        let (headers, opened) = match passed {
+            Ok(passed) => passed,
+            Err(failure) => return fail(failure, access),
+        };
+        let status = opened.head.status;
+        if status.is_client_error() || status.is_server_error() {
+            let (bytes, failure) = client.error_of(opened).await;
+            let bytes = passthrough::covered(bytes, |text| self.shared.monitors.redactor.redact(text));
+            return reply::passed_error(
+                status,
+                headers,
+                bytes,
+                failure.redacted(&*self.shared.monitors.redactor),
+                access,
+            );
+        }
+        access.status(status.as_u16());
+        let mut headers = headers;
+        put_rates(allowance.as_deref(), &mut headers);
+        let (timeouts, cut) = (upstream.timeouts.clone(), self.shared.drain.when_cut());
+        let body = PassedBody::new(opened, allowance, timeouts, begun, cut, access);
+        reply::passed(status, headers, body)
+    }
+}
