@@ -30,7 +30,10 @@ use self::{
     responses::Responses,
 };
 use super::sample::{Outcome, Sample};
-use toolwire_pipeline::wire::sse::{Frame, Frames, Message};
+use toolwire_pipeline::{
+    dialect::ClientDialect,
+    wire::sse::{Frame, Frames, Message},
+};
 
 /// Maximum size of an event in bytes; a stream with a larger one is broken. The last event of Responses contains the
 /// complete response.
@@ -70,6 +73,16 @@ impl Dialect {
             Self::Chat => "chat",
             Self::Responses => "responses",
             Self::Messages => "messages",
+        }
+    }
+}
+
+impl From<ClientDialect> for Dialect {
+    fn from(dialect: ClientDialect) -> Self {
+        match dialect {
+            ClientDialect::Chat => Self::Chat,
+            ClientDialect::Responses => Self::Responses,
+            ClientDialect::Messages => Self::Messages,
         }
     }
 }

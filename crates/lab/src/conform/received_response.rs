@@ -1,20 +1,16 @@
 //! [`ReceivedResponse`]: the response that a client of a dialect has assembled, and the rules that the stream violates.
 //!
-//! [`Follower`] decides whether a stream keeps its dialect's rules. Here, the stream's content is read once more,
-//! leniently.
-
-mod chat;
-mod messages;
-mod responses;
-
-use std::collections::HashMap;
+//! [`Follower`] decides whether a stream keeps its dialect's rules, [`assemble_events`] reads its content.
 
 use serde_json::Value;
 
-use crate::bench::{
-    Dialect,
-    follow::Follower,
-    sample::{Outcome, Sample},
+use crate::{
+    bench::{
+        Dialect,
+        follow::Follower,
+        sample::{Outcome, Sample},
+    },
+    fixture::{Answer, Assembled, answer::Call, assemble_events},
 };
 use toolwire_pipeline::event::Finish;
 
@@ -62,22 +58,19 @@ pub(crate) fn of_stream(dialect: Dialect, body: &[u8], broken: Option<&str>) -> 
         Some(why) => follower.break_off(why, 0, &mut sample),
         None => follower.finish(0, &mut sample),
     }
-    let mut reading = Reading {
-        dialect,
-        received: ReceivedResponse {
-            status: 200,
-            violations: sample.violations,
-            is_interrupted: broken.is_some(),
-            ..ReceivedResponse::default()
-        },
-        places: HashMap::new(),
+    let Assembled { answer, usage_at_start, .. } = assemble_events(dialect, events(body));
+    let mut received = ReceivedResponse {
+        status: 200,
+        finish: finish(dialect, &answer),
+        usage: usage(dialect, answer.usage.as_ref(), usage_at_start.as_ref()),
+        text: answer.text,
+        reasoning: answer.reasoning,
+        refusal: answer.refusal,
+        calls: answer.calls.into_iter().map(|call| ReceivedCall::of(dialect, call)).collect(),
+        violations: sample.violations,
+        is_interrupted: broken.is_some(),
+        ..ReceivedResponse::default()
     };
-    for (name, data) in events(body) {
-        if let Ok(value) = serde_json::from_str(&data) {
-            reading.event(&name, &value);
-        }
-    }
-    let mut received = reading.received;
     match sample.outcome {
         Outcome::Done => received.is_complete = true,
         Outcome::Failed(message) => received.error = Some(message),
@@ -109,33 +102,40 @@ pub(crate) fn of_refusal(dialect: Dialect, status: u16, body: &[u8]) -> Received
     received
 }
 
-/// A stream being read.
-struct Reading {
-    dialect: Dialect,
-    received: ReceivedResponse,
-    /// Indices of the calls, by their key in the stream.
-    places: HashMap<String, usize>,
+impl ReceivedCall {
+    fn of(dialect: Dialect, call: Call) -> Self {
+        let mut arguments = call.arguments;
+        // In Messages, the input without a delta is the block's empty object.
+        if dialect == Dialect::Messages && arguments.is_empty() {
+            arguments.push_str("{}");
+        }
+        Self { id: call.id.unwrap_or_default(), name: call.name, arguments }
+    }
 }
 
-impl Reading {
-    fn event(&mut self, name: &str, value: &Value) {
-        match self.dialect {
-            Dialect::Chat => chat::event(self, value),
-            Dialect::Messages => messages::event(self, value),
-            Dialect::Responses => responses::event(self, name, value),
+/// The finish reason of an assembled stream, if it is one of the dialect's.
+fn finish(dialect: Dialect, answer: &Answer) -> Option<Finish> {
+    Some(match (dialect, answer.finish.as_deref()?) {
+        (Dialect::Chat, "stop") | (Dialect::Messages, "end_turn" | "stop_sequence") => Finish::Stop,
+        (Dialect::Chat, "tool_calls") | (Dialect::Messages, "tool_use") => Finish::Calls,
+        (Dialect::Responses, "completed") if answer.calls.is_empty() => Finish::Stop,
+        (Dialect::Responses, "completed") => Finish::Calls,
+        (Dialect::Chat, "length")
+        | (Dialect::Messages, "max_tokens")
+        | (Dialect::Responses, "max_output_tokens") => Finish::Length,
+        (Dialect::Chat | Dialect::Responses, "content_filter") | (Dialect::Messages, "refusal") => {
+            Finish::Filter
         }
-    }
+        _ => return None,
+    })
+}
 
-    /// Changes the call with this key, creating it if it does not exist.
-    fn call(&mut self, key: String, change: impl FnOnce(&mut ReceivedCall)) {
-        let calls = &mut self.received.calls;
-        let place = *self.places.entry(key).or_insert(calls.len());
-        if place == calls.len() {
-            calls.push(ReceivedCall::default());
-        }
-        if let Some(call) = calls.get_mut(place) {
-            change(call);
-        }
+/// Input and output tokens in the last usage of a stream, or else in its first.
+fn usage(dialect: Dialect, last: Option<&Value>, first: Option<&Value>) -> (Option<u64>, Option<u64>) {
+    let count = |key: &str| [last, first].into_iter().flatten().find_map(|usage| usage.get(key)?.as_u64());
+    match dialect {
+        Dialect::Chat => (count("prompt_tokens"), count("completion_tokens")),
+        Dialect::Messages | Dialect::Responses => (count("input_tokens"), count("output_tokens")),
     }
 }
 
@@ -152,11 +152,6 @@ fn events(body: &[u8]) -> Vec<(String, String)> {
         (field("event"), field("data"))
     });
     events.filter(|(_, data)| !data.is_empty()).collect()
-}
-
-/// Returns a string member.
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
