@@ -1,26 +1,16 @@
 //! [`Mock`]: the upstream that plays the cases.
 
-use std::{collections::HashMap, convert::Infallible, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{
-    HeaderName, Method, Request, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE},
-};
+use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body::Frame;
-use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use hyper_util::{rt::TokioExecutor, server::conn::auto};
 use serde_json::{Value, json};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{net::TcpListener, time::sleep};
 
 use super::{
     case::{Case, Source},
@@ -28,7 +18,7 @@ use super::{
     upstream::Frames,
     variant::{Sent, Variant},
 };
-use crate::upstream::Api;
+use crate::upstream::{Api, server};
 
 /// Maximum number of bytes of a request that are read.
 const MAX_REQUEST: usize = 16 << 20;
@@ -53,32 +43,11 @@ impl Mock {
 
     /// Serves the cases until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
-        let mut connections = JoinSet::new();
-        loop {
-            match listener.accept().await {
-                Ok((socket, _)) => {
-                    connections.spawn(self.clone().connection(socket));
-                }
-                // Most likely too many open files, which is temporary.
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept");
-                    sleep(Duration::from_millis(10)).await;
-                }
-            }
-            while connections.try_join_next().is_some() {}
-        }
-    }
-
-    async fn connection(self, socket: TcpStream) {
-        // Without this, Nagle's algorithm would join small pieces.
-        let _ = socket.set_nodelay(true);
-        let service = hyper::service::service_fn(move |request| {
+        let answer = move |request, _| {
             let mock = self.clone();
-            async move { Ok::<_, Infallible>(mock.answer(request).await) }
-        });
-        // A client that disconnects is not reported.
-        let _ =
-            auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+            async move { mock.answer(request).await }
+        };
+        server::serve(listener, auto::Builder::new(TokioExecutor::new()), answer).await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<MockBody> {
@@ -117,30 +86,14 @@ fn play(case: &Case, api: Api) -> Response<MockBody> {
         }
         Source::Generated(scenario, variant) => {
             let body = variant.body(api, &Frames::of(scenario, api));
-            respond(StatusCode::OK, &[(CONTENT_TYPE.as_str(), api.content_type())], body)
+            server::stream(200, [(CONTENT_TYPE.as_str(), api.content_type())], played(body))
         }
         Source::Recorded(recorded, variant) => {
             let body = variant.body_of(&recorded.body);
-            let status = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::BAD_GATEWAY);
-            let headers: Vec<_> =
-                recorded.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            respond(status, &headers, body)
+            let headers = recorded.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            server::stream(recorded.status, headers, played(body))
         }
     }
-}
-
-fn respond(status: StatusCode, headers: &[(&str, &str)], body: Sent) -> Response<MockBody> {
-    let mut response = Response::new(played(body));
-    *response.status_mut() = status;
-    for (name, value) in headers {
-        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse()) {
-            response.headers_mut().append(name, value);
-        }
-    }
-    let fixed = http::HeaderValue::from_static;
-    response.headers_mut().entry(CONTENT_TYPE).or_insert(fixed("text/event-stream"));
-    response.headers_mut().insert(CACHE_CONTROL, fixed("no-cache"));
-    response
 }
 
 /// A body that sends its pieces one by one.
@@ -161,11 +114,7 @@ fn played(body: Sent) -> MockBody {
 }
 
 fn whole(status: StatusCode, body: &Value) -> Response<MockBody> {
-    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
-    let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    response
+    server::json(status, body).map(|body| body.map_err(|never| match never {}).boxed_unsync())
 }
 
 fn unknown(message: &str) -> Response<MockBody> {

@@ -1,6 +1,7 @@
 //! The upstreams that mocks play: their dialects ([`Api`]) and the frames of their responses ([`FrameWriter`]).
 
 mod blocks;
+pub(crate) mod server;
 mod writer;
 
 use std::{fmt, str::FromStr};
