@@ -94,7 +94,7 @@ impl AnswerBody {
     /// read. After an error, call [`AnswerBody::refuse`].
     pub fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
-            if let Some(failure) = self.flow.failure() {
+            if let Some(failure) = self.flow.asked.failure() {
                 return Poll::Ready(Err(failure.clone()));
             }
             ready!(self.as_mut().poll_turn(cx));
@@ -112,7 +112,7 @@ impl AnswerBody {
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.asked.pipeline.error_body(failure).as_slice());
-        flow.failure_is_written();
+        flow.observers.failed(flow.asked.failure());
     }
 
     /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it started.
@@ -124,17 +124,17 @@ impl AnswerBody {
     /// The entry of the model that answers, and the number of entries asked so far. `None` if the model has no
     /// alternatives.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {
-        self.flow.attempts().map(|attempts| (attempts.target(), attempts.count()))
+        self.flow.observers.attempts.as_ref().map(|attempts| (attempts.target(), attempts.count()))
     }
 
     /// The failure that the client gets instead of `failure` if no target of the model has worked for some time.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
-        self.flow.attempts()?.outage(failure)
+        self.flow.observers.attempts.as_ref()?.outage(failure)
     }
 
     /// The failure of the response, if it has failed.
     pub fn failure(&self) -> Option<&Failure> {
-        self.flow.failure()
+        self.flow.asked.failure()
     }
 
     /// Whether hosted tools have run. They would run again if the client repeated its request.

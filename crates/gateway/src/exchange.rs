@@ -76,16 +76,11 @@ pub(super) struct SharedState<'s> {
     pub(super) execution: Option<&'s Arc<Execution>>,
 }
 
-/// The sender of a request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestContext<'r> {
-    pub(super) caller: &'r Caller,
-    pub(super) exchange: &'r ExchangeId,
-}
-
 /// A client's request that is prepared for its upstream.
 #[derive(Debug)]
 pub(super) struct DecodedRequest<'r> {
+    pub(super) id: &'r ExchangeId,
+    pub(super) caller: &'r Caller,
     pub(super) dialect: ClientDialect,
     /// The body that contains the conversation. `None` if the conversation was changed after it was decoded.
     pub(super) body: Option<&'r Bytes>,
@@ -145,11 +140,10 @@ pub(super) fn check_multiplier(name: &str, value: &serde_json::Value, max: usize
 /// cannot handle, [`Kind::Internal`] if the template fails.
 pub(super) fn prepare(
     SharedState { config, capabilities, states, execution }: SharedState<'_>,
-    context: RequestContext<'_>,
     request: DecodedRequest<'_>,
 ) -> Result<Exchange, Failure> {
-    let DecodedRequest { dialect, body, mut conversation, reasoning, stamp } = request;
-    let owner = context.caller.owner;
+    let DecodedRequest { id, caller, dialect, body, mut conversation, reasoning, stamp } = request;
+    let owner = caller.owner;
     let model = model(config, dialect, &conversation)?;
     refuse_choices(model, &conversation)?;
     let now = stamp.created;
@@ -163,7 +157,7 @@ pub(super) fn prepare(
         states.restore(&mut conversation);
     }
     let (command, hosted) =
-        execution.map_or((None, None), |execution| host(execution, model, &mut conversation, context));
+        execution.map_or((None, None), |execution| host(execution, model, &mut conversation, caller, id));
     let hosted = hosted.map(Arc::new);
     conversation.settle_own_calls(|name| hosted.as_ref()?.offered_name(name));
     let is_settled = settle_choice(model, &mut conversation)?;
@@ -218,7 +212,8 @@ pub(super) fn host(
     execution: &Arc<Execution>,
     model: &Model,
     conversation: &mut Conversation,
-    RequestContext { caller, exchange }: RequestContext<'_>,
+    caller: &Caller,
+    exchange: &ExchangeId,
 ) -> (Option<Command>, Option<HostedTurn>) {
     if !model.execution || conversation.choices.unwrap_or(1) > 1 {
         return (None, None);

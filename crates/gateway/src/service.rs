@@ -2,14 +2,12 @@
 
 mod admission;
 mod assembly;
-mod counting;
 mod generate;
 mod opening;
 mod own;
 mod pass_through;
 mod programs;
 mod routing;
-mod stored;
 
 use std::{
     collections::HashMap,

@@ -14,7 +14,6 @@ use super::{
     super::{
         budget::Reservation,
         count,
-        failover::Attempts,
         permits::Permit,
         upstream::{BodyError, BodyRead, OpenError, Opened},
     },
@@ -99,7 +98,7 @@ impl ExchangeState {
                 || self.asked.pipeline.state() == State::Done
                 || self.out.len() >= MAX_BYTES
         } else {
-            matches!(self.asked.stage, Stage::Over) && self.failure().is_none()
+            matches!(self.asked.stage, Stage::Over) && self.asked.failure().is_none()
         }
     }
 
@@ -378,19 +377,9 @@ impl ExchangeState {
         }
     }
 
-    /// The failure of the response, if it has failed.
-    pub(super) fn failure(&self) -> Option<&Failure> {
-        self.asked.failure()
-    }
-
     /// The time limits of the upstream that is currently asked.
     pub(super) fn timeouts(&self) -> &Timeouts {
         &self.asked.client.upstream().timeouts
-    }
-
-    /// The models that have been and may be asked, if there are several.
-    pub(super) fn attempts(&self) -> Option<&Attempts<StartedExchange>> {
-        self.observers.attempts.as_deref()
     }
 
     /// Whether another model may still answer, because the client has not seen any of this model's response.
@@ -455,7 +444,7 @@ fn says_nothing(data: &[u8]) -> bool {
 
 impl Drop for ExchangeState {
     fn drop(&mut self) {
-        let outcome = match self.failure() {
+        let outcome = match self.asked.failure() {
             Some(failure) => Outcome::Failed(failure.clone()),
             None if self.is_stalled => Outcome::Stalled,
             None if !self.is_open() && self.is_flushed() => Outcome::Done,

@@ -15,7 +15,7 @@ impl ExchangeState {
     pub(super) fn is_flushed(&self) -> bool {
         self.out.is_empty()
             && !self.asked.pipeline.has_more()
-            && (self.observers.failure_written || self.failure().is_none())
+            && (self.observers.failure_written || self.asked.failure().is_none())
     }
 
     /// Writes more of the waiting output, if the client has room for it.
@@ -61,14 +61,9 @@ impl ExchangeState {
     /// Writes the error, once, into a stream that is already under way, after all content that was certain before the
     /// failure.
     pub(super) fn write_failure(&mut self) {
-        if !self.observers.failure_written && self.failure().is_some() {
+        if !self.observers.failure_written && self.asked.failure().is_some() {
             self.asked.pipeline.write_failure(&mut self.out);
-            self.failure_is_written();
+            self.observers.failed(self.asked.failure());
         }
-    }
-
-    /// Records that the error is in `out`.
-    pub(super) fn failure_is_written(&mut self) {
-        self.observers.failed(self.asked.failure());
     }
 }

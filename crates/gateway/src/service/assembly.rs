@@ -110,10 +110,7 @@ impl Service {
         let hosting = hosting(&config, &clients, &capabilities, &stores, &redactor, &witness, before)?;
         let keys = match earlier {
             Some(earlier) => Arc::clone(&earlier.keys),
-            None => Arc::new(
-                Keys::new(&config, ledger(&config, &stores, &metrics), unix_time())
-                    .map_err(ServeError::Thread)?,
-            ),
+            None => keys(&config, &stores, &metrics).map_err(ServeError::Thread)?,
         };
         let tls = match earlier {
             // A certificate is replaced without a new configuration; all other TLS settings apply until the process
@@ -129,12 +126,7 @@ impl Service {
             metrics: &metrics,
             reloads: &reloads,
         };
-        let configured =
-            match (earlier.and_then(|earlier| earlier.extensions.configured.as_ref()), &extension) {
-                (Some(earlier), _) => earlier.renewed(parts),
-                (None, Some(extension)) => extension.configured(parts),
-                (None, None) => Ok(None),
-            };
+        let extensions = Extensions::new(extension, parts, earlier).map_err(ServeError::Thread)?;
         let failover = match earlier {
             Some(earlier) => earlier.failover.with_settings(config.failover.clone()),
             None => Failover::new(config.failover.clone(), Arc::clone(&metrics)),
@@ -147,7 +139,6 @@ impl Service {
             Some(earlier) => earlier.monitors.tracer.clone(),
             None => tracer(&config, &metrics).map_err(ServeError::Thread)?,
         };
-        let extensions = Extensions { own: extension, configured: configured.map_err(ServeError::Thread)? };
         let asking = ConfiguredModels::new(&config, &capabilities, clients.clone(), witness);
         let shared = ServiceState {
             stored: stored(&config, stores, &metrics, earlier),
@@ -223,6 +214,27 @@ fn stores(config: &Config, metrics: &Metrics) -> io::Result<Stores> {
         }
         StoreKind::Embedded | StoreKind::Off => Ok(Stores::Embedded(config.state_dir.clone())),
     }
+}
+
+impl Extensions {
+    /// The extension, in the configuration that `parts` belong to.
+    fn new(
+        own: Option<Arc<dyn Extension>>,
+        parts: ServiceParts<'_>,
+        earlier: Option<&ServiceState>,
+    ) -> io::Result<Self> {
+        let configured = match (earlier.and_then(|earlier| earlier.extensions.configured.as_ref()), &own) {
+            (Some(earlier), _) => earlier.renewed(parts)?,
+            (None, Some(own)) => own.configured(parts)?,
+            (None, None) => None,
+        };
+        Ok(Self { own, configured })
+    }
+}
+
+/// The keys of clients.
+fn keys(config: &Arc<Config>, stores: &Stores, metrics: &Metrics) -> io::Result<Arc<Keys>> {
+    Keys::new(config, ledger(config, stores, metrics), unix_time()).map(Arc::new)
 }
 
 /// The ledger of clients' usage.

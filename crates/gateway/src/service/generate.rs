@@ -1,4 +1,4 @@
-//! Requests for a model's response, from the body to the request to the upstream.
+//! Requests for a model's response, from the body to the request to the upstream, and for the number of its tokens.
 //!
 //! ```text
 //! body ─▶ who, which model, limits ─▶ (images described, results awaited) ─exchange─▶ upstream asked ─▶ AnswerBody
@@ -19,7 +19,7 @@ use super::{
         budget::Reservation,
         command::{self, Command},
         count, drain,
-        exchange::{self, DecodedRequest, Exchange, RequestContext, SharedState},
+        exchange::{self, DecodedRequest, Exchange, SharedState},
         extension::RequestBody,
         failover::{self, Attempts, Plan},
         large,
@@ -31,6 +31,7 @@ use super::{
     },
     Refused, Service, admit,
     opening::ReadyExchange,
+    put_rates,
 };
 use crate::observe::{self, Access};
 use toolwire_config::Model;
@@ -63,9 +64,9 @@ struct ModelRequest {
     now: u64,
 }
 
-/// A request that has been read, and the memory that is reserved for it.
+/// A client's request with its whole body, and the memory that is reserved for it.
 #[derive(Debug)]
-pub(super) struct ReadRequest<'r> {
+pub(super) struct ClientRequest<'r> {
     pub(super) id: ExchangeId,
     pub(super) dialect: ClientDialect,
     pub(super) caller: Caller,
@@ -92,7 +93,7 @@ impl Service {
             Err(failure) => return Err(reply::error(failure, dialect, access)),
         };
         let id = self.exchange_id(access.id());
-        match self.ask(ReadRequest { id, dialect, caller, headers, body, memory }, &mut access).await {
+        match self.ask(ClientRequest { id, dialect, caller, headers, body, memory }, &mut access).await {
             Ok(parts) => Ok(self.answer_body(parts, access)),
             Err(refused) => Err(refused.response(dialect, access)),
         }
@@ -119,10 +120,10 @@ impl Service {
     /// Asks the upstream for the response to a request. If other requests are needed to prepare it, only starts these.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        request: ReadRequest<'_>,
+        request: ClientRequest<'_>,
         access: &mut Access,
     ) -> Result<Parts, Refused> {
-        let ReadRequest { id, dialect, caller, headers, body, memory } = request;
+        let ClientRequest { id, dialect, caller, headers, body, memory } = request;
         let (owner, now) = (caller.owner, unix_time());
         let body = self.shared.stored.responses.with_history(dialect, owner, body, now).await?;
         let reasoning = checks::reasoning(headers)?;
@@ -285,9 +286,10 @@ impl Service {
         let (mut exchange, input) = if is_large {
             let (own, caller, id, body) = (Arc::clone(self), caller.clone(), id.clone(), body.clone());
             let prepare = move || {
-                let body_as_sent = is_as_sent.then_some(&body);
-                let decoded = DecodedRequest { dialect, body: body_as_sent, conversation, reasoning, stamp };
-                let exchange = own.prepare(RequestContext { caller: &caller, exchange: &id }, decoded)?;
+                let (id, caller, sent) = (&id, &caller, is_as_sent.then_some(&body));
+                let decoded =
+                    DecodedRequest { id, caller, dialect, body: sent, conversation, reasoning, stamp };
+                let exchange = own.prepare(decoded)?;
                 let is_stored = exchange.answering.stored;
                 let input = is_stored.then(|| dialect.side().record_input(&body)).flatten();
                 Ok::<_, Failure>((exchange, input))
@@ -295,8 +297,8 @@ impl Service {
             large::apart(prepare).await??
         } else {
             let body = is_as_sent.then_some(body);
-            let decoded = DecodedRequest { dialect, body, conversation, reasoning, stamp };
-            (self.prepare(RequestContext { caller, exchange: id }, decoded)?, None)
+            let decoded = DecodedRequest { id, caller, dialect, body, conversation, reasoning, stamp };
+            (self.prepare(decoded)?, None)
         };
         if let Some(requested) = requested {
             // If the upstream names no model, the client sees the name that it requested.
@@ -337,14 +339,14 @@ impl Service {
     }
 
     /// Prepares a conversation with the state that requests of this service share, see [`exchange::prepare`].
-    fn prepare(&self, context: RequestContext<'_>, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
+    fn prepare(&self, request: DecodedRequest<'_>) -> Result<Exchange, Failure> {
         let shared = SharedState {
             config: &self.shared.config,
             capabilities: &self.shared.capabilities,
             states: &self.shared.stored.turns,
             execution: self.shared.hosting.execution.as_deref().map(|started| &**started),
         };
-        exchange::prepare(shared, context, request)
+        exchange::prepare(shared, request)
     }
 
     /// The amounts of its client's limits that a request needs.
@@ -380,6 +382,61 @@ impl Service {
         let is_command =
             || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
         (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
+    }
+
+    /// Handles a request for the number of tokens of a model request.
+    pub(super) async fn count_tokens(
+        self: &Arc<Self>,
+        dialect: ClientDialect,
+        caller: Caller,
+        headers: &HeaderMap,
+        body: RequestBody<'_>,
+        mut access: Access,
+    ) -> Response<ReplyBody> {
+        let (body, _memory) = match body.read(self, headers, None).await {
+            Ok(read) => read,
+            Err(failure) => return reply::error(failure, dialect, access),
+        };
+        let counted = async {
+            let conversation = decode(dialect, &body).await?;
+            access.asked(&conversation.model, false);
+            caller.check_model(&conversation.model)?;
+            let allowance = admit(&caller, |_| RequestDemand::PLAIN, dialect).await?;
+            let id = access.id().into();
+            let tokens = if large::is_large(body.len()) {
+                let (own, caller) = (Arc::clone(self), caller.clone());
+                large::apart(move || own.tokens(dialect, &caller, &id, conversation)).await??
+            } else {
+                self.tokens(dialect, &caller, &id, conversation)?
+            };
+            Ok::<_, Refused>((tokens, allowance))
+        };
+        match counted.await {
+            Ok((tokens, allowance)) => {
+                let mut response = reply::json(&dialect.side().token_count(tokens), access);
+                put_rates(allowance.as_deref(), response.headers_mut());
+                response
+            }
+            Err(refused) => refused.response(dialect, access),
+        }
+    }
+
+    /// The estimated tokens of a model request.
+    fn tokens(
+        &self,
+        dialect: ClientDialect,
+        caller: &Caller,
+        id: &ExchangeId,
+        mut conversation: Conversation,
+    ) -> Result<usize, Failure> {
+        let model = exchange::model(&self.shared.config, dialect, &conversation)?;
+        if let Some(execution) = self.shared.hosting.execution.as_deref() {
+            exchange::host(execution, model, &mut conversation, caller, id);
+        }
+        exchange::settle_choice(model, &mut conversation)?;
+        let (_, means) = self.shared.capabilities.about(model, &conversation, caller.owner);
+        let sent = exchange::sent(model, &conversation, dialect.dialect(), &means, unix_time())?;
+        Ok(count::tokens(&sent))
     }
 }
 

@@ -5,11 +5,11 @@ use std::{pin::Pin, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::{Refused, Service, generate::ReadRequest, opening::ReadyExchange};
+use super::{Refused, Service, generate::ClientRequest, opening::ReadyExchange};
 use crate::{
     answer::{AnswerBody, Parts},
     budget::Reservation,
-    exchange::{self, DecodedRequest, RequestContext, SharedState},
+    exchange::{self, DecodedRequest, SharedState},
     observe::{Access, Outcome},
     permits::Queue,
     routes::Route,
@@ -67,7 +67,7 @@ impl Service {
         if let Some(account) = &caller.account {
             access.shown_key(Arc::clone(account.name()));
         }
-        let request = ReadRequest { id: id.clone(), dialect, caller, headers: &headers, body, memory };
+        let request = ClientRequest { id: id.clone(), dialect, caller, headers: &headers, body, memory };
         let parts = match made {
             Some(made) => self.begin_made(request, made, &mut access).await,
             None => self.ask(request, &mut access).await,
@@ -86,11 +86,11 @@ impl Service {
     /// Starts an exchange for which the upstream's response already exists.
     async fn begin_made(
         &self,
-        request: ReadRequest<'_>,
+        request: ClientRequest<'_>,
         made: MadeResponse,
         access: &mut Access,
     ) -> Result<Parts, Refused> {
-        let ReadRequest { id, dialect, caller, body, memory, .. } = request;
+        let ClientRequest { id, dialect, caller, body, memory, .. } = request;
         let client = self.client_of_made(&made.config)?;
         let conversation = exchange::decode(dialect, &body)?;
         access.asked(&conversation.model, conversation.stream);
@@ -101,9 +101,18 @@ impl Service {
             execution: None,
         };
         let model = exchange::model(&made.config, dialect, &conversation)?;
-        let (stamp, context) = (self.stamp(), RequestContext { caller: &caller, exchange: &id });
-        let decoded = DecodedRequest { dialect, body: Some(&body), conversation, reasoning: None, stamp };
-        let mut exchange = exchange::prepare(shared, context, decoded)?;
+        let mut exchange = exchange::prepare(
+            shared,
+            DecodedRequest {
+                id: &id,
+                caller: &caller,
+                dialect,
+                body: Some(&body),
+                conversation,
+                reasoning: None,
+                stamp: self.stamp(),
+            },
+        )?;
         exchange.made = Some(made.body);
         access.routed(&model.name, &model.upstream);
         access.show(dialect, caller.label());

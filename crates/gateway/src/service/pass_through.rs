@@ -29,21 +29,18 @@ impl Service {
         let fail = |failure: Failure, access| {
             reply::error(failure.redacted(&*self.shared.monitors.redactor), reply::DEFAULT_DIALECT, access)
         };
-        if !self.shared.drain.is_serving() {
-            return fail(drain::refusal(), access);
-        }
-        if let Err(failure) = passthrough::check(head) {
-            return fail(failure, access);
-        }
-        let (body, memory) = match body.read(self, &head.headers, None).await {
-            Ok(read) => read,
-            Err(failure) => return fail(failure, access),
+        let prepared = async {
+            if !self.shared.drain.is_serving() {
+                return Err(drain::refusal());
+            }
+            passthrough::check(head)?;
+            let (body, memory) = body.read(self, &head.headers, None).await?;
+            Ok((passthrough::prepare(&self.shared.config, path, head, body).await?, memory))
         };
-        let prepared = match passthrough::prepare(&self.shared.config, path, head, body).await {
+        let (Prepared { model, asked, request }, memory) = match prepared.await {
             Ok(prepared) => prepared,
             Err(failure) => return fail(failure, access),
         };
-        let Prepared { model, asked, request } = prepared;
         let name = asked.as_deref().unwrap_or(&model.name);
         if asked.is_some() {
             access.asked(name, false);
@@ -72,7 +69,7 @@ impl Service {
         // The upstream has received the request, so the memory is no longer needed.
         drop(memory);
         let passed = passed.and_then(|opened| Ok((passthrough::response_headers(&opened.head)?, opened)));
-        let (headers, opened) = match passed {
+        let (mut headers, opened) = match passed {
             Ok(passed) => passed,
             Err(failure) => return fail(failure, access),
         };
@@ -80,16 +77,10 @@ impl Service {
         if status.is_client_error() || status.is_server_error() {
             let (bytes, failure) = client.error_of(opened).await;
             let bytes = passthrough::covered(bytes, |text| self.shared.monitors.redactor.redact(text));
-            return reply::passed_error(
-                status,
-                headers,
-                bytes,
-                failure.redacted(&*self.shared.monitors.redactor),
-                access,
-            );
+            let failure = failure.redacted(&*self.shared.monitors.redactor);
+            return reply::passed_error(status, headers, bytes, failure, access);
         }
         access.status(status.as_u16());
-        let mut headers = headers;
         put_rates(allowance.as_deref(), &mut headers);
         let (timeouts, cut) = (upstream.timeouts.clone(), self.shared.drain.when_cut());
         let body = PassedBody::new(opened, allowance, timeouts, begun, cut, access);

@@ -17,10 +17,10 @@ use crate::{
     reply::{self, ReplyBody},
     request as checks,
     routes::{self, ExtensionRoute, ExtensionRouteKind, Route},
-    stamp::seed,
+    stamp::{seed, unix_time},
     stored_responses::{self, Part},
 };
-use toolwire_net::telemetry;
+use toolwire_net::{store::Owner, telemetry};
 use toolwire_pipeline::{
     dialect::{ClientDialect, Ids},
     failure::{Failure, Kind},
@@ -54,6 +54,18 @@ struct Arrived<'r> {
     is_open: bool,
     /// Which web pages may read the response.
     grant: &'r Grant,
+}
+
+impl<'r> Arrived<'r> {
+    fn new(head: &'r request::Parts, route: Option<&Route>, is_open: bool, grant: &'r Grant) -> Self {
+        let is_anthropic = models::is_asked_by_anthropic(route, &head.headers);
+        let dialect = match route {
+            _ if is_anthropic => ClientDialect::Messages,
+            Some(route) => route.dialect(),
+            None => reply::DEFAULT_DIALECT,
+        };
+        Self { head, dialect, is_anthropic, is_open, grant }
+    }
 }
 
 impl Service {
@@ -144,12 +156,9 @@ impl Service {
     ) -> Result<Pin<Box<AnswerBody>>, Response<ReplyBody>> {
         let (head, body) = request.into_parts();
         let body = RequestBody { body, rest };
-        let is_anthropic = models::is_asked_by_anthropic(route.as_ref(), &head.headers);
-        let dialect = match &route {
-            _ if is_anthropic => ClientDialect::Messages,
-            Some(route) => route.dialect(),
-            None => reply::DEFAULT_DIALECT,
-        };
+        let is_open = self.shared.keys.are_not_needed();
+        let arrived = Arrived::new(&head, route.as_ref(), is_open, grant);
+        let dialect = arrived.dialect;
         if let Err(failure) = checks::check(&head) {
             *body.rest = Rest::Unread;
             return Err(reply::error(failure, dialect, access));
@@ -159,8 +168,6 @@ impl Service {
         {
             return Err(self.extended(*own, &head, peer, body, access).await);
         }
-        let is_open = self.shared.keys.are_not_needed();
-        let arrived = Arrived { head: &head, dialect, is_anthropic, is_open, grant };
         let (route, mut access) = self.permitted(arrived, route, access)?;
         let client = match self.identify(is_open, &route, &head, peer, &mut access).await {
             Ok(client) => Caller { peer: Some(peer), ..client },
@@ -191,7 +198,7 @@ impl Service {
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
             Route::Extension(own) => self.extended(own, &head, peer, body, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => Box::pin(self.list_models(&client, is_anthropic, access)).await,
+            Route::Models => Box::pin(self.list_models(&client, arrived.is_anthropic, access)).await,
             Route::Model(id) => Box::pin(self.model(&id, &client, arrived, access)).await,
             Route::Image(name) => {
                 let files = self.shared.hosting.execution.as_ref().and_then(|execution| execution.files());
@@ -269,6 +276,37 @@ impl Service {
             Some(model) if is_anthropic => reply::json(&models::anthropic(&model), access),
             Some(model) => reply::json(&model, access),
             None => reply::error(dialect.side().unknown_model(id), dialect, access),
+        }
+    }
+
+    /// Handles a request for a stored response, or for its input.
+    async fn stored(
+        &self,
+        dialect: ClientDialect,
+        owner: Owner,
+        id: &str,
+        part: Part,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        match self.shared.stored.responses.find(dialect, owner, id, part, unix_time()).await {
+            Ok(body) => reply::json_text(body, access),
+            Err(failure) => reply::error(failure, dialect, access),
+        }
+    }
+
+    /// Handles a request to delete a stored response.
+    async fn delete(
+        &self,
+        dialect: ClientDialect,
+        owner: Owner,
+        id: &str,
+        access: Access,
+    ) -> Response<ReplyBody> {
+        match self.shared.stored.responses.delete(owner, id, unix_time()).await {
+            Ok(()) => {
+                reply::json(&serde_json::json!({"id": id, "object": "response", "deleted": true}), access)
+            }
+            Err(failure) => reply::error(failure, dialect, access),
         }
     }
 
