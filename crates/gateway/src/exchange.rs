@@ -29,7 +29,6 @@ use toolwire_pipeline::{
     conversation::{Conversation, ToolChoice},
     dialect::{Answering, ClientDialect, Reader, ReaderRules, Stamp, UpstreamRequest, check_choice},
     failure::{Failure, Kind},
-    pipeline::Pipeline,
     rules::{Reasoning, Rules},
 };
 
@@ -305,24 +304,6 @@ pub(super) fn rules<'m>(
         rules.to_mut().starts_in_reasoning = starts;
     }
     rules
-}
-
-/// The pipeline for the response to `conversation` under these rules.
-pub(super) fn pipeline(
-    model: &Model,
-    rules: &Rules,
-    dialect: ClientDialect,
-    conversation: &Conversation,
-    answering: &Answering,
-) -> Pipeline {
-    Pipeline::new(
-        conversation,
-        rules,
-        &model.formats,
-        reader(model, dialect),
-        dialect.side().writer(answering),
-        answering,
-    )
 }
 
 /// Finds the configuration's entry that serves `conversation`.

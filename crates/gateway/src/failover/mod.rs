@@ -49,38 +49,32 @@ pub(super) struct Failover {
 /// The attempts of one request.
 pub(super) struct Attempts<T> {
     shared: Arc<Failover>,
+    plan: Plan,
     /// Starts another attempt. `None` once the response has content.
     begin: Option<Begin<T>>,
-    /// The entries that may answer, in the order in which they are asked.
-    order: Vec<Way>,
-    /// The client for which the request is made.
-    client: Claimant,
-    /// The entry that is currently asked. `asked`: the time at which its request began.
-    current: String,
-    asked: Instant,
     /// Entries that have failed in the current round.
     failed: Vec<String>,
-    /// Number of rounds that may still follow. Each round asks all entries again.
-    retries: usize,
     /// The pause before the next round.
     pause: Duration,
     begun: Instant,
     count: usize,
-    /// Whether all targets were ejected when the request arrived.
-    is_outage: bool,
     /// The status with which the client's API reports an outage.
     overloaded: u16,
 }
 
-/// The first target of a request, and the alternatives.
+/// The target of a request that is asked now, and those that may be asked later.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The entry that is asked first.
-    pub(super) first: String,
-    client: Claimant,
+    /// The entry that is currently asked. `asked`: the time at which its request began.
+    current: String,
     asked: Instant,
+    /// The entries that may answer, in the order in which they are asked.
     order: Vec<Way>,
+    /// The client for which the request is made.
+    client: Claimant,
+    /// Number of rounds that may still follow. Each round asks all entries again.
     retries: usize,
+    /// Whether all targets were ejected when the request arrived.
     is_outage: bool,
 }
 
@@ -109,8 +103,8 @@ impl Failover {
         let names: Vec<_> = order.iter().map(|way| way.target.as_str()).collect();
         let asked = Instant::now();
         let is_outage = self.health.all_return(&names, client, asked).is_some();
-        let first = self.health.first(&names, client, asked)?.to_owned();
-        Some(Plan { first, client, asked, order, retries, is_outage })
+        let current = self.health.first(&names, client, asked)?.to_owned();
+        Some(Plan { current, asked, order, client, retries, is_outage })
     }
 
     fn count(&self, target: &str, outcome: Option<Kind>) {
@@ -128,28 +122,21 @@ impl<T: 'static> Attempts<T> {
     /// Creates the attempts of a request that has been started with the first target of `plan`. `overloaded`: the
     /// status that tells the client that no target works.
     pub(super) fn new(shared: Arc<Failover>, plan: Plan, begin: Begin<T>, overloaded: u16) -> Self {
-        let Plan { first, client, asked, order, retries, is_outage } = plan;
-        let pause = shared.settings.backoff;
         Self {
-            shared,
+            begun: plan.asked,
+            plan,
             begin: Some(begin),
-            order,
-            client,
-            current: first,
-            asked,
             failed: Vec::new(),
-            retries,
-            pause,
-            begun: asked,
+            pause: shared.settings.backoff,
             count: 1,
-            is_outage,
             overloaded,
+            shared,
         }
     }
 
     /// The name of the entry that is asked, or has answered.
     pub(super) fn target(&self) -> &str {
-        &self.current
+        &self.plan.current
     }
 
     /// Number of attempts so far.
@@ -178,8 +165,9 @@ impl<T: 'static> Attempts<T> {
     /// Time limit for the first content of the current target's stream, if there is another target that has not
     /// failed.
     pub(super) fn patience(&self) -> Option<Duration> {
-        let has_other =
-            || self.order.iter().any(|way| way.target != self.current && !self.has_failed(&way.target));
+        let has_other = || {
+            self.plan.order.iter().any(|way| way.target != self.plan.current && !self.has_failed(&way.target))
+        };
         self.shared.settings.first_content.filter(|_| self.are_open() && has_other())
     }
 
@@ -187,12 +175,12 @@ impl<T: 'static> Attempts<T> {
     /// already ejected when the request arrived: the client may retry when a target may have returned. Otherwise
     /// `None`: the client would only repeat the attempts that toolwire has already made.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
-        if !self.is_outage || !failure.may_succeed_elsewhere() {
+        if !self.plan.is_outage || !failure.may_succeed_elsewhere() {
             return None;
         }
         let now = Instant::now();
-        let names: Vec<_> = self.order.iter().map(|way| way.target.as_str()).collect();
-        let returns = self.shared.health.all_return(&names, self.client, now);
+        let names: Vec<_> = self.plan.order.iter().map(|way| way.target.as_str()).collect();
+        let returns = self.shared.health.all_return(&names, self.plan.client, now);
         let wait = returns.map(|returns| returns.saturating_duration_since(now)).unwrap_or_default();
         let seconds = wait.min(MAX_WAIT).as_secs() + 1;
         let message = format!("none of the targets of this model works; the last one: {failure}");
@@ -201,7 +189,7 @@ impl<T: 'static> Attempts<T> {
     }
 
     fn request(&self) -> Request<'_> {
-        Request { target: &self.current, client: self.client, asked: self.asked }
+        Request { target: &self.plan.current, client: self.plan.client, asked: self.plan.asked }
     }
 
     fn has_failed(&self, target: &str) -> bool {
@@ -220,10 +208,10 @@ impl<T: 'static> Attempts<T> {
                 .collect()
         };
         let mut failed = self.failed.clone();
-        failed.push(self.current.clone());
+        failed.push(self.plan.current.clone());
         let mut pause = Duration::ZERO;
         if remaining(&failed).is_empty() {
-            if self.retries == 0 || order.is_empty() {
+            if self.plan.retries == 0 || order.is_empty() {
                 return None;
             }
             failed.clear();
@@ -234,14 +222,15 @@ impl<T: 'static> Attempts<T> {
         }
         self.shared.judge(self.request(), Some(failure));
         let asked = Instant::now().checked_add(pause)?;
-        let target = self.shared.health.first(&remaining(&failed), self.client, asked)?.to_owned();
-        log(&self.current, &target, failure);
+        let target = self.shared.health.first(&remaining(&failed), self.plan.client, asked)?.to_owned();
+        log(&self.plan.current, &target, failure);
         let beginning = begin(target.clone());
         if failed.is_empty() {
-            self.retries -= 1;
+            self.plan.retries -= 1;
             self.pause = self.pause.saturating_mul(2);
         }
-        (self.order, self.failed, self.current, self.asked) = (order, failed, target, asked);
+        self.failed = failed;
+        (self.plan.order, self.plan.current, self.plan.asked) = (order, target, asked);
         self.count += 1;
         Some(Box::pin(async move {
             if !pause.is_zero() {
@@ -254,10 +243,10 @@ impl<T: 'static> Attempts<T> {
     /// The entries that may answer after the current one has failed like this. `None` if the failure would only be
     /// repeated.
     fn order_after(&self, failure: &Failure) -> Option<Vec<Way>> {
-        let mut order = self.order.clone();
+        let mut order = self.plan.order.clone();
         if failure.kind() == Kind::ContextLength {
             // A request that is too long for a model is too long for all its targets.
-            let model = order.iter().find(|way| way.target == self.current)?.model;
+            let model = order.iter().find(|way| way.target == self.plan.current)?.model;
             order.retain(|way| way.model != model);
         } else if !failure.may_succeed_elsewhere() {
             return None;
@@ -298,8 +287,7 @@ impl Failover {
 impl<T> fmt::Debug for Attempts<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attempts")
-            .field("order", &self.order)
-            .field("current", &self.current)
+            .field("plan", &self.plan)
             .field("count", &self.count)
             .finish_non_exhaustive()
     }

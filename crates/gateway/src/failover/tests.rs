@@ -20,7 +20,7 @@ fn attempts_of(models: &[&[&str]], retries: usize, settings: Settings) -> (Attem
     });
     let order: Vec<_> = ways.collect();
     let plan = Plan {
-        first: order[0].target.clone(),
+        current: order[0].target.clone(),
         client: CLIENT,
         asked: Instant::now(),
         order,

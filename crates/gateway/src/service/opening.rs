@@ -26,13 +26,7 @@ use crate::observe::Attempt;
 use toolwire_config::{Capture, Model};
 use toolwire_execution::ExchangeId;
 use toolwire_net::telemetry::Parent;
-use toolwire_pipeline::{
-    conversation::Conversation,
-    dialect::{Answering, ClientDialect, Stamp},
-    failure::Failure,
-    pipeline::Pipeline,
-    rules::Rules,
-};
+use toolwire_pipeline::{dialect::Stamp, failure::Failure, pipeline::Pipeline};
 
 /// An exchange that is ready to begin.
 pub(super) struct ReadyExchange<'r> {
@@ -88,10 +82,14 @@ impl Service {
                 None => client.traced(context).begin(request, caller.claimant()).await,
             };
             let rules = exchange::rules(model, &conversation.model, &answering, exchange.starts_in_reasoning);
+            let (reader, writer) = (exchange::reader(model, dialect), dialect.side().writer(&answering));
             let pipeline = if large::is_large(size) {
-                pipeline_apart(model, rules.into_owned(), dialect, conversation, answering).await?
+                let (rules, formats) = (rules.into_owned(), Arc::clone(&model.formats));
+                // The closure owns the conversation, so that dropping a large one does not block this thread.
+                let make = move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
+                large::apart(make).await?
             } else {
-                exchange::pipeline(model, &rules, dialect, &conversation, &answering)
+                Pipeline::new(&conversation, &rules, &model.formats, reader, writer, &answering)
             };
             (opening, pipeline)
         };
@@ -169,20 +167,6 @@ impl Service {
         let capture = captures.and_then(|observer| observer.watch(&opening, &self.shared.monitors.redactor));
         tap.and_then(|tap| tap.begin(&opening)).into_iter().chain(capture).collect()
     }
-}
-
-/// Like [`exchange::pipeline`], but on another thread, which also drops the conversation.
-async fn pipeline_apart(
-    model: &Model,
-    rules: Rules,
-    dialect: ClientDialect,
-    conversation: Arc<Conversation>,
-    answering: Answering,
-) -> Result<Pipeline, Failure> {
-    let (formats, reader) = (Arc::clone(&model.formats), exchange::reader(model, dialect));
-    let writer = dialect.side().writer(&answering);
-    let make = move || Pipeline::new(&conversation, &rules, &formats, reader, writer, &answering);
-    large::apart(make).await
 }
 
 /// A seed that cannot be guessed from earlier ones.

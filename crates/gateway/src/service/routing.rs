@@ -198,8 +198,14 @@ impl Service {
             Route::Programs(path) => Box::pin(self.program(&path, &head, peer, body, access)).await,
             Route::Extension(own) => self.extended(own, &head, peer, body, access).await,
             Route::Root => text(StatusCode::OK, routes::directions() + "\n", access),
-            Route::Models => Box::pin(self.list_models(&client, arrived.is_anthropic, access)).await,
-            Route::Model(id) => Box::pin(self.model(&id, &client, arrived, access)).await,
+            Route::Models => {
+                let list = self.shared.models.list(&client).await;
+                match arrived.is_anthropic {
+                    true => reply::json(&models::anthropic_list(&list), access),
+                    false => reply::json(&list, access),
+                }
+            }
+            Route::Model(id) => self.model(&id, &client, arrived, access).await,
             Route::Image(name) => {
                 let files = self.shared.hosting.execution.as_ref().and_then(|execution| execution.files());
                 Box::pin(images::respond(files, name, &head.headers, access)).await
@@ -249,16 +255,6 @@ impl Service {
             return Err(method_not_allowed(&route, dialect, &head.method, access));
         }
         Ok((route, access))
-    }
-
-    /// Handles a request for the list of models.
-    async fn list_models(&self, caller: &Caller, is_anthropic: bool, access: Access) -> Response<ReplyBody> {
-        let list = self.shared.models.list(caller).await;
-        if is_anthropic {
-            reply::json(&models::anthropic_list(&list), access)
-        } else {
-            reply::json(&list, access)
-        }
     }
 
     /// Handles a request for one model of the list.
