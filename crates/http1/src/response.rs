@@ -89,6 +89,7 @@ impl HeadReader {
         self.unread.extend_from_slice(bytes);
     }
 
+    /// Whether no byte has been pushed.
     pub fn is_empty(&self) -> bool {
         self.passed == 0 && self.unread.is_empty()
     }

@@ -109,13 +109,7 @@ impl Options {
     }
 
     /// The provider.
-    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, String> {
-        let domains = |list: &[String]| {
-            let parsed = list
-                .iter()
-                .map(|text| Domain::parse(text).ok_or_else(|| format!("`{text}` is not a domain")));
-            parsed.collect::<Result<Vec<_>, _>>()
-        };
+    pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let rules = AddressRules {
             allowed_domains: domains("allowed_domains", &self.allowed_domains)?,
             denied_domains: domains("denied_domains", &self.denied_domains)?,

@@ -37,6 +37,7 @@ pub struct Scanner {
 /// The part of the bytes already read that repair would change if the next bytes are not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsettled {
+    /// Repair would change nothing.
     Nothing,
     /// A comma and the white space after it.
     Comma,

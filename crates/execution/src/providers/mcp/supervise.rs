@@ -36,7 +36,7 @@ enum ServerFault {
     #[error("the program cannot be started: {0}")]
     Start(#[source] io::Error),
     #[error("{}", reason(.0))]
-    Connect(#[from] ClientInitializeError),
+    Connect(#[source] Box<ClientInitializeError>),
     #[error("its tools cannot be listed: {0}")]
     List(#[source] ServiceError),
     #[error(transparent)]
@@ -164,7 +164,7 @@ impl Server {
                 handler.serve_with_lifecycle(Guard::new(transport), mode).await
             }
         };
-        let connection = connected?;
+        let connection = connected.map_err(|error| ServerFault::Connect(Box::new(error)))?;
         // Lists are only requested when they may have changed, so a cache has no use.
         connection.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         let list = tools::list(connection.peer(), &self.name, options).await;
