@@ -12,6 +12,7 @@ pub mod calibrate;
 mod clock;
 pub mod conform;
 pub mod fixture;
+pub(crate) mod follow;
 mod html;
 mod invalid;
 #[cfg(test)]

@@ -39,12 +39,14 @@ use tokio::{
 };
 use tower_service::Service;
 
-use super::{
-    follow::{Dialect, Follower},
-    sample::{Outcome, Sample},
-    target::Target,
+use super::target::Target;
+use crate::{
+    clock::now,
+    follow::{
+        Dialect, Follower,
+        sample::{Outcome, Sample},
+    },
 };
-use crate::clock::now;
 use toolwire_net::redact::Redactor;
 
 /// Time after the end of the stream in which a target may end the body. After that, the connection is closed.

@@ -9,11 +9,11 @@ use std::{io, time::Duration};
 
 use tokio::task::{JoinError, JoinSet};
 
-use super::{
-    plan::{Arrivals, Length, Load},
-    sample::{Outcome, Sample},
+use super::plan::{Arrivals, Length, Load};
+use crate::{
+    clock::{self, PreciseTimer},
+    follow::sample::{Outcome, Sample},
 };
-use crate::clock::{self, PreciseTimer};
 
 /// The intended starts of an open loop, in nanoseconds since the loop began. Endless.
 #[derive(Debug, Clone)]

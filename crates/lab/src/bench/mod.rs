@@ -12,7 +12,6 @@
 
 pub mod baseline;
 pub(crate) mod client;
-pub(crate) mod follow;
 pub(crate) mod load;
 pub(crate) mod overhead;
 pub mod plan;
@@ -23,12 +22,11 @@ pub mod ramp;
 pub(crate) mod ratios;
 pub mod report;
 pub(crate) mod rounds;
-pub(crate) mod sample;
 pub mod slo;
 pub(crate) mod tally;
 pub mod target;
 mod target_run;
 pub mod upstream_bench;
 
-pub use follow::Dialect;
+pub use crate::follow::Dialect;
 pub use rounds::{RunError, run};

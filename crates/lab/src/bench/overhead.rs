@@ -2,12 +2,14 @@
 
 use std::{hint::black_box, time::Instant};
 
-use super::{
-    Dialect,
-    follow::Follower,
-    sample::{Outcome, Sample},
+use super::Dialect;
+use crate::{
+    clock,
+    follow::{
+        Follower,
+        sample::{Outcome, Sample},
+    },
 };
-use crate::clock;
 
 /// Number of clock readings that are timed.
 const READINGS: u32 = 20_000;

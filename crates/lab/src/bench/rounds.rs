@@ -11,12 +11,11 @@ use super::{
     ramp,
     ratios::ratios,
     report::{Machine, Overhead, Process, Ramp, Report},
-    sample::Sample,
     slo::Slo,
     tally::{Tally, Times},
     target_run::{SampleBuffer, TargetRun},
 };
-use crate::clock;
+use crate::{clock, follow::sample::Sample};
 use toolwire_gateway::{observe::terminal::plural, unix_time};
 
 /// The first streams of a ramp's step are spread over the step's length divided by this.

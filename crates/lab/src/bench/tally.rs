@@ -8,12 +8,16 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use super::{
-    follow::rule,
     load::LoadStats,
     report::{Distribution, Metric, Process, Summary, Timeline},
-    sample::{Outcome, Sample, Token},
 };
-use crate::fixture::postmark::Postmark;
+use crate::{
+    fixture::postmark::Postmark,
+    follow::{
+        rule,
+        sample::{Outcome, Sample, Token},
+    },
+};
 
 /// The significant decimal digits that histograms keep.
 const DIGITS: u8 = 3;
@@ -277,7 +281,7 @@ fn micros(nanoseconds: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sample::TokenKind;
+    use crate::follow::sample::TokenKind;
 
     const MS: u64 = 1_000_000;
 

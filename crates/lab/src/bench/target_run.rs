@@ -8,9 +8,9 @@ use super::{
     plan::{Contender, Plan},
     process::{ProcessTree, Unseen},
     report::{Process, Target},
-    sample::Sample,
     tally::Tally,
 };
+use crate::follow::sample::Sample;
 
 /// Maximum number of tokens, about 160 MB, in samples that are kept until a turn has ended, so that counting
 /// does not disturb the turn.

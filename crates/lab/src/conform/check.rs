@@ -9,7 +9,7 @@ use super::{
     case::{Expected, Wanted},
     received_response::{ReceivedCall, ReceivedResponse},
 };
-use crate::bench::{Dialect, follow};
+use crate::follow::{self, Dialect};
 
 /// A rule that a response violates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

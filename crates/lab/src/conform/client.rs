@@ -17,7 +17,7 @@ use super::{
     received_response::{self, ReceivedResponse},
     request,
 };
-use crate::bench::Dialect;
+use crate::follow::Dialect;
 
 /// Maximum number of bytes of a response that are read.
 const MAX_RESPONSE: usize = 64 << 20;

@@ -5,12 +5,11 @@
 use serde_json::Value;
 
 use crate::{
-    bench::{
-        Dialect,
-        follow::Follower,
+    fixture::{Answer, Assembled, answer::Call, assemble_events},
+    follow::{
+        Dialect, Follower,
         sample::{Outcome, Sample},
     },
-    fixture::{Answer, Assembled, answer::Call, assemble_events},
 };
 use toolwire_pipeline::event::Finish;
 

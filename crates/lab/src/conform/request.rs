@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::case::Case;
-use crate::bench::Dialect;
+use crate::follow::Dialect;
 
 /// The text before a case's name in the user's message.
 const MARK: &str = "conformance case: ";

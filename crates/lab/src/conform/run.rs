@@ -10,7 +10,7 @@ use super::{
     client::Client,
     gateway::Models,
 };
-use crate::bench::Dialect;
+use crate::follow::Dialect;
 
 /// The outcome of a case for a client of one dialect.
 #[derive(Debug, Clone)]

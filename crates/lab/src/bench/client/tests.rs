@@ -10,12 +10,12 @@ use tokio::{
 
 use super::*;
 use crate::{
-    bench::sample::{Token, TokenKind},
     fixture::{
         Fixture,
         generate::{Kind, Script},
         mock::{Mock, Pace},
     },
+    follow::sample::{Token, TokenKind},
 };
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";

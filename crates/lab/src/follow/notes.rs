@@ -1,6 +1,6 @@
 //! [`Notes`]: how a follower records its observations.
 
-use super::super::sample::{Outcome, Sample, Token, TokenKind};
+use super::sample::{Outcome, Sample, Token, TokenKind};
 use crate::fixture::postmark::Finder;
 
 /// Finds a stream's postmarks, however the stream is split. Each kind of delta is searched separately.

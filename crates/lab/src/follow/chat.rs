@@ -3,13 +3,13 @@
 use serde::Deserialize;
 
 use super::{
-    super::sample::TokenKind,
     DONE,
     calls::{Call, CallDelta},
     failure,
     field::{Field, SmallList, decoded},
     notes::Notes,
     parse,
+    sample::TokenKind,
 };
 
 /// Maximum number of choices, and of calls in a choice, that are checked; more are a violation.

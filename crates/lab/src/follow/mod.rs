@@ -9,8 +9,9 @@
 //! checked, not whether it fits the request. A violation is a sentence, followed by its first location in brackets;
 //! [`rule`] returns the sentence alone.
 //!
-//! This code is on the measuring path, so an event is read once, into values that borrow from the receive buffer. Only
-//! values that are compared with later events are kept: ids, and hashes of texts that are repeated.
+//! `bench`, `conform` and fixtures share this code. It is on the measuring path of `bench`, so an event is read once,
+//! into values that borrow from the receive buffer. Only values that are compared with later events are kept: ids, and
+//! hashes of texts that are repeated.
 
 mod calls;
 mod chat;
@@ -18,6 +19,7 @@ mod field;
 mod messages;
 mod notes;
 mod responses;
+pub(crate) mod sample;
 
 use std::ops::ControlFlow;
 
@@ -28,8 +30,8 @@ use self::{
     messages::Messages,
     notes::{Finders, Notes},
     responses::Responses,
+    sample::{Outcome, Sample},
 };
-use super::sample::{Outcome, Sample};
 use toolwire_pipeline::{
     dialect::ClientDialect,
     wire::sse::{Frame, Frames, Message},

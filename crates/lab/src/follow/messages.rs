@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::{
-    super::sample::TokenKind,
     DONE, failure,
     field::{Document, Field, decoded},
     notes::Notes,
     parse,
+    sample::TokenKind,
 };
 
 /// Maximum number of blocks that are checked; more are a violation.

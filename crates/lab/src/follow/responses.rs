@@ -6,11 +6,11 @@ use serde::Deserialize;
 
 use self::item::{Item, Slot};
 use super::{
-    super::sample::TokenKind,
     DONE, failure,
     field::{Field, SmallList},
     notes::Notes,
     parse,
+    sample::TokenKind,
 };
 
 /// Maximum number of items that are checked; more are a violation.

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::{
     super::{
-        super::sample::TokenKind,
         field::{Document, Field, SmallList, Sum},
         notes::Notes,
+        sample::TokenKind,
     },
     Event,
 };

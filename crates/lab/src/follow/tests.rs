@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{super::sample::TokenKind, *};
+use super::{sample::TokenKind, *};
 use crate::fixture::{Cutting, Fixture, postmark::Postmark};
 
 const CHAT: &str = include_str!("tests/chat.sse");
