@@ -5,6 +5,8 @@ use std::env;
 use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::output::Failed;
+
 /// The address of a server, and the key for it.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdminServer {
@@ -42,8 +44,8 @@ impl AdminServer {
 }
 
 /// Parses a key, or a reference to a variable that holds it.
-fn key(written: &str) -> Result<SecretString, String> {
+fn key(written: &str) -> Result<SecretString, Failed> {
     let Some(name) = written.strip_prefix("env:") else { return Ok(SecretString::from(written)) };
     let value = env::var(name).ok().filter(|value| !value.is_empty());
-    value.map(SecretString::from).ok_or_else(|| format!("the environment variable `{name}` is not set"))
+    Ok(value.ok_or_else(|| format!("the environment variable `{name}` is not set"))?.into())
 }

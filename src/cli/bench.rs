@@ -6,7 +6,7 @@ mod children;
 mod flags;
 mod started_servers;
 
-use std::{collections::BTreeSet, env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
+use std::{collections::BTreeSet, env, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use http::{HeaderName, HeaderValue, header::AUTHORIZATION};
 use secrecy::ExposeSecret;
@@ -16,7 +16,7 @@ use tokio_rustls::rustls::ClientConfig;
 pub(super) use self::flags::Args;
 use self::{children::Child, started_servers::StartedServers};
 use super::{
-    output::{failed, refused, warn},
+    output::{Failed, failed, in_file, refused, warn},
     report_flags::STDOUT,
 };
 use toolwire_gateway::{observe::terminal, terminated};
@@ -34,8 +34,6 @@ use toolwire_net::{
     causes::causes,
     tls::{self, UpstreamTls},
 };
-
-type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
@@ -228,7 +226,7 @@ fn show(args: &Args, report: &Report) -> Result<ExitCode, Failed> {
             printed = Some(text);
             return Ok(());
         }
-        fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+        fs::write(file, text).map_err(in_file(file))
     };
     if let Some(file) = &output.json {
         put(file, report::json(report).into_bytes())?;

@@ -13,16 +13,11 @@ use std::{
 use tokio::runtime::Builder;
 
 pub(super) use self::flags::Args;
-use self::{
-    flags::PromptFlags,
-    subject::{NoSubject, Subject},
-};
+use self::{flags::PromptFlags, subject::Subject};
 use super::{
-    WRONG_INPUT,
-    output::{failed, refused, warn},
-    upstream_flags::say,
+    output::{Failed, FileError, failed, in_file, refused, warn},
+    upstream_flags,
 };
-use toolwire_config::Problems;
 use toolwire_gateway::{terminated, with_known_servers};
 use toolwire_lab::calibrate::{
     plan::{MAX_QUESTIONS, Plan},
@@ -43,39 +38,21 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(error, None),
     };
-    let status = runtime.block_on(calibrate(args));
+    let status = runtime.block_on(calibrate(args)).unwrap_or_else(|status| status);
     // Does not wait for a pending DNS lookup.
     runtime.shutdown_background();
     status
 }
 
-async fn calibrate(args: &Args) -> ExitCode {
-    let cases = match cases(&args.prompts) {
-        Ok(cases) => cases,
-        Err(error) => return refused(error, Some(DESCRIBED)),
-    };
-    let wordings = match args.variants.wordings() {
-        Ok(wordings) => wordings,
-        Err(error) => return refused(error, Some(DESCRIBED)),
-    };
-    let subject = match Subject::find(&args.upstream, args.run.timeout).await {
-        Ok(subject) => subject,
-        Err(NoSubject::Said) => return WRONG_INPUT.into(),
-        Err(NoSubject::Wrong(error)) => return refused(error, Some(DESCRIBED)),
-        Err(NoSubject::Upstream(error)) => return failed(error, Some("--model names the model")),
-    };
-    let formats = match subject.formats(&args.variants.formats) {
-        Ok(formats) => formats,
-        Err(error) => return refused(error, None),
-    };
+/// Returns the exit status, as an error if the work could not begin.
+async fn calibrate(args: &Args) -> Result<ExitCode, ExitCode> {
+    let cases = cases(&args.prompts).map_err(|error| refused(error, Some(DESCRIBED)))?;
+    let wordings = args.variants.wordings().map_err(|error| refused(error, Some(DESCRIBED)))?;
+    let subject = Subject::find(&args.upstream, args.run.timeout).await?;
+    let formats = subject.formats(&args.variants.formats).map_err(|error| refused(error, None))?;
     let variants = Variant::combinations(&formats, &wordings, &args.variants.enforce);
-    let config = match subject.with_variants(&variants) {
-        Ok(config) => Arc::new(with_known_servers(config).await),
-        Err(Problems(problems)) => {
-            say(&problems);
-            return WRONG_INPUT.into();
-        }
-    };
+    let config = subject.with_variants(&variants).map_err(|problems| upstream_flags::refused(&problems))?;
+    let config = Arc::new(with_known_servers(config).await);
     let measured = format!("{} {}", subject.url(), subject.upstream_name);
     let mut plan = Plan {
         config,
@@ -95,19 +72,17 @@ async fn calibrate(args: &Args) -> ExitCode {
     }
     if plan.size() > MAX_QUESTIONS {
         let message = format_args!("{} requests are too many: at most {MAX_QUESTIONS}", plan.size());
-        return refused(message, Some("fewer --runs, --formats or --wordings"));
+        return Err(refused(message, Some("fewer --runs, --formats or --wordings")));
     }
     eprintln!("answers are kept in {}", plan.cache.display());
-    match measure(&plan).await {
-        Ok(measured) => conclude(args, &subject, &plan, &measured),
-        Err(error) => failed(error, None),
-    }
+    let measured = measure(&plan).await.map_err(|error| failed(error, None))?;
+    Ok(conclude(args, &subject, &plan, &measured))
 }
 
-async fn measure(plan: &Plan) -> Result<Measured, Box<dyn std::error::Error + Send + Sync>> {
+async fn measure(plan: &Plan) -> Result<Measured, Failed> {
     let (stop, abort) = (terminated(1)?, terminated(2)?);
     run::run(plan, stop, abort).await.map_err(|error| match error {
-        RunError::Cache(error) => format!("{}: {error}", plan.cache.display()).into(),
+        RunError::Cache(error) => in_file(&plan.cache)(error).into(),
         error => error.into(),
     })
 }
@@ -140,21 +115,19 @@ fn conclude(args: &Args, subject: &Subject, plan: &Plan, measured: &Measured) ->
 }
 
 /// The prompts that the command line names.
-fn cases(flags: &PromptFlags) -> Result<CaseSet, String> {
-    let Some(prompts) = &flags.prompts else { return CaseSet::built_in().map_err(|error| error.to_string()) };
+fn cases(flags: &PromptFlags) -> Result<CaseSet, Failed> {
+    let Some(prompts) = &flags.prompts else { return Ok(CaseSet::built_in()?) };
     let text = read(prompts)?;
-    let tools = flags.tools.as_ref().map(|tools| Ok::<_, String>((tools, read(tools)?))).transpose()?;
+    let tools = flags.tools.as_ref().map(|tools| Ok::<_, Failed>((tools, read(tools)?))).transpose()?;
     let tools = tools.as_ref().map(|(path, text)| (path.as_path(), text.as_str()));
-    CaseSet::read((prompts, &text), tools).map_err(|error| error.to_string())
+    Ok(CaseSet::read((prompts, &text), tools)?)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let length = fs::metadata(path).map_err(|error| wrong(&error))?.len();
-    if length > MAX_FILE {
-        return Err(wrong(&format_args!("longer than {} MiB", MAX_FILE >> 20)));
+fn read(path: &Path) -> Result<String, FileError> {
+    if fs::metadata(path).map_err(in_file(path))?.len() > MAX_FILE {
+        return Err(in_file(path)(format!("longer than {} MiB", MAX_FILE >> 20)));
     }
-    fs::read_to_string(path).map_err(|error| wrong(&error))
+    fs::read_to_string(path).map_err(in_file(path))
 }
 
 /// Returns the file for the answers of one model at one upstream, in the user's cache folder.

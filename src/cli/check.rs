@@ -57,10 +57,7 @@ fn say(loaded: &Result<Loaded, Problems>) -> ExitCode {
                 Err(error) => failed(format_args!("cannot write the configuration as TOML: {error}"), None),
             }
         }
-        Err(Problems(problems)) => {
-            upstream_flags::say(problems);
-            WRONG_INPUT.into()
-        }
+        Err(problems) => upstream_flags::refused(problems),
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, runtime::Builder};
 pub(super) use self::flags::Args;
 use super::{
     NO_FIXTURE,
-    output::{failed, refused, results},
+    output::{Failed, failed, refused, results},
     upstream_flags::say,
 };
 use toolwire_config as config;
@@ -44,40 +44,32 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(error, None),
     };
-    let status = runtime.block_on(conform(args));
+    let status = runtime.block_on(conform(args)).unwrap_or_else(|status| status);
     // Does not wait for a pending DNS lookup.
     runtime.shutdown_background();
     status
 }
 
-async fn conform(args: &Args) -> ExitCode {
-    let selection = match selection(args) {
-        Ok(selection) => selection,
-        Err(error) => return refused(error, Some(DESCRIBED)),
-    };
+/// Returns the exit status, as an error if the work could not begin.
+async fn conform(args: &Args) -> Result<ExitCode, ExitCode> {
+    let selection = selection(args).map_err(|error| refused(error, Some(DESCRIBED)))?;
     let mut cases = cases(&selection);
     if !args.cases.only.is_empty() {
         cases.retain(|case| args.cases.only.iter().any(|pattern| matches(pattern, &case.name)));
     }
     if cases.is_empty() {
-        return refused("no case is selected", Some("--list shows the names; * stands for any text"));
+        return Err(refused("no case is selected", Some("--list shows the names; * stands for any text")));
     }
     if args.cases.list {
-        return results(ExitCode::SUCCESS, |out| {
+        return Ok(results(ExitCode::SUCCESS, |out| {
             cases.iter().try_for_each(|case| writeln!(out, "{}", case.name))
-        });
+        }));
     }
-    let listener = match TcpListener::bind(args.mock_listen()).await {
-        Ok(listener) => listener,
-        Err(error) => {
-            let next = "--mock-listen ADDR selects another address";
-            return failed(format_args!("{}: {error}", args.mock_listen()), Some(next));
-        }
-    };
-    let address = match listener.local_addr() {
-        Ok(address) => address,
-        Err(error) => return failed(error, None),
-    };
+    let listener = TcpListener::bind(args.mock_listen()).await.map_err(|error| {
+        let next = "--mock-listen ADDR selects another address";
+        failed(format_args!("{}: {error}", args.mock_listen()), Some(next))
+    })?;
+    let address = listener.local_addr().map_err(|error| failed(error, None))?;
     let mock = Mock::new(&cases);
     let played = async {
         match &args.gateway.gateway {
@@ -86,11 +78,8 @@ async fn conform(args: &Args) -> ExitCode {
         }
     };
     tokio::select! {
-        played = played => match played {
-            Ok(report) => conclude(args, &report),
-            Err(status) => status,
-        },
-        () = mock.serve(listener) => ExitCode::FAILURE,
+        played = played => Ok(conclude(args, &played?)),
+        () = mock.serve(listener) => Err(ExitCode::FAILURE),
     }
 }
 
@@ -187,7 +176,7 @@ fn names(clients: &[bench::Dialect]) -> Vec<String> {
     clients.iter().map(|client| client.name().to_owned()).collect()
 }
 
-fn selection(args: &Args) -> Result<Selection, String> {
+fn selection(args: &Args) -> Result<Selection, Failed> {
     let apis = match (&args.cases.upstream_dialect[..], &args.gateway.gateway) {
         ([], None) => Api::ALL.into_iter().filter(|api| is_called(*api)).collect(),
         ([], Some(_)) => vec![Api::Chat],
@@ -212,7 +201,7 @@ fn is_called(api: Api) -> bool {
 }
 
 /// The formats of calls written as text.
-fn formats(args: &Args) -> Result<Vec<&'static Format>, String> {
+fn formats(args: &Args) -> Result<Vec<&'static Format>, Failed> {
     let taught = || toolwire_pipeline::format::ALL.iter().copied().filter(|format| format.teach.is_some());
     match args.cases.formats.as_deref() {
         None if args.gateway.gateway.is_some() => Ok(Vec::new()),
@@ -245,12 +234,12 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Parses the URL of a gateway.
-pub(super) fn gateway_url(text: &str) -> Result<Uri, String> {
+pub(super) fn gateway_url(text: &str) -> Result<Uri, Failed> {
     let wrong = |why: &str| format!("{why}; write it as http://127.0.0.1:8787/v1");
     let uri: Uri = text.parse().map_err(|error| wrong(&format!("it is not a URL ({error})")))?;
     match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => Ok(uri),
-        _ => Err(wrong("it does not begin with http://")),
+        _ => Err(wrong("it does not begin with http://").into()),
     }
 }
 

@@ -36,7 +36,7 @@ use tokio::{
 };
 
 use self::screen::{Moment, Screen, Side};
-use super::output::failed;
+use super::output::{Failed, failed};
 use toolwire_admin as admin;
 use toolwire_config as config;
 use toolwire_config::{AdminSettings, Capture, Config, Overrides, Problems};
@@ -69,8 +69,6 @@ pub(crate) struct Args {
 
 /// The client's last frame.
 const DONE: &str = "[DONE]";
-
-type Failed = Box<dyn Error + Send + Sync>;
 
 /// Runs the command.
 pub(super) fn run(args: Args) -> ExitCode {
@@ -182,7 +180,7 @@ async fn converse(
     }
     let mut events = response.into_body().into_data_stream().eventsource();
     while let Some(event) = events.next().await {
-        let data = event.map_err(|error| error.to_string())?.data;
+        let data = event?.data;
         let is_done = data == DONE;
         // If the receiver is gone, the demo is over.
         let _ = moments.send(Moment { at: started.elapsed(), side: Side::Client, data });

@@ -9,7 +9,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{output::refused, results};
+use super::{
+    output::{Failed, in_file, refused},
+    results,
+};
 use toolwire_gateway::observe::terminal::{self, wrapped};
 use toolwire_pipeline::format::{self, Definition, Format};
 
@@ -55,25 +58,24 @@ pub(super) fn run(args: Args) -> ExitCode {
 fn import(file: &Path, name: &str) -> ExitCode {
     match imported(file, name) {
         Ok(text) => results(ExitCode::SUCCESS, |out| out.write_all(text.as_bytes())),
-        Err(why) => refused(
-            format_args!("{}: {why}", file.display()),
-            Some("docs/configuration.md says which templates can be imported"),
-        ),
+        Err(error) => {
+            refused(in_file(file)(error), Some("docs/configuration.md says which templates can be imported"))
+        }
     }
 }
 
-fn imported(file: &Path, name: &str) -> Result<String, String> {
+fn imported(file: &Path, name: &str) -> Result<String, Failed> {
     #[derive(serde::Serialize)]
     struct Entries {
         formats: Vec<Definition>,
     }
-    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(file)?;
     let definition = format::import(name, &text).map_err(|refused| refused.to_string())?;
     // A definition that cannot be built would be rejected in a configuration.
     definition.clone().build(&[]).map_err(|wrong| {
         wrong.iter().map(|wrong| format!("`{}`: {}", wrong.key, wrong.message)).collect::<Vec<_>>().join("; ")
     })?;
-    toml::to_string(&Entries { formats: vec![definition] }).map_err(|error| error.to_string())
+    Ok(toml::to_string(&Entries { formats: vec![definition] })?)
 }
 
 fn told(format: &Format) -> Value {

@@ -322,9 +322,9 @@ fn shown(key: &ClientKey, now: u64) -> Value {
 }
 
 /// Parses a time in the future.
-fn future(written: &str) -> Result<u64, String> {
+fn future(written: &str) -> Result<u64, output::Failed> {
     let time = calendar::parse(written).ok_or(
         "expected a date such as 2027-01-31, or a time with its offset such as 2027-01-31T18:00:00Z",
     )?;
-    if time > unix_time() { Ok(time) } else { Err("this time has passed".to_owned()) }
+    if time > unix_time() { Ok(time) } else { Err("this time has passed".into()) }
 }

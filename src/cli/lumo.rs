@@ -5,12 +5,11 @@ use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    WRONG_INPUT,
     output::{failed, refused, warn},
     results, upstream_flags,
 };
 use toolwire_config as config;
-use toolwire_config::{Loaded, Overrides, Problems};
+use toolwire_config::{Loaded, Overrides};
 use toolwire_gateway::{Managed, SessionError, Status, observe::untrusted_text::escaped};
 
 /// Options of `lumo`.
@@ -59,10 +58,7 @@ impl Args {
                 upstream_flags::say(&warnings);
                 config
             }
-            Err(Problems(problems)) => {
-                upstream_flags::say(&problems);
-                return Err(WRONG_INPUT.into());
-            }
+            Err(problems) => return Err(upstream_flags::refused(&problems)),
         };
         let is_meant = |upstream: &str| self.upstream.as_deref().is_none_or(|name| name == upstream);
         let meant = config.upstreams.iter().filter(|upstream| is_meant(&upstream.name));

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{
     NO_FIXTURE, OTHER_ADDRESS,
-    output::{failed, refused},
+    output::{Failed, failed, refused},
 };
 use toolwire_config as config;
 use toolwire_gateway::{observe::terminal::counted, terminated};
@@ -75,18 +75,19 @@ struct Generate {
     burst: NonZeroUsize,
 }
 
-fn format_named(name: &str) -> Result<&'static Format, String> {
+fn format_named(name: &str) -> Result<&'static Format, Failed> {
     let taught = || format::all_and(&[]).filter(|format| format.teach.is_some());
-    taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
+    let found = taught().find(|format| format.name == name).ok_or_else(|| match format::by_name(name) {
         Some(_) => format!("the format `{name}` can be read, but not written"),
         None => config::unknown_format(name, taught()),
-    })
+    });
+    Ok(found?)
 }
 
-fn token_bytes(text: &str) -> Result<usize, String> {
+fn token_bytes(text: &str) -> Result<usize, Failed> {
     match text.parse() {
         Ok(bytes) if bytes >= Postmark::LEN => Ok(bytes),
-        _ => Err(format!("a token has at least {} bytes", Postmark::LEN)),
+        _ => Err(format!("a token has at least {} bytes", Postmark::LEN).into()),
     }
 }
 

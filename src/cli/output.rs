@@ -1,12 +1,31 @@
 //! Results on stdout, and errors on stderr.
 
 use std::{
+    error::Error,
     fmt::Display,
     io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use toolwire_gateway::observe::untrusted_text::escaped;
+
+/// An error that a command reports, whatever its type.
+pub(super) type Failed = Box<dyn Error + Send + Sync>;
+
+/// An error in a file that the command line names.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", .path.display())]
+pub(super) struct FileError {
+    path: PathBuf,
+    #[source]
+    error: Failed,
+}
+
+/// Converts an error in the file at `path`.
+pub(super) fn in_file<E: Into<Failed>>(path: &Path) -> impl Fn(E) -> FileError {
+    move |error| FileError { path: path.to_owned(), error: error.into() }
+}
 
 /// Writes a result to stdout with `write` and returns `status`. Output that its reader has closed (`… | head`) is not
 /// an error.

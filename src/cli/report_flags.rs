@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::output::{failed, results};
+use super::output::{Failed, failed, in_file, results};
 use toolwire_gateway::observe::terminal;
 
 /// Stands for standard output.
@@ -45,7 +45,7 @@ impl ReportFlags {
             if file == Path::new(STDOUT) {
                 printed = Some(text);
             } else if let Err(error) = fs::write(file, text) {
-                wrong = Some(format!("{}: {error}", file.display()));
+                wrong = Some(in_file(file)(error));
             }
         }
         let text = printed.unwrap_or_else(|| table(terminal::width(&io::stdout())));
@@ -55,10 +55,10 @@ impl ReportFlags {
 }
 
 /// Parses a time that is longer than zero.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, Failed> {
     match humantime::parse_duration(text) {
-        Ok(time) if time.is_zero() => Err("it must be longer than zero".to_owned()),
+        Ok(time) if time.is_zero() => Err("it must be longer than zero".into()),
         Ok(time) => Ok(time),
-        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m")),
+        Err(error) => Err(format!("{error}; write it as 500ms, 10s or 2m").into()),
     }
 }

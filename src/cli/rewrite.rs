@@ -11,7 +11,7 @@ use std::{
 use bytes::BytesMut;
 use serde_json::json;
 
-use super::output::{failed, refused};
+use super::output::{Failed, failed, in_file, refused};
 use toolwire_config as config;
 use toolwire_config::{ToolStyle, model_rules};
 use toolwire_gateway::{
@@ -85,9 +85,9 @@ pub(crate) struct Args {
 /// Why a rewrite stopped early.
 enum Stop {
     /// The command line or the request is wrong: status 2.
-    Usage(String),
+    Usage(Failed),
     /// The work failed: status 1.
-    Work(String),
+    Work(Failed),
     /// The reader has closed the output: status 0.
     Unread,
 }
@@ -96,8 +96,14 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::Work(error.to_string()),
+            _ => Self::Work(error.into()),
         }
+    }
+}
+
+impl From<Failed> for Stop {
+    fn from(error: Failed) -> Self {
+        Self::Usage(error)
     }
 }
 
@@ -109,17 +115,15 @@ pub(super) fn run(args: Args) -> ExitCode {
     };
     match done {
         Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
-        Err(Stop::Usage(message)) => {
-            refused(message, Some("`toolwire rewrite --help` describes the options"))
-        }
-        Err(Stop::Work(message)) => failed(message, None),
+        Err(Stop::Usage(error)) => refused(error, Some("`toolwire rewrite --help` describes the options")),
+        Err(Stop::Work(error)) => failed(error, None),
     }
 }
 
 /// Rewrites the input as it arrives.
 fn filter(args: &Args) -> Result<(), Stop> {
     let conversation = args.conversation()?;
-    let settings = args.settings(&conversation.model).map_err(Stop::Usage)?;
+    let settings = args.settings(&conversation.model)?;
     let reader = args.from()?.side().reader(&ReaderRules {
         max_frame: settings.limits.max_frame,
         tolerate_truncation: settings.tolerate_truncation,
@@ -147,7 +151,7 @@ fn filter(args: &Args) -> Result<(), Stop> {
     pipeline.end(&mut out);
     let failed = end(&mut pipeline, conversation.stream, &mut out);
     pass_on(&mut out, &mut stdout)?;
-    failed.map_or(Ok(()), |message| Err(Stop::Work(message)))
+    failed.map_or(Ok(()), |message| Err(Stop::Work(message.into())))
 }
 
 /// Writes all available output immediately: a filter must not hold back what is certain.
@@ -187,7 +191,7 @@ fn check(args: &Args) -> Result<(), Stop> {
         title: String::new(),
         from: args.from()?,
         to: args.to()?,
-        settings: args.settings(&conversation.model).map_err(Stop::Usage)?,
+        settings: args.settings(&conversation.model)?,
         formats: Arc::new(KnownFormats::default()),
         hosted: None,
         request: Vec::new(),
@@ -200,9 +204,8 @@ fn check(args: &Args) -> Result<(), Stop> {
     if let Some(finding) = fixture.check_within(Splits::Every, SPLIT_BUDGET) {
         // The message has several lines.
         finding.to_string().lines().for_each(|line| eprintln!("{}", escaped(line)));
-        return Err(Stop::Work(
-            "split this way, the stream gives a different result than in one piece".to_owned(),
-        ));
+        let message = "split this way, the stream gives a different result than in one piece";
+        return Err(Stop::Work(message.into()));
     }
     let len = fixture.upstream_len();
     let (made, all) = cuts_in_two(len, SPLIT_BUDGET);
@@ -218,19 +221,17 @@ fn check(args: &Args) -> Result<(), Stop> {
 }
 
 impl Args {
-    fn open(&self) -> Result<Box<dyn Read>, Stop> {
+    fn open(&self) -> Result<Box<dyn Read>, Failed> {
         let Some(path) = &self.input else { return Ok(Box::new(io::stdin().lock())) };
-        let file = File::open(path).map_err(|error| Stop::Usage(format!("{}: {error}", path.display())))?;
-        Ok(Box::new(file))
+        Ok(Box::new(File::open(path).map_err(in_file(path))?))
     }
 
-    fn from(&self) -> Result<UpstreamDialect, Stop> {
-        let from = UpstreamDialect::try_from(self.from).map_err(Stop::Usage)?;
-        Ok(from.with_cumulative(self.cumulative))
+    fn from(&self) -> Result<UpstreamDialect, Failed> {
+        Ok(UpstreamDialect::try_from(self.from)?.with_cumulative(self.cumulative))
     }
 
-    fn to(&self) -> Result<ClientDialect, Stop> {
-        ClientDialect::try_from(self.to).map_err(Stop::Usage)
+    fn to(&self) -> Result<ClientDialect, Failed> {
+        Ok(ClientDialect::try_from(self.to)?)
     }
 
     fn piece_size(&self) -> usize {
@@ -241,7 +242,7 @@ impl Args {
     }
 
     /// Returns the rules with which `serve` would read a response of `model`.
-    fn settings(&self, model: &str) -> Result<Rules, String> {
+    fn settings(&self, model: &str) -> Result<Rules, Failed> {
         let tools = match self.tools.as_str() {
             "native" => ToolStyle::Native,
             name => ToolStyle::Format(
@@ -261,12 +262,12 @@ impl Args {
             .with("server_tools", Some(upstream.side().server_tools().to_vec()))
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
-        let settings = rules.settings(KnownFormats::built_in()).map_err(|error| error.to_string())?;
+        let settings = rules.settings(KnownFormats::built_in())?;
         Ok(config::settings_for(&settings, (tools, None), KnownFormats::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` appended to its own.
-    fn conversation(&self) -> Result<Conversation, Stop> {
+    fn conversation(&self) -> Result<Conversation, Failed> {
         let declared =
             self.declare.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
         // The flags mean the same for clients of every dialect.
@@ -277,12 +278,10 @@ impl Args {
             "messages": [{ "role": "user", "content": "" }],
             "tools": declared.collect::<Vec<_>>(),
         });
-        let conversation = ClientDialect::Chat.side().decode(request.to_string().as_bytes());
-        let conversation = conversation.map_err(|failure| Stop::Usage(failure.to_string()))?;
+        let conversation = ClientDialect::Chat.side().decode(request.to_string().as_bytes())?;
         let Some(path) = &self.request else { return Ok(conversation) };
-        let wrong = |error: String| Stop::Usage(format!("{}: {error}", path.display()));
-        let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-        let asked = self.to()?.side().decode(&bytes).map_err(|failure| wrong(failure.to_string()))?;
+        let bytes = fs::read(path).map_err(in_file(path))?;
+        let asked = self.to()?.side().decode(&bytes).map_err(in_file(path))?;
         Ok(Conversation { tools: asked.tools.into_iter().chain(conversation.tools).collect(), ..asked })
     }
 }

@@ -19,18 +19,27 @@ use tokio::time::interval;
 /// Interval between requests for more time to stop.
 const EXTENSION: Duration = Duration::from_secs(10);
 
+/// The reason why an inherited socket, with this number, cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocketError {
+    #[error("the inherited socket {0} is missing")]
+    Missing(usize),
+    #[error("the inherited socket {0} is not a TCP socket: {1}")]
+    NotTcp(usize, #[source] io::Error),
+}
+
 /// Returns the listening sockets passed to this process (`LISTEN_FDS`, if `LISTEN_PID` names this process). Removes the
 /// variables, so that child processes do not take the sockets for theirs. Must be called before other threads start, since
 /// they might read the environment.
 ///
 /// # Errors
 /// One of them is not a TCP socket.
-pub(super) fn sockets() -> Result<Vec<TcpListener>, String> {
+pub(super) fn sockets() -> Result<Vec<TcpListener>, SocketError> {
     let mut inherited = ListenFd::from_env();
     let sockets = (0..inherited.len()).map(|number| match inherited.take_tcp_listener(number) {
         Ok(Some(socket)) => Ok(socket),
-        Ok(None) => Err(format!("the inherited socket {number} is missing")),
-        Err(error) => Err(format!("the inherited socket {number} is not a TCP socket: {error}")),
+        Ok(None) => Err(SocketError::Missing(number)),
+        Err(error) => Err(SocketError::NotTcp(number, error)),
     });
     sockets.collect()
 }

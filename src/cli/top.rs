@@ -53,23 +53,13 @@ pub(crate) struct Args {
 }
 
 /// Why the command ends.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum TopError {
-    Source(SourceError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The output is closed, or the runtime could not be created.
-    Output(io::Error),
-}
-
-impl From<SourceError> for TopError {
-    fn from(error: SourceError) -> Self {
-        Self::Source(error)
-    }
-}
-
-impl From<io::Error> for TopError {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
+    #[error("cannot write to the terminal: {0}")]
+    Output(#[from] io::Error),
 }
 
 /// Runs the command.
@@ -94,7 +84,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Err(TopError::Source(SourceError::Lost(why))) => {
             failed(format_args!("{server}: {why}"), Some(source::NOT_ADMIN))
         }
-        Err(TopError::Output(error)) => failed(format_args!("cannot write to the terminal: {error}"), None),
+        Err(error @ TopError::Output(_)) => failed(error, None),
     }
 }
 
@@ -120,10 +110,8 @@ async fn show(args: &Args, source: &Source) -> Result<ExitCode, TopError> {
 
 fn read(json: &Value) -> Result<Snapshot, SourceError> {
     Snapshot::deserialize(json).map_err(|error| {
-        SourceError::Refused(
-            format!("the server's events do not have the expected form: {error}"),
-            source::NOT_ADMIN,
-        )
+        let message = format!("the server's events do not have the expected form: {error}");
+        SourceError::Refused(message.into(), source::NOT_ADMIN)
     })
 }
 
@@ -165,7 +153,7 @@ async fn watch(args: &Args, source: &Source, snapshots: Snapshots, first: Snapsh
         tokio::select! {
             next = advance(source, &mut snapshots) => match next {
                 Ok(next) => (shown, lost) = (next, None),
-                Err(SourceError::Lost(why)) => (snapshots, lost) = (None, Some(why)),
+                Err(SourceError::Lost(why)) => (snapshots, lost) = (None, Some(why.to_string())),
                 Err(refused) => return Err(refused.into()),
             },
             Some(key) = keys.recv() => if view.press(key) == Act::Quit {

@@ -101,6 +101,12 @@ impl UpstreamFlags {
     }
 }
 
+/// Reports the problems of a wrong configuration as text, and returns the status for it.
+pub(super) fn refused(Problems(problems): &Problems) -> ExitCode {
+    say(problems);
+    WRONG_INPUT.into()
+}
+
 /// Reports problems of a configuration as text.
 pub(super) fn say(problems: &[Problem]) {
     problems.iter().for_each(|problem| eprintln!("{}", escaped(&problem.to_string())));

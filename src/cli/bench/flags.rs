@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
 use super::super::{
+    output::Failed,
     report_flags::{STDOUT, duration},
     upstream_flags::secret,
 };
@@ -227,12 +228,12 @@ pub(super) struct OutputFlags {
     pub(super) quiet: bool,
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+fn rate(text: &str) -> Result<f64, Failed> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| "a rate is a number greater than 0".to_owned())
+    Ok(rate.ok_or("a rate is a number greater than 0")?)
 }
 
-fn pid(text: &str) -> Result<(String, u32), String> {
+fn pid(text: &str) -> Result<(String, u32), Failed> {
     let (name, pid) = text.split_once('=').ok_or("expected NAME=PID with the name of a target")?;
     Ok((name.to_owned(), pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?))
 }

@@ -1,6 +1,6 @@
 //! The servers that the bench starts itself: a mock, a toolwire in front of it, and the baseline.
 
-use super::{Args, Child, Failed, flags::MockFlags};
+use super::{super::output::Failed, Args, Child, flags::MockFlags};
 use toolwire_lab::{
     bench::{Dialect, baseline, target::Target},
     fixture::{

@@ -5,6 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 use secrecy::SecretString;
 
 use super::super::{
+    output::Failed,
     report_flags::{ReportFlags, duration},
     upstream_flags::secret,
 };
@@ -78,12 +79,12 @@ impl VariantFlags {
     ///
     /// # Errors
     /// One of them is not a wording.
-    pub(super) fn wordings(&self) -> Result<Vec<Wording>, String> {
+    pub(super) fn wordings(&self) -> Result<Vec<Wording>, Failed> {
         let names = self.wordings.iter().flat_map(|name| match name.as_str() {
             "all" => ALL_WORDINGS.to_vec(),
             name => vec![name],
         });
-        names.map(|name| name.parse().map_err(|error| format!("--wordings {name}: {error}"))).collect()
+        names.map(|name| Ok(name.parse().map_err(|error| format!("--wordings {name}: {error}"))?)).collect()
     }
 }
 
@@ -132,7 +133,7 @@ pub(super) struct RunFlags {
     pub(super) cache: Option<PathBuf>,
 }
 
-fn temperature(text: &str) -> Result<f64, String> {
+fn temperature(text: &str) -> Result<f64, Failed> {
     let value = text.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
-    value.ok_or_else(|| "a temperature is a number that is not negative".to_owned())
+    Ok(value.ok_or("a temperature is a number that is not negative")?)
 }

@@ -2,8 +2,10 @@
 
 use std::{
     env,
+    fmt::Display,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    process::ExitCode,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +14,11 @@ use secrecy::ExposeSecret;
 use toml::{Table, Value};
 
 use super::{
-    super::upstream_flags::{is_typed, say},
+    super::{
+        output::{Failed, failed, refused},
+        upstream_flags::{self, is_typed, say},
+    },
+    DESCRIBED,
     flags::UpstreamArgs,
 };
 use toolwire_config as config;
@@ -42,19 +48,12 @@ pub(super) struct Subject {
     upstream_entry: Option<Table>,
 }
 
-/// The reason why there is no model to calibrate.
-pub(super) enum NoSubject {
-    /// The command line or the configuration is wrong, which has been reported.
-    Said,
-    /// The command line or the configuration is wrong, for this reason.
-    Wrong(String),
-    /// The upstream does not list its models.
-    Upstream(String),
-}
-
 impl Subject {
     /// Reads the configuration, and finds the model's name. `timeout` limits the upstream's response.
-    pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, NoSubject> {
+    ///
+    /// # Errors
+    /// The exit status, if there is no model to calibrate. The reason has been reported.
+    pub(super) async fn find(args: &UpstreamArgs, timeout: Duration) -> Result<Self, ExitCode> {
         let mut config = load(args)?;
         config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         config.tls = None;
@@ -81,7 +80,7 @@ impl Subject {
     }
 
     /// Returns the formats that `names` stand for, without repetitions.
-    pub(super) fn formats(&self, names: &[String]) -> Result<Vec<String>, String> {
+    pub(super) fn formats(&self, names: &[String]) -> Result<Vec<String>, Failed> {
         let known: &KnownFormats = &self.config.formats;
         let taught: Vec<_> =
             known.all().filter(|format| format.teach.is_some()).map(|format| format.name).collect();
@@ -99,7 +98,7 @@ impl Subject {
                 name => {
                     let words: Vec<_> = taught.iter().copied().chain([NATIVE, "all", "auto"]).collect();
                     let nearest = suggest(name, &words, Some("toolwire formats"));
-                    return Err(format!("--formats: no format `{name}` can be taught; {nearest}"));
+                    return Err(format!("--formats: no format `{name}` can be taught; {nearest}").into());
                 }
             };
             for name in named {
@@ -146,7 +145,12 @@ impl Subject {
     }
 }
 
-fn load(args: &UpstreamArgs) -> Result<Config, NoSubject> {
+/// Reports that the command line or the configuration is wrong.
+fn wrong(error: impl Display) -> ExitCode {
+    refused(error, Some(DESCRIBED))
+}
+
+fn load(args: &UpstreamArgs) -> Result<Config, ExitCode> {
     let overrides = Overrides {
         file: args.config.clone(),
         upstream: args.upstream.clone(),
@@ -156,29 +160,26 @@ fn load(args: &UpstreamArgs) -> Result<Config, NoSubject> {
         ..Overrides::default()
     };
     if overrides.file.is_none() && overrides.upstream.is_none() {
-        return Err(NoSubject::Wrong("nothing to ask: give --upstream URL, or --config FILE".to_owned()));
+        return Err(wrong("nothing to ask: give --upstream URL, or --config FILE"));
     }
     match config::load(&overrides, &|name| env::var(name).ok()) {
         Ok(Loaded { config, warnings }) => {
             say(&warnings);
             Ok(config)
         }
-        Err(Problems(problems)) => {
-            say(&problems);
-            Err(NoSubject::Said)
-        }
+        Err(problems) => Err(upstream_flags::refused(&problems)),
     }
 }
 
 /// The entry of `[[models]]` for the model `name`, or the only one.
-fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, NoSubject> {
+fn entry<'c>(config: &'c Config, name: Option<&str>) -> Result<&'c Model, ExitCode> {
     let names: Vec<_> = config.models.iter().map(|model| model.name.as_str()).collect();
     match (name, config.models.as_slice()) {
         (Some(name), _) => config.model(name).ok_or_else(|| {
-            NoSubject::Wrong(format!("--model: there is no model `{name}`; {}", suggest(name, &names, None)))
+            wrong(format_args!("--model: there is no model `{name}`; {}", suggest(name, &names, None)))
         }),
         (None, [only]) => Ok(only),
-        (None, _) => Err(NoSubject::Wrong(format!(
+        (None, _) => Err(wrong(format_args!(
             "the configuration has several models: choose one with --model; known are {}",
             names.join(", ")
         ))),
@@ -195,18 +196,18 @@ fn waiting_for(upstream: &Upstream, timeout: Duration) -> Upstream {
 }
 
 /// The only model that the upstream lists.
-async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, NoSubject> {
+async fn only_model(config: &Config, model: &Model, timeout: Duration) -> Result<String, ExitCode> {
     let listing = Config { models: vec![model.clone()], ..config.clone() };
     let names = run::models(&listing, timeout).await;
-    let names = names.map_err(|error| NoSubject::Upstream(error.to_string()))?;
+    let names = names.map_err(|error| failed(error, Some("--model names the model")))?;
     match names.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(NoSubject::Wrong("the upstream lists no models: name one with --model".to_owned())),
+        [] => Err(wrong("the upstream lists no models: name one with --model")),
         names => {
             const LISTED: usize = 20;
             let shown: Vec<_> = names.iter().take(LISTED).map(String::as_str).collect();
             let more = if names.len() > LISTED { ", …" } else { "" };
-            Err(NoSubject::Wrong(format!(
+            Err(wrong(format_args!(
                 "the upstream has several models: choose one with --model; known are {}{more}",
                 shown.join(", ")
             )))

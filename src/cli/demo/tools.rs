@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::mpsc::UnboundedSender, task::JoinSet, time::Instant};
 
 use super::{
-    Failed,
+    super::output::Failed,
     screen::{Moment, Side},
 };
 use toolwire_config as config;

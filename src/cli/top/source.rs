@@ -1,6 +1,6 @@
 //! [`Source`]: reads `/admin/streams` from a server.
 
-use std::{fmt, ops::ControlFlow, time::Duration};
+use std::{ops::ControlFlow, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::cli::admin_server::AdminServer;
+use crate::cli::{admin_server::AdminServer, output::Failed};
 use toolwire_execution::http::{HttpClient, collected};
 use toolwire_pipeline::wire::sse::{Line, Lines, parse_line};
 
@@ -31,20 +31,14 @@ pub(super) struct Source {
 }
 
 /// Why there is no snapshot.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// Trying again is useless: the message and a hint.
-    Refused(String, &'static str),
+    /// Trying again is useless: the error and a hint.
+    #[error("{0}")]
+    Refused(#[source] Failed, &'static str),
     /// The server cannot be reached.
-    Lost(String),
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(why, _) | Self::Lost(why) => f.write_str(why),
-        }
-    }
+    #[error(transparent)]
+    Lost(Failed),
 }
 
 /// Hint if the server is not toolwire, or has no admin API.
@@ -74,12 +68,12 @@ impl Source {
         let mut request = Request::get(&self.url)
             .header(ACCEPT, "text/event-stream")
             .body(Bytes::new())
-            .map_err(|error| SourceError::Refused(error.to_string(), NOT_ADMIN))?;
+            .map_err(|error| SourceError::Refused(error.into(), NOT_ADMIN))?;
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
         let asked = timeout(SILENCE, self.client.exchange(request)).await;
-        let response = asked.map_err(|_| silent())?.map_err(|error| SourceError::Lost(error.to_string()))?;
+        let response = asked.map_err(|_| silent())?.map_err(|error| SourceError::Lost(error.into()))?;
         let status = response.status();
         if status != StatusCode::OK {
             let body = timeout(SILENCE, collected(response, MAX_EVENT)).await.ok().and_then(Result::ok);
@@ -89,7 +83,7 @@ impl Source {
             response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("text/event-stream") {
             let why = "the server does not report responses in progress";
-            return Err(SourceError::Refused(why.to_owned(), NOT_ADMIN));
+            return Err(SourceError::Refused(why.into(), NOT_ADMIN));
         }
         Ok(Snapshots { body: response.into_body(), lines: Lines::new(MAX_EVENT), latest: None })
     }
@@ -99,7 +93,7 @@ impl Source {
 fn refusal(status: StatusCode, body: &[u8]) -> SourceError {
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let message = json.pointer("/error/message").and_then(Value::as_str).unwrap_or("no reason was given");
-    let why = format!("status {}: {message}", status.as_u16());
+    let why = format!("status {}: {message}", status.as_u16()).into();
     match status {
         StatusCode::UNAUTHORIZED => SourceError::Refused(why, NO_KEY),
         _ if status.is_server_error() => SourceError::Lost(why),
@@ -108,7 +102,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> SourceError {
 }
 
 fn silent() -> SourceError {
-    SourceError::Lost(format!("the server was silent for {} seconds", SILENCE.as_secs()))
+    SourceError::Lost(format!("the server was silent for {} seconds", SILENCE.as_secs()).into())
 }
 
 impl Snapshots {
@@ -116,12 +110,11 @@ impl Snapshots {
     ///
     /// Cancel safe: bytes that were read are kept.
     pub(super) async fn next(&mut self) -> Result<Value, SourceError> {
-        let lost = |why: &str| SourceError::Lost(why.to_owned());
+        let lost = |why: &str| SourceError::Lost(why.into());
         loop {
             if let Some(data) = self.latest.take() {
-                return serde_json::from_slice(&data).map_err(|_| {
-                    SourceError::Refused("the server's events are not JSON".to_owned(), NOT_ADMIN)
-                });
+                return serde_json::from_slice(&data)
+                    .map_err(|_| SourceError::Refused("the server's events are not JSON".into(), NOT_ADMIN));
             }
             let frame = timeout(SILENCE, self.body.frame()).await.map_err(|_| silent())?;
             let frame = frame.ok_or_else(|| lost("the server has ended the connection"))?;
