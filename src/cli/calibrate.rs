@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 pub(super) use self::flags::Args;
 use self::{flags::PromptFlags, subject::Subject};
 use super::{
+    block_on::block_on,
     output::{Failed, FileError, failed, in_file, refused, warn},
     upstream_flags,
 };
@@ -34,14 +35,10 @@ const DESCRIBED: &str =
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
-    let runtime = match Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(error, None),
-    };
-    let status = runtime.block_on(calibrate(args)).unwrap_or_else(|status| status);
-    // Does not wait for a pending DNS lookup.
-    runtime.shutdown_background();
-    status
+    match block_on(Builder::new_current_thread(), calibrate(args)) {
+        Ok(Ok(status) | Err(status)) => status,
+        Err(error) => failed(error, None),
+    }
 }
 
 /// Returns the exit status, as an error if the work could not begin.

@@ -10,6 +10,7 @@ use tokio::{net::TcpListener, runtime::Builder};
 pub(super) use self::flags::Args;
 use super::{
     NO_FIXTURE,
+    block_on::block_on,
     output::{Failed, failed, refused, results},
     upstream_flags::say,
 };
@@ -40,14 +41,10 @@ const DESCRIBED: &str = "`toolwire conform --help` describes the options, docs/c
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> ExitCode {
-    let runtime = match Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(error, None),
-    };
-    let status = runtime.block_on(conform(args)).unwrap_or_else(|status| status);
-    // Does not wait for a pending DNS lookup.
-    runtime.shutdown_background();
-    status
+    match block_on(Builder::new_multi_thread(), conform(args)) {
+        Ok(Ok(status) | Err(status)) => status,
+        Err(error) => failed(error, None),
+    }
 }
 
 /// Returns the exit status, as an error if the work could not begin.

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{runtime::Builder, time::timeout};
 
-use super::{admin_server::AdminServer, output, results};
+use super::{admin_server::AdminServer, block_on::block_on, output, results};
 use toolwire_config as config;
 use toolwire_config::{
     ClientKey, Grant, KeyFile, KeyLimits, MadeKey, calendar,
@@ -225,9 +225,8 @@ fn usage(args: &UsageArgs) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(authorization) = args.server.authorization()? {
         request.headers_mut().insert(header::AUTHORIZATION, authorization);
     }
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     let asked = async { timeout(TIMEOUT, HttpClient::direct().send(request, MAX_RESPONSE)).await };
-    let response = runtime.block_on(asked).map_err(|_| "no response")??;
+    let response = block_on(Builder::new_current_thread(), asked)?.map_err(|_| "no response")??;
     let said: Value = serde_json::from_slice(response.body())
         .map_err(|_| format!("status {} without JSON", response.status()))?;
     if !response.status().is_success() {

@@ -6,6 +6,7 @@
 mod admin_server;
 mod announce;
 mod bench;
+mod block_on;
 mod calibrate;
 mod check;
 mod completions;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tokio::{
-    runtime,
+    runtime::Builder,
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
@@ -16,7 +16,10 @@ use tokio::{
 use super::{
     LogFormat, OTHER_ADDRESS, UpstreamFlags,
     announce::Announcement,
-    open_files, output, reloading,
+    block_on::block_on,
+    open_files,
+    output::{self, Failed},
+    reloading,
     systemd::{self, Notifier},
 };
 use toolwire_admin as admin;
@@ -45,24 +48,14 @@ pub(super) fn run(args: Args, log_format: LogFormat) -> ExitCode {
 pub(super) fn until_terminated(config: Config, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> ExitCode {
     open_files::allow_all();
     // The first thread of the server; it starts the others.
-    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error, log_format),
-    };
-    let served = runtime.block_on(serve(Arc::new(config), tap, log_format));
-    // Does not wait for a pending DNS lookup.
-    runtime.shutdown_background();
-    match served {
+    let served = block_on(Builder::new_current_thread(), serve(Arc::new(config), tap, log_format));
+    match served.map_err(Failed::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error.as_ref(), log_format),
     }
 }
 
-async fn serve(
-    config: Arc<Config>,
-    tap: Option<Arc<dyn Tap>>,
-    log_format: LogFormat,
-) -> Result<(), Box<dyn Error>> {
+async fn serve(config: Arc<Config>, tap: Option<Arc<dyn Tap>>, log_format: LogFormat) -> Result<(), Failed> {
     // The handlers must be installed before the announcement: its reader may send a signal immediately.
     let (once, twice, hangups) = (terminated(1)?, terminated(2)?, signal(SignalKind::hangup())?);
     let (systemd, sockets) = (Notifier::from_env(), systemd::sockets()?);

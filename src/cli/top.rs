@@ -30,6 +30,7 @@ use self::{
 };
 use super::{
     admin_server::AdminServer,
+    block_on::block_on,
     output::{failed, refused},
     results,
 };
@@ -68,15 +69,10 @@ pub(super) fn run(args: &Args) -> ExitCode {
         Ok(source) => source,
         Err(why) => return refused(why, None),
     };
-    let shown = Builder::new_current_thread().enable_all().build().map_err(TopError::Output);
-    let shown = shown.and_then(|runtime| {
-        let shown = runtime.block_on(show(args, &source));
-        // A thread may still be waiting for a key press.
-        runtime.shutdown_background();
-        shown
-    });
+    // A thread may still be waiting for a key press, and is not waited for.
+    let shown = block_on(Builder::new_current_thread(), show(args, &source)).map_err(TopError::Output);
     let server = &args.server.server;
-    match shown {
+    match shown.flatten() {
         Ok(code) => code,
         Err(TopError::Source(SourceError::Refused(why, next))) => {
             failed(format_args!("{server}: {why}"), Some(next))

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 
 use super::told;
-use crate::cli::{output::failed, results, upstream_flags};
+use crate::cli::{block_on::block_on, output::failed, results, upstream_flags};
 use toolwire_config::{Config, Problem};
 use toolwire_gateway::{
     doctor::{Diagnosis, Health, examine},
@@ -14,13 +15,10 @@ use toolwire_gateway::{
 
 /// Tests the upstreams and prints a line for each. `warnings` are the warnings about the configuration.
 pub(super) fn run(config: &Config, warnings: &[Problem], is_json: bool) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
+    let found = match block_on(Builder::new_current_thread(), examine(config)) {
+        Ok(found) => found,
         Err(error) => return failed(error, None),
     };
-    let found = runtime.block_on(examine(config));
-    // Does not wait for a pending DNS lookup.
-    runtime.shutdown_background();
     let is_well = found.iter().all(|diagnosis| diagnosis.verdict.is_ok());
     let status = if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if is_json {
