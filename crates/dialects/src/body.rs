@@ -9,12 +9,12 @@
 //!
 //! The first byte tells which kind of body it is. The dialect's [`ResponseState`] interprets the data.
 
-use std::{fmt::Debug, mem, ops::ControlFlow, str};
+use std::{mem, ops::ControlFlow, str};
 
 use memchr::memchr;
 
 use super::{
-    Asked, Progress, ReasoningField, Skip, Skipped,
+    Asked, ReasoningField, ResponseState, Skip, Skipped,
     json_array::{ElementError, JsonArray},
     refusal::{first_words, reported_event},
     skipped_parts::is_sign_of_life,
@@ -28,48 +28,6 @@ use crate::{
         sse::{Frame, Frames, Message, Oversized},
     },
 };
-
-/// Interprets the data of one response in its dialect.
-pub trait ResponseState: Debug {
-    /// How to read a body that starts like JSON.
-    const JSON: JsonBody;
-
-    /// Whether servers of the dialect may run tools themselves and report that in their responses.
-    const RUNS_TOOLS: bool = false;
-
-    /// Sets what the request asked for. Called once, before any data.
-    fn expect(&mut self, asked: Asked);
-
-    /// Handles the data of a server-sent event, a line of JSON Lines, or an element of an array. `is_last`
-    /// says that the end of the body may have truncated the data.
-    ///
-    /// # Errors
-    /// The upstream's error, or a description of how the data violates the dialect.
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure>;
-
-    /// Handles a body that is, or should have been, a single JSON value.
-    ///
-    /// # Errors
-    /// The same as for [`ResponseState::data`].
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure>;
-
-    /// Handles the end of the body. `is_value` says that the body was a single JSON value.
-    ///
-    /// # Errors
-    /// [`Kind::Truncated`] if the response is not complete.
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure>;
-
-    /// How far the response has progressed.
-    fn progress(&self) -> &Progress;
-
-    /// The parts of the response that were left out, by reason.
-    fn skipped(&self) -> Skipped;
-
-    /// The field in which reasoning arrived, in dialects that have several such fields.
-    fn reasoning_field(&self) -> Option<ReasoningField> {
-        None
-    }
-}
 
 /// The kinds of JSON bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,6 @@ mod json_array;
 pub mod lumo;
 mod media;
 pub mod messages;
-mod objects;
 mod observed_properties;
 pub mod ollama;
 mod opaque;
@@ -36,6 +35,7 @@ mod openai_error;
 mod probe;
 mod progress;
 pub(crate) mod refusal;
+mod response_state;
 mod response_writer;
 pub mod responses;
 mod schemas;
@@ -61,8 +61,9 @@ use bytes::BytesMut;
 pub use self::lumo::{AccountSettings, Credentials, RefreshError, Session, UID_HEADER, brought};
 pub(crate) use self::response_writer::{StreamForm, WholeForm};
 use self::{
-    body::{BodyReader, JsonBody, ResponseState, not_json},
+    body::{BodyReader, JsonBody, not_json},
     progress::Progress,
+    response_state::{Found, ResponseState},
 };
 pub use self::{
     client::{Answering, ClientSide, RateStyle, Record, References},

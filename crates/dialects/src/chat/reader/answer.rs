@@ -17,15 +17,14 @@ use super::{
     chunk::{Choice, Chunk},
 };
 use crate::{
-    Asked, JsonBody, Progress, ReasoningField, ResponseState, Skip, Skipped,
+    Asked, Found, JsonBody, Progress, ReasoningField, ResponseState, Skip, Skipped,
     channel::{Channel, emit},
-    event::{Event, Sink, Start},
+    event::{Event, Finish, Sink, Start},
     failure::Failure,
     frame_cache::FrameCache,
-    objects::{Found, ReadObjects},
     refusal::{reported_json, told},
     tool_calls::{CallDeltas, arguments_only},
-    wire::json::{self, FrameTemplate, Json, MAX_DEPTH},
+    wire::json::{FrameTemplate, Json, MAX_DEPTH},
 };
 use ends::HeldFinish;
 use merged_choices::MergedChoices;
@@ -84,6 +83,7 @@ enum ChannelName {
 
 impl ResponseState for AnswerState {
     const JSON: JsonBody = JsonBody::Value;
+    const NONE_OF: Option<&'static str> = Some("frames is a completion chunk");
 
     fn expect(&mut self, asked: Asked) {
         self.wants_whole = !asked.stream;
@@ -92,25 +92,52 @@ impl ResponseState for AnswerState {
         self.deltas.expect(asked.tools, asked.limits);
     }
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out)? { Ok(()) } else { self.read(data, false, is_last, out) }
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
+        let (channel, is_canonical) = (plain.channel, plain.is_canonical);
+        self.blank_finish = false;
+        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out)?;
+        Ok(true)
     }
 
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        Found::read(Chunk::parse(text), |chunk, _| self.chunk(chunk, text, out))
+    }
+
+    fn begin_value(&mut self, _value: &str, _out: &mut impl Sink) {
         self.keeps_frame = self.settings.verbatim && self.wants_whole;
-        self.read(value, false, false, out)
     }
 
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        match (self.progress.is_done, is_value && self.is_whole) {
-            (true, _) => Ok(()),
-            (false, true) => self.close(out),
-            (false, false) => self.end_without_mark(out),
+    fn may_end(&self, is_value: bool) -> bool {
+        let value = is_value && self.is_whole;
+        value || self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some()
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        if let Some(finish) = self.merged_finish() {
+            self.finish_merged(finish, out);
         }
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.end_calls(false, out);
+            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
+            self.finish(finish, None, out);
+        }
+        self.release_finish(out);
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        self.tell_usage_by(None, out);
     }
 
     fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
     }
 
     fn skipped(&self) -> Skipped {
@@ -121,28 +148,6 @@ impl ResponseState for AnswerState {
 
     fn reasoning_field(&self) -> Option<ReasoningField> {
         self.reasoning_field
-    }
-}
-
-impl ReadObjects for AnswerState {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
-                self.chunk(&chunk, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((json, _)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.plain.forget();
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
     }
 }
 
@@ -168,15 +173,6 @@ impl AnswerState {
             skipped: Skipped::default(),
             reasoning_field: None,
         }
-    }
-
-    /// The fast path. Returns whether the frame matched a template.
-    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
-        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
-        let (channel, is_canonical) = (plain.channel, plain.is_canonical);
-        self.blank_finish = false;
-        self.say_piece(channel, body, Some(frame).filter(|_| is_canonical), out)?;
-        Ok(true)
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {

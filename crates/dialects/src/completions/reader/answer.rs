@@ -5,16 +5,14 @@
 
 use super::chunk::{Choice, Chunk};
 use crate::{
-    Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+    Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::Failure,
     finish::{failure_of, finish_of},
     frame_cache::FrameCache,
-    objects::{Found, ReadObjects},
-    progress::truncated,
     refusal::{reported_json, told},
     usage::usage_of,
-    wire::json::{self, FrameTemplate, Json, Unescaper},
+    wire::json::{FrameTemplate, Json, Unescaper},
 };
 
 /// The state of one response.
@@ -51,28 +49,57 @@ impl ResponseState for AnswerState {
     /// A completion has no calls, so it does not matter what was requested.
     fn expect(&mut self, _asked: Asked) {}
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
-    }
-
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        self.read(value, true, true, out)
-    }
-
-    /// Handles the end of the body. A body that is a single value is complete.
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.is_done {
-            return Ok(());
+    fn known(&mut self, chunk: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        if self.progress.is_finished {
+            return Ok(false);
         }
-        if self.progress.ends_with_body((is_value && !self.goes_on) || self.tolerate_truncation) {
-            return self.close(out);
+        let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(chunk)) else { return Ok(false) };
+        self.goes_on = plain.goes_on;
+        if plain.has_counts {
+            self.counted.clear();
+            self.counted.push_str(chunk);
+        }
+        self.say(body, out);
+        Ok(true)
+    }
+
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        Found::read(Chunk::parse(text), |chunk, _| self.chunk(chunk, text, out))
+    }
+
+    fn may_end(&self, is_value: bool) -> bool {
+        (is_value && !self.goes_on) || self.tolerate_truncation
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.end_text(Finish::Stop, out);
+            self.progress.is_finished = true;
+            out.event(Event::Finish(Finish::Stop));
         }
         self.tell_usage(out);
-        Err(truncated())
+        Ok(())
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        let counted = std::mem::take(&mut self.counted);
+        if let Ok((_, chunk)) = Chunk::parse(&counted) {
+            self.note_usage(&chunk);
+        }
+        if let Some(usage) = self.usage.take() {
+            out.event(Event::Usage(usage));
+        }
     }
 
     fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
     }
 
     fn skipped(&self) -> Skipped {
@@ -80,47 +107,9 @@ impl ResponseState for AnswerState {
     }
 }
 
-impl ReadObjects for AnswerState {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        let text = text.trim();
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
-                self.chunk(&chunk, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((json, _)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
-    }
-}
-
 impl AnswerState {
     pub(super) fn new(tolerate_truncation: bool) -> Self {
         Self { tolerate_truncation, ..Self::default() }
-    }
-
-    /// The fast path. Returns whether the chunk matched the template.
-    fn known(&mut self, chunk: &str, out: &mut impl Sink) -> bool {
-        if self.progress.is_finished {
-            return false;
-        }
-        let chunk = chunk.strip_suffix('\n').unwrap_or(chunk);
-        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(chunk)) else { return false };
-        self.goes_on = plain.goes_on;
-        if plain.has_counts {
-            self.counted.clear();
-            self.counted.push_str(chunk);
-        }
-        self.say(body, out);
-        true
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -260,17 +249,6 @@ impl AnswerState {
         }
     }
 
-    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.progress.close()?;
-        if !self.progress.is_finished {
-            self.end_text(Finish::Stop, out);
-            self.progress.is_finished = true;
-            out.event(Event::Finish(Finish::Stop));
-        }
-        self.tell_usage(out);
-        Ok(())
-    }
-
     fn note_usage(&mut self, chunk: &Chunk<'_>) {
         if let Some(usage) = chunk.usage {
             self.counted.clear();
@@ -280,16 +258,6 @@ impl AnswerState {
             let (input, output) = (Some(input), Some(output));
             self.counted.clear();
             self.usage = Some(Usage { input, output, total, ..Usage::default() });
-        }
-    }
-
-    fn tell_usage(&mut self, out: &mut impl Sink) {
-        let counted = std::mem::take(&mut self.counted);
-        if let Ok((_, chunk)) = Chunk::parse(&counted) {
-            self.note_usage(&chunk);
-        }
-        if let Some(usage) = self.usage.take() {
-            out.event(Event::Usage(usage));
         }
     }
 }

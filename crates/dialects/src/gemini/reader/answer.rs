@@ -15,17 +15,15 @@ use super::{
     streamed_call::StreamedCall,
 };
 use crate::{
-    Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
+    Asked, Dialect, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     event::{Event, Finish, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind as FailureKind},
     frame_cache::FrameCache,
-    objects::{Found, ReadObjects},
-    progress::truncated,
     refusal::{first_words, reported_json, told},
     rules::Limits,
     usage::{self, raw_usage},
     whole_calls::WholeCalls,
-    wire::json::{self, FrameTemplate, Json, Kind, Unescaper},
+    wire::json::{FrameTemplate, Json, Kind, Unescaper},
 };
 
 /// The state of one response.
@@ -75,69 +73,11 @@ impl ResponseState for AnswerState {
         self.merges = !asked.several;
     }
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
-    }
-
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        self.read(value, true, true, out)
-    }
-
-    /// Handles the end of the body. A body that is a single value is complete.
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.is_done {
-            return Ok(());
-        }
-        if self.progress.ends_with_body(is_value || self.tolerate_truncation) {
-            return self.close(out);
-        }
-        Err(truncated())
-    }
-
-    fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    fn skipped(&self) -> Skipped {
-        self.skipped.clone()
-    }
-}
-
-impl ReadObjects for AnswerState {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        let text = text.trim();
-        match Chunk::parse(text) {
-            Ok((json, chunk)) if json.kind() == json::Kind::Object => {
-                self.chunk(&chunk, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((json, _)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    /// Handles an end marker. The API has none, but some gateways send one.
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
-    }
-}
-
-impl AnswerState {
-    pub(super) fn new(settings: ReaderSettings) -> Self {
-        let ReaderSettings { tolerate_truncation, cites, .. } = settings;
-        Self { tolerate_truncation, grounding: Grounding::new(cites), ..Self::default() }
-    }
-
-    /// The fast path. Returns whether the frame matched the template.
-    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
         if self.streamed.is_some() {
-            return false;
+            return Ok(false);
         }
-        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return false };
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(frame)) else { return Ok(false) };
         let channel = plain.channel;
         if plain.has_usage {
             self.usage.clear();
@@ -145,7 +85,58 @@ impl AnswerState {
         }
         self.end_with(None);
         self.say(channel, body, out);
-        true
+        Ok(true)
+    }
+
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        Found::read(Chunk::parse(text), |chunk, _| self.chunk(chunk, text, out))
+    }
+
+    fn may_end(&self, is_value: bool) -> bool {
+        is_value || self.tolerate_truncation
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        let finish = self.finish.unwrap_or(Finish::Stop);
+        // If the text was cut off, half of a surrogate pair is just an unfinished character, and is dropped.
+        let is_cut = matches!(finish, Finish::Length | Finish::Filter);
+        if let Some(half) = self.thought.finish().filter(|_| !is_cut) {
+            out.event(Event::Reasoning(Reasoning::text(half.to_string())));
+        }
+        if let Some(half) = self.text.finish().filter(|_| !is_cut) {
+            out.event(Event::Text(half.to_string().into()));
+        }
+        self.end_streamed_call(true, out)?;
+        self.calls.release(out);
+        self.grounding.cite(out);
+        out.event(Event::Finish(finish.of_calls(self.calls.any())));
+        if let Some(usage) =
+            Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
+        {
+            out.event(Event::Usage(usage_of(usage)));
+        }
+        Ok(())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
+    }
+
+    fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+}
+
+impl AnswerState {
+    pub(super) fn new(settings: ReaderSettings) -> Self {
+        let ReaderSettings { tolerate_truncation, cites, .. } = settings;
+        Self { tolerate_truncation, grounding: Grounding::new(cites), ..Self::default() }
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -274,30 +265,6 @@ impl AnswerState {
                 }
             }
         }
-    }
-
-    /// Ends the response. If there was no finish reason, it is derived from the content.
-    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.progress.close()?;
-        let finish = self.finish.unwrap_or(Finish::Stop);
-        // If the text was cut off, half of a surrogate pair is just an unfinished character, and is dropped.
-        let is_cut = matches!(finish, Finish::Length | Finish::Filter);
-        if let Some(half) = self.thought.finish().filter(|_| !is_cut) {
-            out.event(Event::Reasoning(Reasoning::text(half.to_string())));
-        }
-        if let Some(half) = self.text.finish().filter(|_| !is_cut) {
-            out.event(Event::Text(half.to_string().into()));
-        }
-        self.end_streamed_call(true, out)?;
-        self.calls.release(out);
-        self.grounding.cite(out);
-        out.event(Event::Finish(finish.of_calls(self.calls.any())));
-        if let Some(usage) =
-            Json::parse(&self.usage).ok().map(|json| json.get("usageMetadata").unwrap_or(json))
-        {
-            out.event(Event::Usage(usage_of(usage)));
-        }
-        Ok(())
     }
 
     /// Learns the template of a frame that contains one piece of text and token counts.

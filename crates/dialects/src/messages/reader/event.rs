@@ -39,10 +39,10 @@ pub(super) enum PieceKind {
 
 impl<'a> StreamEvent<'a> {
     /// Parses a frame. Returns the event, and the complete JSON, which need not be an object.
-    pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
+    pub(super) fn parse(frame: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| event.take(&key, value))?;
-        Ok((event, json))
+        Ok((json, event))
     }
 
     fn take(&mut self, key: &str, value: Json<'a>) {

@@ -17,16 +17,15 @@ use super::{
     plain::Plain,
 };
 use crate::{
-    Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+    Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     channel::{Channel, cuts_pair, emit},
-    event::{Event, Reasoning, Sink, Start},
+    event::{Event, Finish, Reasoning, Sink, Start},
     failure::Failure,
     frame_cache::FrameCache,
-    objects::{Found, ReadObjects},
     refusal::{reported_json, told},
     rules::Limits,
     tool_calls::NamedCalls,
-    wire::json::{Json, Kind},
+    wire::json::Json,
 };
 use blocks::{HostedCall, OpenBlock};
 
@@ -59,6 +58,7 @@ pub struct ResponseReader {
 impl ResponseState for ResponseReader {
     const JSON: JsonBody = JsonBody::Value;
     const RUNS_TOOLS: bool = true;
+    const NONE_OF: Option<&'static str> = Some("events is one of a message");
 
     fn expect(&mut self, asked: Asked) {
         self.wants_whole = !asked.stream;
@@ -67,23 +67,43 @@ impl ResponseState for ResponseReader {
         self.calls.expect(asked.tools, asked.limits);
     }
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
+    fn known(&mut self, frame: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let Some((plain, body)) = self.plain.find(|plain| plain.body(frame)) else { return Ok(false) };
+        let (kind, index) = (plain.kind, plain.index);
+        let frame = Some(frame).filter(|_| plain.is_canonical);
+        self.say(kind, index, body, frame, out);
+        Ok(true)
     }
 
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        Found::read(StreamEvent::parse(text.trim()), |event, _| self.event(event, text, out))
+    }
+
+    fn begin_value(&mut self, value: &str, out: &mut impl Sink) {
         if self.settings.verbatim && self.wants_whole {
             // The frame may have members that no event represents.
             out.event(Event::Verbatim { frame: value, means: None });
         }
-        self.read(value, false, false, out)
     }
 
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        match (self.progress.is_done, is_value && self.is_whole) {
-            (true, _) => Ok(()),
-            (false, true) => self.close(out),
-            (false, false) => self.end_without_mark(out),
+    fn may_end(&self, is_value: bool) -> bool {
+        (is_value && self.is_whole) || self.settings.tolerate_truncation
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.calls.finish(false, out);
+            let cut = self.calls.has_cut_call();
+            self.finish(if cut { Finish::Length } else { Finish::Stop }, None, out);
+        }
+        self.tell_usage(out);
+        Ok(())
+    }
+
+    fn tell_usage(&mut self, out: &mut impl Sink) {
+        if let Some(usage) = self.counts.news() {
+            out.event(Event::Usage(usage));
         }
     }
 
@@ -91,32 +111,14 @@ impl ResponseState for ResponseReader {
         &self.progress
     }
 
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
+    }
+
     fn skipped(&self) -> Skipped {
         let mut skipped = self.skipped.clone();
         skipped.add_all(self.calls.skipped());
         skipped
-    }
-}
-
-impl ReadObjects for ResponseReader {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        match StreamEvent::parse(text.trim()) {
-            Ok((event, json)) if json.kind() == Kind::Object => {
-                self.event(&event, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((_, json)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.plain.forget();
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
     }
 }
 
@@ -141,15 +143,6 @@ impl ResponseReader {
             progress: Progress::default(),
             skipped: Skipped::default(),
         }
-    }
-
-    /// The fast path. Returns whether the frame matched the template.
-    fn known(&mut self, frame: &str, out: &mut impl Sink) -> bool {
-        let Some((plain, body)) = self.plain.find(|plain| plain.body(frame)) else { return false };
-        let (kind, index) = (plain.kind, plain.index);
-        let frame = Some(frame).filter(|_| plain.is_canonical);
-        self.say(kind, index, body, frame, out);
-        true
     }
 
     fn event(&mut self, event: &StreamEvent<'_>, frame: &str, out: &mut impl Sink) -> Result<(), Failure> {

@@ -5,18 +5,16 @@
 
 use super::line::{Line, Message};
 use crate::{
-    Asked, JsonBody, Progress, ResponseState, Skip, Skipped,
+    Asked, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     event::{Event, Finish, Media, Reasoning, Sink, Start, Usage},
     failure::{Failure, Kind as FailureKind},
     finish::{failure_of, finish_of},
     frame_cache::FrameCache,
     media::mime_of_base64,
-    objects::{Found, ReadObjects},
-    progress::truncated,
     refusal::{reported_json, told},
     usage::count,
     whole_calls::{WholeCall, WholeCalls},
-    wire::json::{self, FrameTemplate, Json, Unescaper},
+    wire::json::{FrameTemplate, Json, Unescaper},
 };
 
 /// The state of one response.
@@ -53,27 +51,34 @@ impl ResponseState for AnswerState {
         self.calls.expect(&asked);
     }
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.known(data, out) { Ok(()) } else { self.read(data, false, is_last, out) }
+    fn known(&mut self, line: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(line)) else { return Ok(false) };
+        let channel = plain.channel;
+        self.say(channel, body, out);
+        Ok(true)
     }
 
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        self.read(value, true, true, out)
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        Found::read(Line::parse(text), |line, _| self.line(line, text, out))
     }
 
     /// Even a response without streaming must report that it is done.
-    fn end(&mut self, _is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.is_done {
-            return Ok(());
-        }
-        if self.progress.ends_with_body(self.tolerate_truncation) {
-            return self.close(None, out);
-        }
-        Err(truncated())
+    fn may_end(&self, _is_value: bool) -> bool {
+        self.tolerate_truncation
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.close_with(None, out)
     }
 
     fn progress(&self) -> &Progress {
         &self.progress
+    }
+
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
     }
 
     fn skipped(&self) -> Skipped {
@@ -81,41 +86,9 @@ impl ResponseState for AnswerState {
     }
 }
 
-impl ReadObjects for AnswerState {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        let text = text.trim();
-        match Line::parse(text) {
-            Ok((json, line)) if json.kind() == json::Kind::Object => {
-                self.line(&line, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((json, _)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    /// Handles an end marker, which a gateway may add when it converts the lines to an event stream.
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.mark_end() { self.close(None, out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
-    }
-}
-
 impl AnswerState {
     pub(super) fn new(tolerate_truncation: bool) -> Self {
         Self { tolerate_truncation, ..Self::default() }
-    }
-
-    /// The fast path. Returns whether the line matched the template.
-    fn known(&mut self, line: &str, out: &mut impl Sink) -> bool {
-        let line = line.strip_suffix('\n').unwrap_or(line);
-        let Some((plain, body)) = self.plain.find(|plain| plain.shape.body(line)) else { return false };
-        let channel = plain.channel;
-        self.say(channel, body, out);
-        true
     }
 
     fn line(&mut self, line: &Line<'_>, text: &str, out: &mut impl Sink) -> Result<(), Failure> {
@@ -131,7 +104,7 @@ impl AnswerState {
         let message = line.message();
         self.message(&message, out)?;
         if line.is_done() {
-            return self.close(Some(line), out);
+            return self.close_with(Some(line), out);
         }
         self.learn(line, &message, text);
         Ok(())
@@ -192,7 +165,7 @@ impl AnswerState {
     }
 
     /// Ends the response. `last` is its last line, if there is one.
-    fn close(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
+    fn close_with(&mut self, last: Option<&Line<'_>>, out: &mut impl Sink) -> Result<(), Failure> {
         let finish = self.finish(last)?;
         self.progress.is_finished = last.is_some();
         self.progress.close()?;

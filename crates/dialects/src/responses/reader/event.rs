@@ -30,7 +30,7 @@ pub(super) struct StreamEvent<'a> {
 
 impl<'a> StreamEvent<'a> {
     /// Parses a frame. Returns the event, and the complete JSON, which need not be an object.
-    pub(super) fn parse(frame: &'a str) -> Result<(Self, Json<'a>), Invalid> {
+    pub(super) fn parse(frame: &'a str) -> Result<(Json<'a>, Self), Invalid> {
         let mut event = Self::default();
         let json = Json::parse_members(frame, |key, value| {
             let place = match &*key {
@@ -53,7 +53,7 @@ impl<'a> StreamEvent<'a> {
             };
             place.get_or_insert(value);
         })?;
-        Ok((event, json))
+        Ok((json, event))
     }
 
     pub(super) fn output_index(&self) -> Option<u64> {

@@ -6,14 +6,12 @@ use super::{
     items::{ItemName, OpenItem, PartKey, Section},
 };
 use crate::{
-    Asked, Dialect, JsonBody, Progress, ResponseState, Skip, Skipped,
+    Asked, Dialect, Found, JsonBody, Progress, ResponseState, Skip, Skipped,
     channel::Channel,
     event::{Event, Finish, Sink, Start},
     failure::{Failure, Kind},
     finish::{failure_of, finish_of},
     frame_cache::FrameCache,
-    objects::{Found, ReadObjects},
-    progress::truncated,
     refusal::{reported_json, told},
     tool_calls::NamedCalls,
     usage::{raw_usage, usage_of},
@@ -56,70 +54,53 @@ enum Target {
 impl ResponseState for ResponseReader {
     const JSON: JsonBody = JsonBody::Value;
     const RUNS_TOOLS: bool = true;
+    const NONE_OF: Option<&'static str> = Some("events is one of a response");
 
     fn expect(&mut self, asked: Asked) {
         self.calls.mend(asked.repair);
         self.calls.expect(asked.tools, asked.limits);
     }
 
-    fn data(&mut self, data: &str, is_last: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if let Some((plain, body)) = self.plain.find(|plain| plain.template.body(data)) {
-            let (output, target) = (plain.output, plain.target);
-            return self.piece(output, target, body, out);
-        }
-        self.read(data, false, is_last, out)
+    fn known(&mut self, data: &str, out: &mut impl Sink) -> Result<bool, Failure> {
+        let Some((plain, body)) = self.plain.find(|plain| plain.template.body(data)) else {
+            return Ok(false);
+        };
+        let (output, target) = (plain.output, plain.target);
+        self.piece(output, target, body, out)?;
+        Ok(true)
     }
 
-    fn value(&mut self, value: &str, out: &mut impl Sink) -> Result<(), Failure> {
-        self.read(value, false, false, out)
+    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
+        let text = text.trim();
+        Found::read(StreamEvent::parse(text), |event, json| self.event(event, json, text, out))
     }
 
-    fn end(&mut self, is_value: bool, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.is_done || (is_value && self.is_whole) {
-            return self.close(out);
+    fn may_end(&self, is_value: bool) -> bool {
+        (is_value && self.is_whole) || self.settings.tolerate_truncation
+    }
+
+    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
+        self.progress.close()?;
+        if !self.progress.is_finished {
+            self.calls.finish(false, out);
+            let cut = self.calls.has_cut_call();
+            self.finish(if cut { Finish::Length } else { Finish::Stop }, out);
         }
-        if self.progress.ends_with_body(self.settings.tolerate_truncation) {
-            return self.close(out);
-        }
-        let malformed = self.skipped.malformed();
-        if !self.progress.has_choice && malformed > 0 {
-            let message = format!("none of the upstream's {malformed} events is one of a response");
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        Err(truncated())
+        Ok(())
     }
 
     fn progress(&self) -> &Progress {
         &self.progress
     }
 
+    fn notes(&mut self) -> (&mut Progress, &mut Skipped) {
+        (&mut self.progress, &mut self.skipped)
+    }
+
     fn skipped(&self) -> Skipped {
         let mut skipped = self.skipped.clone();
         skipped.add_all(self.calls.skipped());
         skipped
-    }
-}
-
-impl ReadObjects for ResponseReader {
-    fn object<'t>(&mut self, text: &'t str, out: &mut impl Sink) -> Result<Found<'t>, Failure> {
-        let text = text.trim();
-        match StreamEvent::parse(text) {
-            Ok((event, json)) if json.kind() == JsonKind::Object => {
-                self.event(&event, json, text, out)?;
-                Ok(Found::Object)
-            }
-            Ok((_, json)) => Ok(Found::Other(json)),
-            Err(_) => Ok(Found::NotJson),
-        }
-    }
-
-    /// Handles an end marker, which some servers send in addition.
-    fn mark_end(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.mark_end() { self.close(out) } else { Ok(()) }
-    }
-
-    fn notes(&mut self) -> (&Progress, &mut Skipped) {
-        (&self.progress, &mut self.skipped)
     }
 }
 
@@ -306,16 +287,5 @@ impl ResponseReader {
         self.plain.forget();
         self.progress.is_finished = true;
         out.event(Event::Finish(finish.of_calls(self.calls.has_client_call())));
-    }
-
-    /// Ends the response. Without the final event, the finish reason is derived from the content.
-    fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.progress.close()?;
-        if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let cut = self.calls.has_cut_call();
-            self.finish(if cut { Finish::Length } else { Finish::Stop }, out);
-        }
-        Ok(())
     }
 }

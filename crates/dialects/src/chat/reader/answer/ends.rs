@@ -6,9 +6,8 @@ use crate::{
     channel::emit,
     chat::reader::chunk::Choice,
     event::{Event, Finish, Sink},
-    failure::{Failure, Kind},
+    failure::Failure,
     finish::{failure_of, finish_of, finish_word},
-    progress::truncated,
     usage::usage_of,
     wire::json::Json,
 };
@@ -22,38 +21,6 @@ pub(super) struct HeldFinish {
 }
 
 impl AnswerState {
-    /// Ends the response. If there was no finish reason, it is derived from the content.
-    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if let Some(finish) = self.merged_finish() {
-            self.finish_merged(finish, out);
-        }
-        self.progress.close()?;
-        if !self.progress.is_finished {
-            self.end_calls(false, out);
-            let finish = if self.calls.cut { Finish::Length } else { Finish::Stop };
-            self.finish(finish, None, out);
-        }
-        self.release_finish(out);
-        self.tell_usage(out);
-        Ok(())
-    }
-
-    /// Handles the end of a body that has no end marker.
-    pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        let may_end =
-            self.blank_finish || self.settings.tolerate_truncation || self.merged_finish().is_some();
-        if self.progress.ends_with_body(may_end) {
-            return self.close(out);
-        }
-        self.tell_usage(out);
-        let malformed = self.skipped.malformed();
-        if !self.progress.has_choice && malformed > 0 {
-            let message = format!("none of the upstream's {malformed} frames is a completion chunk");
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        Err(truncated())
-    }
-
     pub(super) fn finish_by(
         &mut self,
         word: &str,
@@ -88,7 +55,7 @@ impl AnswerState {
         finish.of_calls(self.calls.any)
     }
 
-    fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
+    pub(super) fn end_calls(&mut self, cut: bool, out: &mut impl Sink) {
         for (channel, is_text) in [(&mut self.reasoning, false), (&mut self.text, true)] {
             // If the model was interrupted, half of a surrogate pair is just an unfinished character, and is
             // dropped.
@@ -101,7 +68,7 @@ impl AnswerState {
         self.calls.finish_customs(cut, out);
     }
 
-    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+    pub(super) fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         self.progress.is_finished = true;
         self.plain.forget();
         let finish = self.promoted(finish);
@@ -131,11 +98,7 @@ impl AnswerState {
         }
     }
 
-    fn tell_usage(&mut self, out: &mut impl Sink) {
-        self.tell_usage_by(None, out);
-    }
-
-    fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
+    pub(super) fn tell_usage_by(&mut self, frame: Option<&str>, out: &mut impl Sink) {
         if self.usage.is_empty() {
             return;
         }

@@ -6,13 +6,12 @@ use memchr::memchr2;
 
 use super::ResponseReader;
 use crate::{
-    Dialect, Skip,
+    Dialect, ResponseState, Skip,
     channel::emit,
     event::{Event, Finish, Opaque, Reasoning, Sink},
-    failure::{Failure, Kind},
+    failure::Failure,
     finish::{failure_of, finish_of},
     messages::reader::event::{StreamEvent, text},
-    progress::truncated,
     wire::json::{Json, Kind as JsonKind},
 };
 
@@ -118,7 +117,7 @@ impl ResponseReader {
     }
 
     /// Sets the finish reason and ends everything that is still open.
-    fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
+    pub(super) fn finish(&mut self, finish: Finish, frame: Option<&str>, out: &mut impl Sink) {
         let cut = matches!(finish, Finish::Length | Finish::Filter);
         if cut {
             // If the model was interrupted, half of a surrogate pair is just an unfinished character, and is
@@ -133,38 +132,5 @@ impl ResponseReader {
         self.plain.forget();
         self.progress.is_finished = true;
         emit(out, frame, Event::Finish(finish.of_calls(self.calls.has_client_call())));
-    }
-
-    /// Ends the response. If there was no stop reason, the finish reason is derived from the content.
-    pub(super) fn close(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        self.progress.close()?;
-        if !self.progress.is_finished {
-            self.calls.finish(false, out);
-            let cut = self.calls.has_cut_call();
-            self.finish(if cut { Finish::Length } else { Finish::Stop }, None, out);
-        }
-        self.tell_usage(out);
-        Ok(())
-    }
-
-    /// Handles the end of a body that has no end marker.
-    pub(super) fn end_without_mark(&mut self, out: &mut impl Sink) -> Result<(), Failure> {
-        if self.progress.ends_with_body(self.settings.tolerate_truncation) {
-            return self.close(out);
-        }
-        self.tell_usage(out);
-        let malformed = self.skipped.malformed();
-        if !self.progress.has_choice && malformed > 0 {
-            let message = format!("none of the upstream's {malformed} events is one of a message");
-            return Err(Failure::new(Kind::Protocol, message));
-        }
-        Err(truncated())
-    }
-
-    /// Emits the token counts if they have changed.
-    pub(super) fn tell_usage(&mut self, out: &mut impl Sink) {
-        if let Some(usage) = self.counts.news() {
-            out.event(Event::Usage(usage));
-        }
     }
 }
