@@ -4,8 +4,6 @@
 //! [`BodyDecoder::next`] returns the data in place, as slices of the input. Nothing is copied, and only the position in
 //! the framing is stored.
 
-use std::fmt;
-
 /// The maximum size of a chunk's extensions and of all trailer fields, in bytes. Both are discarded.
 const MAX_OVERHEAD: usize = (16 << 10) - 1;
 
@@ -54,37 +52,28 @@ enum State {
 }
 
 /// Why a body cannot be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// A chunk size is not a hexadecimal number of at most 16 digits.
+    #[error("a chunk's size is not a number")]
     Size,
     /// A line or a chunk does not end with CR LF.
+    #[error("a chunk or a line of its framing does not end with CR LF")]
     LineEnd,
     /// A chunk extension contains a control character.
+    #[error("a chunk extension holds a control character")]
     Extension,
     /// A trailer field is malformed.
+    #[error("a trailer field is malformed")]
     Trailer,
     /// A chunk's extensions or the trailer fields take up 16 KiB or more, or there are more than 100 trailer
     /// fields.
+    #[error("chunk extensions or trailer fields are too long")]
     Overhead,
     /// The connection was closed before the end of the body.
+    #[error("the connection was closed before the end of the body")]
     Incomplete,
 }
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Size => "a chunk's size is not a number",
-            Self::LineEnd => "a chunk or a line of its framing does not end with CR LF",
-            Self::Extension => "a chunk extension holds a control character",
-            Self::Trailer => "a trailer field is malformed",
-            Self::Overhead => "chunk extensions or trailer fields are too long",
-            Self::Incomplete => "the connection was closed before the end of the body",
-        })
-    }
-}
-
-impl std::error::Error for BodyError {}
 
 impl BodyDecoder {
     /// Creates a decoder for a chunked body.

@@ -36,19 +36,25 @@ pub struct ResponseHead {
 }
 
 /// Why bytes are not the head of a response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The bytes do not begin with `HTTP/1.`.
+    #[error("it does not begin with `HTTP/1.`")]
     Protocol,
     /// The heads are larger than [`MAX_HEAD`].
+    #[error("its headers are longer than {MAX_HEAD} bytes")]
     TooLong,
     /// The syntax is invalid, for this reason.
+    #[error("{0}")]
     Syntax(String),
     /// The status is 101, but no upgrade was requested.
+    #[error("it switched protocols, which was not requested")]
     Upgrade,
     /// `Transfer-Encoding` is not `chunked`. toolwire accepts no other coding, so it could not decode the body.
+    #[error("its transfer-encoding is not `chunked`")]
     TransferEncoding,
     /// `Content-Length` is not a single number.
+    #[error("its content-length is not a valid length")]
     ContentLength,
 }
 
@@ -57,21 +63,6 @@ impl HeadError {
         Self::Syntax(error.to_string())
     }
 }
-
-impl fmt::Display for HeadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Protocol => f.write_str("it does not begin with `HTTP/1.`"),
-            Self::TooLong => write!(f, "its headers are longer than {MAX_HEAD} bytes"),
-            Self::Syntax(reason) => f.write_str(reason),
-            Self::Upgrade => f.write_str("it switched protocols, which was not requested"),
-            Self::TransferEncoding => f.write_str("its transfer-encoding is not `chunked`"),
-            Self::ContentLength => f.write_str("its content-length is not a valid length"),
-        }
-    }
-}
-
-impl std::error::Error for HeadError {}
 
 /// Parses the head of a response that arrives in arbitrary pieces. Each byte is examined once.
 #[derive(Debug, Default)]

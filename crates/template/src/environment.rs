@@ -1,7 +1,7 @@
 //! The environment in which templates run: what transformers adds to Jinja, and adjustments where minijinja differs
 //! from Python.
 
-use std::{error, fmt};
+use std::error;
 
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value, escape_formatter,
@@ -57,16 +57,9 @@ fn formatter(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> 
 }
 
 /// The message with which a template rejects a conversation.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 struct Refusal(String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl error::Error for Refusal {}
 
 /// The maximum length, in characters, of such a message when it is shown to the client.
 const MAX_REFUSAL: usize = 1000;

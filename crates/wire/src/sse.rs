@@ -6,7 +6,7 @@
 //! Data that is contiguous in the input is passed on in place. Data that is split across inputs is copied once.
 //! Bytes are never searched twice for a line ending, so the work is linear for pieces of any size.
 
-use std::{error, fmt, mem, ops::ControlFlow};
+use std::{mem, ops::ControlFlow};
 
 use memchr::{memchr, memchr2};
 
@@ -14,19 +14,12 @@ use memchr::{memchr, memchr2};
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A line or frame exceeds the limit. Nothing after it is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a frame of the stream is larger than {limit} bytes")]
 pub struct Oversized {
     /// The limit in bytes.
     pub limit: usize,
 }
-
-impl fmt::Display for Oversized {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a frame of the stream is larger than {} bytes", self.limit)
-    }
-}
-
-impl error::Error for Oversized {}
 
 /// Splits bytes into lines, which end with LF, CR or CRLF, even if CR and LF arrive separately.
 ///

@@ -31,7 +31,7 @@ pub use scanner::{MAX_DEPTH, Progress, Scanner, ScannerPlace, Unsettled};
 use search::{has_no_escapes, plain_run};
 pub use surrogates::mend_surrogates;
 
-use std::{borrow::Cow, error, fmt, ops::Range};
+use std::{borrow::Cow, fmt, ops::Range};
 
 use bytes::Bytes;
 
@@ -53,20 +53,13 @@ pub enum Kind {
 }
 
 /// The text is not one JSON value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{why} at byte {at}")]
 pub struct Invalid {
     /// The offset of the first invalid byte, or the length of the text if it ends too early.
     pub at: usize,
     why: &'static str,
 }
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at byte {}", self.why, self.at)
-    }
-}
-
-impl error::Error for Invalid {}
 
 /// A valid JSON value within a larger text.
 ///

@@ -11,29 +11,20 @@
 mod anchor;
 mod calls;
 
-use std::fmt;
-
 use serde_json::{Map, Value};
 
 use self::anchor::{Anchor, Part};
 use super::Definition;
 
 /// Why a template cannot be imported.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}`: {why}")]
 pub struct Refused {
     /// The position in the template, as keys separated by dots.
     pub field: String,
     /// The reason.
     pub why: String,
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.field, self.why)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 fn refused<T>(field: impl Into<String>, why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { field: field.into(), why: why.into() })
