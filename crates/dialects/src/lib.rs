@@ -32,6 +32,7 @@ mod observed_properties;
 pub mod ollama;
 mod opaque;
 mod openai_error;
+mod percent;
 mod probe;
 mod progress;
 pub(crate) mod refusal;

@@ -13,6 +13,7 @@ use crate::{
     enforce::Means,
     failure::Failure,
     fit::part_of,
+    percent::in_url,
     settings::{Field, Key, Settings, Visitor},
     thinking,
 };
@@ -226,7 +227,7 @@ impl UpstreamSide for Options {
 
     fn encode(&self, conversation: &Conversation, model: &str) -> UpstreamRequest {
         let path = self.api_version.as_ref().map(|version| {
-            let [deployment, version] = [model, version].map(in_url);
+            let [deployment, version] = [model, version].map(segment);
             format!("openai/deployments/{deployment}/{PATH}?api-version={version}")
         });
         UpstreamRequest { path, ..request::encode(conversation, model, self) }
@@ -296,16 +297,11 @@ impl UpstreamSide for Options {
     }
 }
 
-/// Percent-encodes `text` as a single path segment or query value (RFC 3986, section 2).
-fn in_url(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+/// Encodes `text` as one path segment or query value.
+fn segment(text: &str) -> String {
+    let encoded = in_url(text).to_string();
     // Unescaped, the segments `.` and `..` would change the path.
-    let has_only_dots = text.bytes().all(|byte| byte == b'.');
-    let encoded = text.bytes().map(|byte| match byte {
-        byte if is_plain(byte) && !has_only_dots => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    });
-    encoded.collect()
+    if encoded.bytes().all(|byte| byte == b'.') { encoded.replace('.', "%2E") } else { encoded }
 }
 
 #[cfg(test)]

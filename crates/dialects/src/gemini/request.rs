@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Dialect, UpstreamRequest,
     conversation::{Constraint, Conversation},
+    percent::in_url,
     thinking,
     wire::json::Encoder,
 };
@@ -53,7 +54,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, options: &Options
     body.object(|body| {
         contents::put(body, &conversation.turns, model, &mut dropped);
         tools::put(body, conversation, options);
-        let config = generation_config(conversation, rest, (model, options), &mut dropped);
+        let config = generation_config(conversation, rest, model, options, &mut dropped);
         if !config.is_empty() {
             body.key("generationConfig").value(&config);
         }
@@ -81,23 +82,16 @@ fn path(model: &str, stream: bool) -> String {
         Some((kind @ (MODELS | "tunedModels"), name)) => (kind, name),
         _ => (MODELS, model),
     };
-    let mut path = format!("{kind}/");
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            path.push(char::from(byte));
-        } else {
-            path.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    path.push_str(if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" });
-    path
+    let method = if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" };
+    format!("{kind}/{}{method}", in_url(name))
 }
 
 /// Writes sampling settings, limits, the response format, and reasoning settings.
 fn generation_config(
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    (model, options): (&str, &Options),
+    model: &str,
+    options: &Options,
     dropped: &mut Vec<String>,
 ) -> Map<String, Value> {
     let sampling = &conversation.sampling;

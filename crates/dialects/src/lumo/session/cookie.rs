@@ -1,9 +1,13 @@
 //! The cookies of a browser session (docs/protocols/lumo.md#refresh).
 
 use http::{HeaderMap, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::is_usable;
+
+/// The characters that browsers encode in forms.
+const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
 pub(super) fn refresh(uid: &str, token: &str) -> String {
     let asked = json!({
@@ -13,9 +17,7 @@ pub(super) fn refresh(uid: &str, token: &str) -> String {
         "RefreshToken": token,
         "UID": uid,
     });
-    let encoded: String = form_urlencoded::byte_serialize(asked.to_string().as_bytes()).collect();
-    // `+` stands for a space in a form, but not in a cookie.
-    format!("REFRESH-{uid}={}", encoded.replace('+', "%20"))
+    format!("REFRESH-{uid}={}", utf8_percent_encode(&asked.to_string(), UNSAFE))
 }
 
 pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<String>) {
@@ -29,15 +31,9 @@ pub(super) fn tokens(headers: &HeaderMap, uid: &str) -> (Option<String>, Option<
         values.rfind(|value| !value.is_empty())
     };
     let refresh = set("REFRESH").and_then(|value| {
-        let json: Value = serde_json::from_str(&decoded(&value)?).ok()?;
+        let json: Value = serde_json::from_str(&percent_decode_str(&value).decode_utf8_lossy()).ok()?;
         json.get("RefreshToken")?.as_str().map(str::to_owned)
     });
     let usable = |token: &String| is_usable(token);
     (set("AUTH").filter(usable), refresh.filter(usable))
-}
-
-/// Decodes the percent encoding of `text`.
-fn decoded(text: &str) -> Option<String> {
-    let text = format!("v={}", text.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(text.as_bytes()).next().map(|(_, value)| value.into_owned())
 }
