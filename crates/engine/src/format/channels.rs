@@ -2,7 +2,7 @@
 //! destination.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, ReasoningHabits, THOUGHT_K3,
+    CallBody, Calls, Format, Grammar, Key, Params, ParamsName, Place, THOUGHT_K3,
     teach::{Form, Values, taught},
 };
 
@@ -130,8 +130,6 @@ pub static HARMONY: Format = Format {
     name: "harmony",
     summary: "channels of gpt-oss: analysis is reasoning, final is text, a message to functions.NAME is a call",
     models: &["gpt-oss*", "*gpt-oss*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>"#,
     grammars: &[Grammar::Channels(HARMONY_CHANNELS)],
     teach: taught(
@@ -140,6 +138,7 @@ pub static HARMONY: Format = Format {
             "<|channel|>commentary to=functions.{{name}} <|constrain|>json<|message|>{{arguments}}<|call|>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// How a call's body is written in Beam.
@@ -167,8 +166,6 @@ pub static BEAM: Format = Format {
     name: "beam",
     summary: "harmony's headers with xml as constrain, and a tag for every argument",
     models: &["*beam*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<|start|>assistant to=get_weather<|channel|>analysis <|constrain|>xml<|message|><rfl:parameter name=\"city\">\nParis\n</rfl:parameter><|call|>",
     grammars: &[Grammar::Channels(Channels {
         route: |header, _| {
@@ -189,6 +186,7 @@ pub static BEAM: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Muse: a message to a tool contains tagged calls.
@@ -196,8 +194,6 @@ pub static MUSE_ATEM: Format = Format {
     name: "muse_atem",
     summary: "messages to self (reasoning), to the user, or to a tool, with calls in <atem:function_calls>",
     models: &["*muse*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<|start|>assistant to=get_weather<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>",
     grammars: &[
         Grammar::Channels(Channels {
@@ -242,6 +238,7 @@ pub static MUSE_ATEM: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Kimi K3.
@@ -249,8 +246,6 @@ pub static KIMI_K3: Format = Format {
     name: "kimi_k3",
     summary: "Kimi's XTML: elements of <|open|>, <|close|> and <|sep|>, a typed one for every argument",
     models: &["kimi-k3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"#,
     grammars: &[
         Grammar::Channels(Channels {
@@ -292,6 +287,7 @@ pub static KIMI_K3: Format = Format {
         )
         .within("<|open|>tools<|sep|>", "", "<|close|>tools<|sep|>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Functionary 3.2. The first `>>>` is part of the prompt.
@@ -300,7 +296,6 @@ pub static FUNCTIONARY_V32: Format = Format {
     summary: ">>> and a recipient on a separate line: all is text, python is code, any other tool name is a call",
     models: &["*functionary*v3.2*"],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "get_weather\n{\"city\": \"Paris\"}",
     grammars: &[Grammar::Channels(Channels {
         open: &[(">>>", Place::Anywhere)],
@@ -316,6 +311,7 @@ pub static FUNCTIONARY_V32: Format = Format {
         common: true,
     })],
     teach: None,
+    ..Format::DEFAULT
 };
 
 /// GLM-4-9B: a message consists of a call's name on a line of its own and the arguments.
@@ -324,7 +320,6 @@ pub static GLM4_9B: Format = Format {
     summary: "a declared tool's name on the message's first line, the arguments as JSON on the next",
     models: &["*glm-4-9b*", "*glm4-9b*"],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "get_weather\n{\"city\": \"Paris\"}",
     grammars: &[Grammar::Channels(Channels {
         open: &[],
@@ -336,6 +331,7 @@ pub static GLM4_9B: Format = Format {
         common: true,
     })],
     teach: None,
+    ..Format::DEFAULT
 };
 
 /// Inkling. The name in the header is redundant.
@@ -343,8 +339,6 @@ pub static INKLING: Format = Format {
     name: "inkling",
     summary: "messages by kind: text, thinking, or JSON that invokes a tool",
     models: &["*inkling*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>"#,
     grammars: &[Grammar::Channels(Channels {
         open: &[
@@ -370,6 +364,7 @@ pub static INKLING: Format = Format {
             r#"<|message_model|>{{name}}<|content_invoke_tool_json|>{"name":{{json_name}},"args":{{arguments}}}<|end_message|>"#,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 #[cfg(test)]

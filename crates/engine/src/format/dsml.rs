@@ -1,7 +1,7 @@
 //! DeepSeek's DSML in three generations: a tag for each argument, with DeepSeek's marker in each tag.
 
 use super::{
-    Format, Grammar, Key, Params, ReasoningHabits,
+    Format, Grammar, Key, Params,
     params::{INVOKE, calls},
     teach::{Form, Values, taught},
 };
@@ -82,9 +82,8 @@ pub static DEEPSEEK_V32: Format = Format {
     models: &["deepseek-v3.2*"],
     example: "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     grammars: DSML,
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜function_calls>\n", "\n", "\n</｜DSML｜function_calls>")),
+    ..Format::DEFAULT
 };
 
 /// DeepSeek V4.
@@ -96,8 +95,8 @@ pub static DEEPSEEK_V4: Format = Format {
     grammars: DSML,
     // Another format already detects these calls.
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(WORDS, FORM.within("<｜DSML｜tool_calls>\n", "\n", "\n</｜DSML｜tool_calls>")),
+    ..Format::DEFAULT
 };
 
 /// DeepSeek V4.1.
@@ -113,8 +112,6 @@ pub static DEEPSEEK_V41: Format = Format {
         "</｜DSML｜ parameter~>",
         &["</｜DSML｜ invoke>"],
     )],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         WORDS,
         Form::each(
@@ -125,4 +122,5 @@ pub static DEEPSEEK_V41: Format = Format {
         )
         .within("<｜DSML｜ calls>\n", "\n", "\n</｜DSML｜ calls>"),
     ),
+    ..Format::DEFAULT
 };

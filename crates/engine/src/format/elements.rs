@@ -97,7 +97,6 @@ pub static MINIMAX_M3: Format = Format {
         ),
         MINIMAX_THINK,
     ],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "a tag for the tool and one for every argument, each behind the mark",
@@ -109,13 +108,13 @@ pub static MINIMAX_M3: Format = Format {
         )
         .within("]<]minimax[>[<tool_call>\n", "\n", "\n]<]minimax[>[</tool_call>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// toolbridge.
 pub static TOOLBRIDGE: Format = Format {
     name: "toolbridge",
     summary: "the tool's name and its arguments as tags, in <toolbridge_calls>",
-    models: &[],
     example: "<toolbridge_calls>\n<get_weather>\n<city>Paris</city>\n</get_weather>\n</toolbridge_calls>",
     grammars: &[calls(
         &[
@@ -128,7 +127,6 @@ pub static TOOLBRIDGE: Format = Format {
         TAGS,
     )],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <toolbridge_calls> tags",
         Form::each(
@@ -139,17 +137,16 @@ pub static TOOLBRIDGE: Format = Format {
         )
         .within("<toolbridge_calls>\n", "\n", "\n</toolbridge_calls>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Cline and Roo.
 pub static CLINE: Format = Format {
     name: "cline",
     summary: "the tool's name and its arguments as tags; reasoning in <thinking>",
-    models: &[],
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[THINKING, calls(&[], &["<%>"], true, TAGS)],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument",
         Form::each(
@@ -159,25 +156,24 @@ pub static CLINE: Format = Format {
             Values::Elements,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Morph and Sijawara.
 pub static MORPH_XML: Format = Format {
     name: "morph_xml",
     summary: "the tool's name and its arguments as tags; a list is a repeated tag",
-    models: &[],
     example: "<get_weather>\n<city>Paris</city>\n</get_weather>",
     grammars: &[calls(&[], &["<%>"], true, Elements { repeats: true, ..TAGS })],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: None,
+    ..Format::DEFAULT
 };
 
 /// Toolify and toolify-rs.
 pub static TOOLIFY: Format = Format {
     name: "toolify",
     summary: "a trigger, then <function_call> with <tool> and <args_json> in <function_calls>",
-    models: &[],
     example: "<Function_Ab1C_Start/>\n<function_calls>\n<function_call>\n<tool>get_weather</tool>\n<args_json><![CDATA[{\"city\": \"Paris\"}]]></args_json>\n</function_call>\n</function_calls>",
     grammars: &[calls(
         &[("<Function_%/>", "</function_calls>")],
@@ -195,7 +191,6 @@ pub static TOOLIFY: Format = Format {
             ..TAGS
         },
     )],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught("the trigger line, then the tool and its arguments as JSON in tags", Form::json("<function_call>\n<tool>{{name}}</tool>\n<args_json><![CDATA[{{arguments}}]]></args_json>\n</function_call>").within("<Function_Ab1C_Start/>\n<function_calls>\n", "\n", "\n</function_calls>")),
+    ..Format::DEFAULT
 };

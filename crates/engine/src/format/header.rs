@@ -1,7 +1,7 @@
 //! The less common formats in which a header made of markers contains a call's name and JSON follows.
 
 use super::{
-    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place, ReasoningHabits,
+    CallBody, Calls, Format, Grammar, Header, HeaderEnd, Place,
     teach::{Form, taught},
 };
 
@@ -27,14 +27,13 @@ pub static FUNCTIONARY_V31: Format = Format {
     name: "functionary_v31",
     summary: "<function=NAME>, the arguments as a JSON object, </function>",
     models: &["*functionary*v3.1*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<function=get_weather>{"city": "Paris"}</function>"#,
     grammars: &[Grammar::Calls(FUNCTION)],
     teach: taught(
         "<function=NAME> and the arguments as JSON",
         Form::json("<function={{name}}>{{arguments}}</function>").within("", "", ""),
     ),
+    ..Format::DEFAULT
 };
 
 /// PLaMo 3: the name and the arguments are in separate regions.
@@ -42,8 +41,6 @@ pub static PLAMO3: Format = Format {
     name: "plamo3",
     summary: "PLaMo's nested markers, with name and JSON in separate regions",
     models: &["*plamo-3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>get_weather<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{"city": "Paris"}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|><|plamo:end_tool_requests:plamo|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>")],
@@ -61,6 +58,7 @@ pub static PLAMO3: Format = Format {
         }),
     })],
     teach: taught("the marks of a tool request, with name and arguments in marks of their own", Form::json("<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{{name}}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>{{arguments}}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>").within("<|plamo:begin_tool_requests:plamo|>", "", "<|plamo:end_tool_requests:plamo|>")),
+    ..Format::DEFAULT
 };
 
 /// Solar Open. The call's id is part of the text.
@@ -68,8 +66,6 @@ pub static SOLAR_OPEN: Format = Format {
     name: "solar_open",
     summary: "Solar's markers: id, name and JSON, each after its own marker",
     models: &["*solar-open*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_calls|><|tool_call:begin|>c1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: &[("<|tool_calls|>", "")],
@@ -87,4 +83,5 @@ pub static SOLAR_OPEN: Format = Format {
         }),
     })],
     teach: taught("the marks of a tool call, with id, name and arguments", Form::json("<|tool_call:begin|>{{id}}<|tool_call:name|>{{name}}<|tool_call:args|>{{arguments}}<|tool_call:end|>").within("<|tool_calls|>", "", "")),
+    ..Format::DEFAULT
 };

@@ -28,28 +28,26 @@ const IN_TOOL_CALL: Format = Format {
     name: "hermes",
     summary: "a JSON object or array in <tool_call>, <tool_calls> or <function_call>",
     models: &["*hermes*", "qwen3*", "qwq*", "mimo-vl*", "reka-*", "bielik*", "smollm3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
     grammars: &[Grammar::Tagged(&[TOOL_CALL, TOOL_CALLS, FUNCTION_CALL])],
     teach: taught(
         "a JSON object between <tool_call> tags",
         Form::json("<tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</tool_call>"),
     ),
+    ..Format::DEFAULT
 };
 
 const IN_TOOL_CALLS: Format = Format {
     name: "jamba",
     summary: "a JSON array in <tool_calls>",
     models: &["*jamba*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
     teach: taught(
         "a JSON array of objects between <tool_calls> tags",
         Form::json(OBJECT).within("<tool_calls>[", ", ", "]</tool_calls>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// `<tool_call>` and similar markers.
@@ -77,8 +75,6 @@ pub static LONGCAT: Format = Format {
     name: "longcat",
     summary: "a JSON object in <longcat_tool_call>",
     models: &["*longcat*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</longcat_tool_call>",
     grammars: &[Grammar::Tagged(&[marked("<longcat_tool_call>", "</longcat_tool_call>")])],
     teach: taught(
@@ -87,6 +83,7 @@ pub static LONGCAT: Format = Format {
             "<longcat_tool_call>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n</longcat_tool_call>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Granite 3. Version 3.0 uses a special token, and versions 3.1 to 3.3 write the marker as text. There is no
@@ -95,14 +92,13 @@ pub static GRANITE3: Format = Format {
     name: "granite3",
     summary: "a JSON array after <|tool_call|> or <tool_call>, without a closer",
     models: &["*granite-3*", "*granite3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[TOOL_CALL_TOKEN, TOOL_CALL]), GRANITE],
     teach: taught(
         "a JSON array of objects behind <|tool_call|>",
         Form::json(OBJECT).within("<|tool_call|>[", ", ", "]"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Granite 20B function calling: a marker before each call, and no closer.
@@ -110,14 +106,13 @@ pub static GRANITE20B_FC: Format = Format {
     name: "granite20b_fc",
     summary: "JSON objects, <function_call> before each",
     models: &["*granite-20b-function*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<function_call> {"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[FUNCTION_CALL])],
     teach: taught(
         "a JSON object behind <function_call>",
         Form::json(r#"<function_call> {"name":{{json_name}},"arguments":{{arguments}}}"#),
     ),
+    ..Format::DEFAULT
 };
 
 /// Jamba 1.5 and later.
@@ -146,7 +141,6 @@ pub static MINIMAX_M1: Format = Format {
     name: "minimax_m1",
     summary: "JSON objects in <tool_calls>, one per line",
     models: &["*minimax-m1*"],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     example: "<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_calls>",
     grammars: &[Grammar::Tagged(&[TOOL_CALLS])],
@@ -154,6 +148,7 @@ pub static MINIMAX_M1: Format = Format {
         "JSON objects, one a line, between <tool_calls> tags",
         Form::json(OBJECT).within("<tool_calls>\n", "\n", "\n</tool_calls>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Nemotron.
@@ -161,14 +156,13 @@ pub static NEMOTRON_TOOLCALL: Format = Format {
     name: "nemotron_toolcall",
     summary: "a JSON array in <TOOLCALL>",
     models: &["*llama-*nemotron*", "*nemotron-nano*v2*", "*nemotron-nano-9b*", "*nemotron-ultra*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>"#,
     grammars: &[Grammar::Tagged(&[marked("<TOOLCALL>", "</TOOLCALL>")])],
     teach: taught(
         "a JSON array of objects between <TOOLCALL> tags",
         Form::json(OBJECT).within("<TOOLCALL>[", ", ", "]</TOOLCALL>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Llama 3.1 to 3.3: calls without markers, calls after a special token, or custom tools, whose name is in
@@ -177,8 +171,6 @@ pub static LLAMA3_JSON: Format = Format {
     name: "llama3_json",
     summary: "bare JSON objects, optionally after <|python_tag|>, joined by `;`; or <function=NAME>",
     models: &["*llama-3*", "*llama3*", "*llama-4*", "*llama4*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris"}}"#,
     grammars: &[
         Grammar::Bare,
@@ -194,6 +186,7 @@ pub static LLAMA3_JSON: Format = Format {
         "a JSON object behind <|python_tag|>",
         Form::json(r#"{"name":{{json_name}},"parameters":{{arguments}}}"#).within("<|python_tag|>", "; ", ""),
     ),
+    ..Format::DEFAULT
 };
 
 /// Phi-4-mini and FireFunction v2. The opener is also a Python word, so this format is searched for only if
@@ -203,13 +196,13 @@ pub static PHI4_MINI: Format = Format {
     summary: "a JSON array after `functools`, or between <|tool_call|> and <|/tool_call|>",
     models: &["*phi-4-mini*", "*phi4-mini*", "*firefunction*"],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[Grammar::Tagged(&[marked("functools", ""), TOOL_CALL_TOKEN])],
     teach: taught(
         "a JSON array of objects behind the word functools",
         Form::json(OBJECT).within("functools[", ", ", "]"),
     ),
+    ..Format::DEFAULT
 };
 
 /// InternLM2 and Intern-S1.
@@ -217,8 +210,6 @@ pub static INTERNLM2: Format = Format {
     name: "internlm2",
     summary: "a JSON object between <|action_start|><|plugin|> and <|action_end|>",
     models: &["*internlm2*", "*internlm3*", "*intern-s1*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}<|action_end|>",
     grammars: &[Grammar::Tagged(&[special(
         "<|action_start|>",
@@ -231,6 +222,7 @@ pub static INTERNLM2: Format = Format {
             "<|action_start|><|plugin|>\n{\"name\":{{json_name}},\"parameters\":{{arguments}}}<|action_end|>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// xLAM, which writes an array in one of several ways.
@@ -238,8 +230,6 @@ pub static XLAM: Format = Format {
     name: "xlam",
     summary: "a JSON array: bare, in a json fence, after [TOOL_CALLS], or in <tool_call>",
     models: &["*xlam*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"[{"name": "get_weather", "arguments": {"city": "Paris"}}]"#,
     grammars: &[
         Grammar::Bare,
@@ -247,6 +237,7 @@ pub static XLAM: Format = Format {
         Grammar::Tagged(&[MISTRAL_TOKEN, TOOL_CALL]),
     ],
     teach: taught("a JSON array of objects on lines of its own", Form::json(OBJECT).within("[", ", ", "]")),
+    ..Format::DEFAULT
 };
 
 /// Apertus: a call is an object whose single key is the name.
@@ -254,8 +245,6 @@ pub static APERTUS: Format = Format {
     name: "apertus",
     summary: "a JSON array of {\"NAME\": {…}} between <|tools_prefix|> and <|tools_suffix|>",
     models: &["*apertus*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>"#,
     grammars: &[Grammar::Tagged(&[special(
         "<|tools_prefix|>",
@@ -266,6 +255,7 @@ pub static APERTUS: Format = Format {
         "a JSON array of objects, each with the tool's name as its only key, between <|tools_prefix|> and <|tools_suffix|>",
         Form::json("{{{json_name}}:{{arguments}}}").within("<|tools_prefix|>[", ", ", "]<|tools_suffix|>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// GigaChat 3.
@@ -273,8 +263,6 @@ pub static GIGACHAT3: Format = Format {
     name: "gigachat3",
     summary: "a JSON object after <|message_sep|> and `function call<|role_sep|>`",
     models: &["*gigachat3-*", "*gigachat-3-*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}",
     grammars: &[Grammar::Tagged(&[special(
         "<|message_sep|>",
@@ -287,6 +275,7 @@ pub static GIGACHAT3: Format = Format {
             "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// GigaChat 3.1.
@@ -294,14 +283,13 @@ pub static GIGACHAT31: Format = Format {
     name: "gigachat31",
     summary: "a JSON object after <|function_call|>",
     models: &["*gigachat3.1*", "*gigachat-3.1*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|function_call|>{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Tagged(&[marked("<|function_call|>", "")])],
     teach: taught(
         "a JSON object after <|function_call|>",
         Form::json(r#"<|function_call|>{"name":{{json_name}},"arguments":{{arguments}}}"#),
     ),
+    ..Format::DEFAULT
 };
 
 /// Command R and R+. `Action:` also occurs in ordinary text.
@@ -310,7 +298,6 @@ pub static COMMAND_R_PLUS: Format = Format {
     summary: "a JSON array in a code fence after `Action:`",
     models: &["*command-r", "*command-r-08*", "*command-r-v01*", "*command-r-plus*"],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "Action:\n```json\n[{\"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}]\n```",
     grammars: &[Grammar::Tagged(&[special(
         "Action:",
@@ -325,6 +312,7 @@ pub static COMMAND_R_PLUS: Format = Format {
             "]\n```",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Command R7B, Command A and related models.
@@ -332,8 +320,6 @@ pub static COMMAND_R7B: Format = Format {
     name: "command_r7b",
     summary: "a JSON array between <|START_ACTION|> and <|END_ACTION|>",
     models: &["*command-r7b*", "*command-a*", "*command3*", "*command4*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>"#,
     grammars: &[Grammar::Tagged(&[marked("<|START_ACTION|>", "<|END_ACTION|>")]), THOUGHT_COHERE, COHERE],
     teach: taught(
@@ -341,6 +327,7 @@ pub static COMMAND_R7B: Format = Format {
         Form::json(r#"{"tool_call_id":"{{index}}","tool_name":{{json_name}},"parameters":{{arguments}}}"#)
             .within("<|START_ACTION|>[", ", ", "]<|END_ACTION|>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// K2-Horizon: JSON, or a pair of tags for each argument.
@@ -348,8 +335,6 @@ pub static K2_HORIZON: Format = Format {
     name: "k2_horizon",
     summary: "JSON objects, or <ifm|arg_key> and <ifm|arg_value>, in <ifm|tool_call>, optionally all in <ifm|tool_calls>",
     models: &["*k2-horizon*", "*ifm-*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</ifm|tool_call>"#,
     grammars: &[
         Grammar::Tagged(&[
@@ -366,15 +351,13 @@ pub static K2_HORIZON: Format = Format {
         "a JSON object between <ifm|tool_call> tags",
         Form::json(r#"<ifm|tool_call>{"name":{{json_name}},"arguments":{{arguments}}}</ifm|tool_call>"#),
     ),
+    ..Format::DEFAULT
 };
 
 /// The JSON that OpenAI's API itself returns, written as text by a model.
 pub static OPENAI_FUNCTION_CALL: Format = Format {
     name: "openai_function_call",
     summary: "the function_call or tool_calls object of OpenAI's API, as text",
-    models: &[],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"function_call": {"name": "get_weather", "arguments": "{\"city\": \"Paris\"}"}}"#,
     grammars: &[Grammar::Bare],
     teach: taught(
@@ -382,4 +365,5 @@ pub static OPENAI_FUNCTION_CALL: Format = Format {
         Form::json(r#"{"function_call":{"name":{{json_name}},"arguments":{{json_arguments}}}}"#)
             .answered(TOOL_RESPONSE),
     ),
+    ..Format::DEFAULT
 };

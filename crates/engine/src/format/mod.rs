@@ -78,6 +78,20 @@ pub struct Format {
     pub teach: Option<Teach>,
 }
 
+impl Format {
+    /// A format that `detect = "auto"` searches for, whose models reason as most do.
+    const DEFAULT: Self = Self {
+        name: "",
+        summary: "",
+        models: &[],
+        auto: true,
+        reasoning: ReasoningHabits::DEFAULT,
+        example: "",
+        grammars: &[],
+        teach: None,
+    };
+}
+
 /// How a format is recognised in text.
 #[derive(Debug)]
 pub enum Grammar {
@@ -197,14 +211,13 @@ pub static PRE: Format = Format {
     name: "pre",
     summary: "a JSON object in an HTML <pre> element, optionally with <code> inside",
     models: &["lumo*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<pre>{"name": "get_weather", "arguments": {"city": "Paris"}}</pre>"#,
     grammars: &[Grammar::Tagged(&[Tag { open: "<pre", close: "</pre>", kind: TagKind::Html }])],
     teach: taught(
         "a JSON object in a <pre> element",
         Form::json(r#"<pre>{"name":{{json_name}},"arguments":{{arguments}}}</pre>"#).answered(TOOL_RESPONSE),
     ),
+    ..Format::DEFAULT
 };
 
 const FENCE_INFOS: &[&str] =
@@ -215,8 +228,6 @@ pub static FENCED: Format = Format {
     name: "fenced",
     summary: "JSON in a Markdown code fence of backticks or tildes",
     models: &["lumo*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n```",
     grammars: &[Grammar::Fenced { infos: FENCE_INFOS }],
     teach: taught(
@@ -224,6 +235,7 @@ pub static FENCED: Format = Format {
         Form::json("```json\n{\"name\":{{json_name}},\"arguments\":{{arguments}}}\n```")
             .answered(TOOL_RESPONSE),
     ),
+    ..Format::DEFAULT
 };
 
 /// A JSON object or array without markers.
@@ -231,11 +243,10 @@ pub static BARE: Format = Format {
     name: "bare",
     summary: "a JSON object, or an array of them, without a marker",
     models: &["qwen2.5-coder*", "llama-3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"{"name": "get_weather", "arguments": {"city": "Paris"}}"#,
     grammars: &[Grammar::Bare],
     teach: taught("a JSON object on lines of its own", Form::json(OBJECT).answered(TOOL_RESPONSE)),
+    ..Format::DEFAULT
 };
 
 /// All formats. `detect = "auto"` searches for all those with [`Format::auto`] at the same time.

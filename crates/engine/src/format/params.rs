@@ -175,7 +175,6 @@ pub static QWEN3_CODER: Format = Format {
     ],
     example: "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], QWEN)],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "a tag for the tool and one for every argument between <tool_call> tags",
@@ -186,6 +185,7 @@ pub static QWEN3_CODER: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// MiMo v2.
@@ -197,7 +197,6 @@ pub static MIMO: Format = Format {
     grammars: &[calls(&[("<tool_call>", "</tool_call>")], &["<function="], MIMO_BODY)],
     // Another format already detects these calls.
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <tool_call> tags",
         Form::each(
@@ -207,6 +206,7 @@ pub static MIMO: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Seed-OSS.
@@ -215,8 +215,6 @@ pub static SEED_OSS: Format = Format {
     summary: "<function=…> with <parameter=…> in <seed:tool_call>; reasoning in <seed:think>",
     models: &["*seed-oss*"],
     example: "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n</seed:tool_call>",
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     grammars: &[calls(&[("<seed:tool_call>", "</seed:tool_call>")], &["<function="], MIMO_BODY), SEED],
     teach: taught(
         "a tag for the tool and one for every argument between <seed:tool_call> tags",
@@ -228,6 +226,7 @@ pub static SEED_OSS: Format = Format {
         )
         .within("<seed:tool_call>\n", "\n", "\n</seed:tool_call>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// GLM-4.5 and 4.6.
@@ -237,7 +236,6 @@ pub static GLM45: Format = Format {
     models: &["glm-4.5*", "glm-4.6*"],
     example: "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     grammars: &[calls(&[], &["<tool_call>"], GLM)],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
@@ -248,6 +246,7 @@ pub static GLM45: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// GLM-4.7 and 5.
@@ -294,8 +293,6 @@ pub static HY_V3: Format = Format {
             ..GLM
         },
     )],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "the tool's name and a pair of tags for every argument between <tool_call> tags",
         Form::each(
@@ -306,6 +303,7 @@ pub static HY_V3: Format = Format {
         )
         .within("<tool_calls>\n", "\n", "\n</tool_calls>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// MiniMax-M2.
@@ -315,7 +313,6 @@ pub static MINIMAX_M2: Format = Format {
     models: &["minimax-m2*"],
     example: "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n</minimax:tool_call>",
     grammars: &[calls(&[("<minimax:tool_call>", "</minimax:tool_call>")], &["<invoke "], INVOKE)],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, opened_by_prompt: &["minimax-m2*"] },
     teach: taught(
         "a tag for the tool and one for every argument between <minimax:tool_call> tags",
@@ -327,6 +324,7 @@ pub static MINIMAX_M2: Format = Format {
         )
         .within("<minimax:tool_call>\n", "\n", "\n</minimax:tool_call>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// Step3.
@@ -350,9 +348,8 @@ pub static STEP3: Format = Format {
             ..INVOKE
         },
     )],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught("the marks of a tool call, a tag for the tool and one for every argument", Form::each(r#"<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{{name}}">{{arguments}}</steptml:invoke><｜tool_call_end｜>"#, r#"<steptml:parameter name="{{key}}">{{value}}</steptml:parameter>"#, "", Values::Text).within("<｜tool_calls_begin｜>", "", "<｜tool_calls_end｜>")),
+    ..Format::DEFAULT
 };
 
 /// Dots.
@@ -362,8 +359,6 @@ pub static DOTS: Format = Format {
     models: &["dots*"],
     example: "<dots_function_call>\n<invoke name=get_weather>\n<parameter name=city>Paris</parameter>\n</invoke>\n</dots_function_call>",
     grammars: &[calls(&[("<dots_function_call>", "</dots_function_call>")], &["<invoke "], INVOKE)],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <dots_function_call> tags",
         Form::each(
@@ -374,6 +369,7 @@ pub static DOTS: Format = Format {
         )
         .within("<dots_function_call>\n", "\n", "\n</dots_function_call>"),
     ),
+    ..Format::DEFAULT
 };
 
 /// MiniCPM5.
@@ -393,8 +389,6 @@ pub static MINICPM5: Format = Format {
             ..INVOKE
         },
     )],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument",
         Form::each(
@@ -404,6 +398,7 @@ pub static MINICPM5: Format = Format {
             Values::Text,
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Anthropic's format of 2024.
@@ -432,8 +427,6 @@ pub static ANTHROPIC_LEGACY: Format = Format {
             body: CallBody::Elements(ANTHROPIC_2023),
         }),
     ],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     teach: taught(
         "a tag for the tool and one for every argument between <function_calls> tags",
         Form::each(
@@ -444,4 +437,5 @@ pub static ANTHROPIC_LEGACY: Format = Format {
         )
         .within("<function_calls>\n", "\n", "\n</function_calls>"),
     ),
+    ..Format::DEFAULT
 };

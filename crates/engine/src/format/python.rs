@@ -48,7 +48,6 @@ pub static PYTHONIC: Format = Format {
     summary: "a Python list of calls to declared tools, optionally in <|python_start|>",
     models: &["llama-3.2*", "llama-4*", "*toolace*"],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "[get_weather(city='Paris')]",
     grammars: &[
         sections(&[("<|python_start|>", "<|python_end|>")]),
@@ -66,6 +65,7 @@ pub static PYTHONIC: Format = Format {
         Form::each("{{name}}({{arguments}})", "{{key}}={{value}}", ", ", Values::Python)
             .within("[", ", ", "]"),
     ),
+    ..Format::DEFAULT
 };
 
 /// LFM2: a Python list between markers, or a JSON list.
@@ -73,8 +73,6 @@ pub static LFM2: Format = Format {
     name: "lfm2",
     summary: "a Python list of calls, or a JSON one, in <|tool_call_start|>",
     models: &["lfm2*", "*liquid*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>"#,
     grammars: &[
         sections(&[("<|tool_call_start|>", "<|tool_call_end|>")]),
@@ -92,6 +90,7 @@ pub static LFM2: Format = Format {
             "]<|tool_call_end|>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Olmo 3: one call per line.
@@ -99,7 +98,6 @@ pub static OLMO3: Format = Format {
     name: "olmo3",
     summary: "Python calls, one on each line, in <function_calls>",
     models: &["olmo-3*"],
-    auto: true,
     reasoning: ReasoningHabits { opened_by_prompt: &["olmo-3*think*"], ..ReasoningHabits::DEFAULT },
     example: "<function_calls>\nget_weather(city=\"Paris\")\n</function_calls>",
     grammars: &[sections(&[("<function_calls>", "</function_calls>")])],
@@ -111,6 +109,7 @@ pub static OLMO3: Format = Format {
             "\n</function_calls>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// Gemma 2 and 3, if the prompt asks for it.
@@ -118,8 +117,6 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
     name: "gemma3_toolcode",
     summary: "a Python call, optionally in print(…), in a tool_code fence",
     models: &["gemma-2*", "gemma-3*", "gemma2*", "gemma3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "```tool_code\nget_weather(city='Paris')\n```",
     grammars: &[Grammar::Code { info: "tool_code", python: Python { prints: true, method: "" } }],
     teach: taught(
@@ -130,6 +127,7 @@ pub static GEMMA3_TOOL_CODE: Format = Format {
             "\n```",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// FunctionGemma.
@@ -137,8 +135,6 @@ pub static FUNCTION_GEMMA: Format = Format {
     name: "functiongemma",
     summary: "call:NAME{…} with bare keys and <escape> around strings, in <start_function_call>",
     models: &["functiongemma*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>",
     grammars: &[gemma(&[("<start_function_call>", "<end_function_call>")], "<escape>")],
     teach: taught(
@@ -151,6 +147,7 @@ pub static FUNCTION_GEMMA: Format = Format {
         )
         .within("", "", ""),
     ),
+    ..Format::DEFAULT
 };
 
 /// Gemma 4.
@@ -158,8 +155,6 @@ pub static GEMMA4: Format = Format {
     name: "gemma4",
     summary: "call:NAME{…} with bare keys and <|\"|> around strings, in <|tool_call>",
     models: &["gemma-4*", "gemma4*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>"#,
     grammars: &[gemma(&[("<|tool_call>", "<tool_call|>")], "<|\"|>"), GEMMA_THOUGHT],
     teach: taught(
@@ -172,6 +167,7 @@ pub static GEMMA4: Format = Format {
         )
         .within("", "", ""),
     ),
+    ..Format::DEFAULT
 };
 
 /// Sarashina: a list of Python dictionaries, which are repaired to JSON.
@@ -179,23 +175,20 @@ pub static SARASHINA: Format = Format {
     name: "sarashina",
     summary: "a Python list of dictionaries after <|tool_calls|>",
     models: &["*sarashina*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<|tool_calls|>[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]",
     grammars: &[Grammar::Tagged(&[Tag { open: "<|tool_calls|>", close: "", kind: TagKind::Marked }])],
     teach: taught(
         "a Python list of dictionaries after <|tool_calls|>",
         Form::json(OBJECT).within("<|tool_calls|>[", ", ", "]"),
     ),
+    ..Format::DEFAULT
 };
 
 /// The format of ReAct prompts.
 pub static REACT: Format = Format {
     name: "react",
     summary: "Action: and Action Input: on separate lines; text after Observation: is dropped",
-    models: &[],
     auto: false,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "Action: get_weather\nAction Input: {\"city\": \"Paris\"}",
     grammars: &[Grammar::Calls(Calls {
         sections: &[],
@@ -209,4 +202,5 @@ pub static REACT: Format = Format {
         "`Action:` with the tool's name, and on the next line `Action Input:` with the arguments as JSON",
         Form::json("Action: {{name}}\nAction Input: {{arguments}}").answered("Observation: {{content}}"),
     ),
+    ..Format::DEFAULT
 };

@@ -60,7 +60,6 @@ pub static THINK: Format = Format {
     name: "think",
     summary: "reasoning in <think> or a similar tag at the start of a line; sent to the reasoning channel and not searched for calls",
     models: &["deepseek-r1*", "qwen3*", "qwq*", "glm-4.5*", "kimi*"],
-    auto: true,
     reasoning: ReasoningHabits {
         opened_by_prompt: &["deepseek-r1*", "qwq*", "qwen3*thinking*"],
         ..ReasoningHabits::DEFAULT
@@ -83,6 +82,7 @@ pub static THINK: Format = Format {
         token("<ifm|think_faster>", &["</ifm|think_faster>"]),
     ])],
     teach: None,
+    ..Format::DEFAULT
 };
 
 pub(crate) const THOUGHT_COHERE: Grammar =

@@ -15,8 +15,6 @@ pub static MISTRAL: Format = Format {
     name: "mistral",
     summary: "[TOOL_CALLS], then a name and [ARGS]",
     models: &["*magistral*", "*devstral*", "mistral-small-3.2*", "ministral-3*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}"#,
     grammars: &[
         Grammar::Tagged(&[Tag { open: "[TOOL_CALLS]", close: "", kind: TagKind::Marked }]),
@@ -43,6 +41,7 @@ pub static MISTRAL: Format = Format {
         "[TOOL_CALLS], the tool's name, [ARGS] and the arguments as JSON",
         Form::json("[TOOL_CALLS]{{name}}[ARGS]{{arguments}}").within("", "", ""),
     ),
+    ..Format::DEFAULT
 };
 
 // DeepSeek's markers contain a full-width bar, and a block character instead of a blank. Models sometimes
@@ -61,8 +60,6 @@ pub static DEEPSEEK_V31: Format = Format {
     name: "deepseek_v31",
     summary: "DeepSeek's markers, name and JSON without a fence",
     models: &["deepseek-v3.1*", "deepseek-v3.2-exp*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: r#"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"#,
     grammars: &[Grammar::Calls(Calls {
         sections: DEEPSEEK_SECTIONS,
@@ -88,6 +85,7 @@ pub static DEEPSEEK_V31: Format = Format {
             "<｜tool▁calls▁end｜>",
         ),
     ),
+    ..Format::DEFAULT
 };
 
 /// DeepSeek V3 and R1.
@@ -95,8 +93,6 @@ pub static DEEPSEEK_V3: Format = Format {
     name: "deepseek_v3",
     summary: "DeepSeek's markers, a type word, the name, JSON in a fence",
     models: &["deepseek-v3*", "deepseek-r1*"],
-    auto: true,
-    reasoning: ReasoningHabits::DEFAULT,
     example: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     grammars: &[Grammar::Calls(Calls {
         sections: DEEPSEEK_SECTIONS,
@@ -117,6 +113,7 @@ pub static DEEPSEEK_V3: Format = Format {
         }),
     })],
     teach: taught("the marks of a tool call, the tool's name and the arguments in a json code block", Form::json("<｜tool▁call▁begin｜>function<｜tool▁sep｜>{{name}}\n```json\n{{arguments}}\n```<｜tool▁call▁end｜>").within("<｜tool▁calls▁begin｜>", "\n", "<｜tool▁calls▁end｜>")),
+    ..Format::DEFAULT
 };
 
 /// Kimi K2. The id is part of the text and contains the name.
@@ -124,7 +121,6 @@ pub static KIMI_K2: Format = Format {
     name: "kimi_k2",
     summary: "Kimi's section markers; the id contains the name",
     models: &["kimi-k2*", "*kimi*"],
-    auto: true,
     reasoning: ReasoningHabits { ended_by_calls: true, ..ReasoningHabits::DEFAULT },
     example: r#"<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>"#,
     grammars: &[Grammar::Calls(Calls {
@@ -151,4 +147,5 @@ pub static KIMI_K2: Format = Format {
         }),
     })],
     teach: taught("the marks of a tool call, functions.NAME:NUMBER and the arguments as JSON", Form::json("<|tool_call_begin|>functions.{{name}}:{{index}}<|tool_call_argument_begin|>{{arguments}}<|tool_call_end|>").within("<|tool_calls_section_begin|>", "", "<|tool_calls_section_end|>")),
+    ..Format::DEFAULT
 };
