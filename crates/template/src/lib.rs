@@ -149,7 +149,7 @@ impl ChatTemplate {
     pub fn render(&self, conversation: &Conversation, now: u64) -> Result<Prompt, Failure> {
         let (variables, size) = messages::variables(conversation, &self.tokens);
         let has_tools = conversation.callable_tools().next().is_some();
-        let text = self.render_variables(variables, (size, has_tools), now)?;
+        let text = self.render_variables(variables, size, has_tools, now)?;
         let bos = self.tokens.iter().find(|token| token.name == BOS).map_or("", |token| &token.text);
         let bos = if text.starts_with(bos) { bos.len() } else { 0 };
         Ok(Prompt { text, bos })
@@ -160,7 +160,8 @@ impl ChatTemplate {
     fn render_variables(
         &self,
         mut variables: Vec<(String, Value)>,
-        (size, has_tools): (usize, bool),
+        size: usize,
+        has_tools: bool,
         now: u64,
     ) -> Result<String, Failure> {
         let fuel = BASE_FUEL.saturating_add(size / BYTES_PER_FUEL);

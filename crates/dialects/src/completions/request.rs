@@ -72,7 +72,8 @@ pub(super) fn bare_prompt(conversation: &Conversation) -> Prompt {
 pub(super) fn encode(
     prompt: &Prompt,
     conversation: &Conversation,
-    (options, model): (&Options, &str),
+    options: &Options,
+    model: &str,
 ) -> UpstreamRequest {
     let start = match options.bos {
         Bos::Server => prompt.bos,
@@ -98,15 +99,15 @@ pub(super) fn encode(
         }
         body.key("prompt").string(&prompt);
         match options.form() {
-            Form::OpenAi => openai(body, (conversation, rest), options, &members),
+            Form::OpenAi => openai(body, conversation, rest, options, &members),
             Form::LlamaCpp => {
-                sampling(body, (conversation, rest), "n_predict");
+                sampling(body, conversation, rest, "n_predict");
                 body.key("stream").value(&conversation.stream);
             }
             Form::Ollama => {
                 body.key("raw").value(&true);
                 body.key("stream").value(&conversation.stream);
-                body.key("options").object(|body| sampling(body, (conversation, rest), "num_predict"));
+                body.key("options").object(|body| sampling(body, conversation, rest, "num_predict"));
             }
         }
         for (key, value) in &members {
@@ -127,7 +128,8 @@ pub(super) fn encode(
 /// Writes the members of OpenAI's API, except those that `constraint` overrides.
 fn openai(
     body: &mut Encoder,
-    (conversation, rest): (&Conversation, &Map<String, Value>),
+    conversation: &Conversation,
+    rest: &Map<String, Value>,
     options: &Options,
     constraint: &Map<String, Value>,
 ) {
@@ -135,7 +137,7 @@ fn openai(
     if limit(conversation, rest).is_none() {
         body.key("max_tokens").value(&options.max_tokens);
     }
-    sampling(body, (conversation, rest), "max_tokens");
+    sampling(body, conversation, rest, "max_tokens");
     let format = conversation.sampling.response_format.as_ref();
     put(body, "response_format", format.filter(|_| is_free("response_format")));
     let own = |key: &str| OPENAI.contains(&key) && is_free(key);
@@ -158,7 +160,7 @@ fn limit(conversation: &Conversation, rest: &Map<String, Value>) -> Option<u64> 
 }
 
 /// Writes the members that all API versions share. The name of the token limit is `limit_key`.
-fn sampling(body: &mut Encoder, (conversation, rest): (&Conversation, &Map<String, Value>), limit_key: &str) {
+fn sampling(body: &mut Encoder, conversation: &Conversation, rest: &Map<String, Value>, limit_key: &str) {
     let sampling = &conversation.sampling;
     put(body, limit_key, limit(conversation, rest).as_ref());
     put(body, "temperature", sampling.temperature.as_ref());

@@ -119,7 +119,7 @@ impl UpstreamSide for Options {
     }
 
     fn encode_prompt(&self, prompt: &Prompt, conversation: &Conversation, model: &str) -> UpstreamRequest {
-        request::encode(prompt, conversation, (self, model))
+        request::encode(prompt, conversation, self, model)
     }
 
     fn reader(&self, rules: &ReaderRules) -> Reader {

@@ -78,7 +78,7 @@ pub(super) fn encode(conversation: &Conversation, model: &str, settings: &Option
         });
         put_tools(body, conversation);
         put_format(body, conversation, &mut dropped);
-        put_think(body, conversation, rest, (model, settings));
+        put_think(body, conversation, rest, model, settings);
         put_options(body, conversation, rest, settings);
         let keep_alive = rest.get("keep_alive").cloned();
         if let Some(keep_alive) = keep_alive.or_else(|| settings.keep_alive.as_deref().map(number_or_text)) {
@@ -224,7 +224,8 @@ fn put_think(
     body: &mut Encoder,
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    (model, settings): (&str, &Options),
+    model: &str,
+    settings: &Options,
 ) {
     if let Some(own) = rest.get("think") {
         return body.key("think").value(own);

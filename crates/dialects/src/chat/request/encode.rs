@@ -33,15 +33,15 @@ pub fn encode(conversation: &Conversation, model: &str, options: &Options) -> Up
             body.key("model").string(model);
         }
         body.key("messages").array(|body| {
-            let context = messages::Context::new(&turns, rest, (model, options));
+            let context = messages::Context::new(&turns, rest, model, options);
             for (place, turn) in turns.iter().enumerate() {
-                messages::put(body, (place, turn), &context, &mut dropped);
+                messages::put(body, place, turn, &context, &mut dropped);
             }
             constraint.begun.iter().for_each(|begun| body.value(begun));
         });
         tools::put(body, conversation, rest, options);
         put_max_tokens(body, conversation, rest, options.max_tokens);
-        put_sampling(body, conversation, rest, (&constraint.members, model, options));
+        put_sampling(body, conversation, rest, &constraint.members, model, options);
         let thinking = disabled_thinking(conversation, options);
         if let Some(thinking) = &thinking {
             body.key("thinking").value(thinking);
@@ -160,7 +160,9 @@ fn put_sampling(
     body: &mut Encoder,
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    (constraint, model, options): (&Map<String, Value>, &str, &Options),
+    constraint: &Map<String, Value>,
+    model: &str,
+    options: &Options,
 ) {
     let sampling = &conversation.sampling;
     let mut put = Optional { body, rest };

@@ -74,13 +74,13 @@ impl Grounding {
                 let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
                 if let Some(Some((url, title))) = index.and_then(|index| pages.get(index)) {
                     has_places = true;
-                    cite((url, title), span, out);
+                    cite(url, title, span, out);
                 }
             }
         }
         if !has_places {
             let end = self.runs.last().map_or(0, |run| run.characters as u64);
-            pages.iter().flatten().for_each(|(url, title)| cite((url, title), (end, end), out));
+            pages.iter().flatten().for_each(|(url, title)| cite(url, title, (end, end), out));
         }
     }
 
@@ -102,7 +102,7 @@ fn page(source: Json<'_>) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     Some((text("uri")?, text("title").unwrap_or_default()))
 }
 
-fn cite((url, title): (&str, &str), span: (u64, u64), out: &mut impl Sink) {
+fn cite(url: &str, title: &str, span: (u64, u64), out: &mut impl Sink) {
     out.event(Event::Annotation(Annotation { url: url.into(), title: title.into(), span }));
 }
 

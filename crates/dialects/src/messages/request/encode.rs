@@ -50,7 +50,7 @@ pub(in crate::messages) fn encode(
         put_messages(body.key("messages"), &messages, prefill.as_ref());
         tools::put(body, conversation, rest, &mut dropped);
         put_sampling(body, conversation, &mut dropped);
-        put_output(body, conversation, rest, (options, limit), &mut dropped);
+        put_output(body, conversation, rest, options, limit, &mut dropped);
         for (key, value) in rest.iter().filter(|(key, _)| !is_put(key)) {
             body.key(key).value(value);
         }
@@ -164,7 +164,8 @@ fn put_output(
     body: &mut Encoder,
     conversation: &Conversation,
     rest: &Map<String, Value>,
-    (options, limit): (&Options, u64),
+    options: &Options,
+    limit: u64,
     dropped: &mut Vec<String>,
 ) {
     let sampling = &conversation.sampling;

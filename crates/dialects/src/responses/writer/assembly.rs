@@ -318,14 +318,13 @@ impl Assembly {
         self.close(true, events);
         self.kept += start.id.len() + start.name.len();
         if start.runner != Runner::Client {
-            let kind = Kind::of(&start.name, start.runner);
-            let call = (&*start.name, "upstream", kind);
-            return self.begin_hosted(Key::Index(start.index), call, start.runner, events);
+            let (key, kind) = (Key::Index(start.index), Kind::of(&start.name, start.runner));
+            return self.begin_hosted(key, &start.name, "upstream", kind, start.runner, events);
         }
         let form = if self.customs.begin(start) { CUSTOM } else { FUNCTION };
         let place = self.next_place(form.id, events);
         let namespaced = self.namespaced.iter().find(|known| known.name == start.name);
-        self.calls.push(Call::begin((place, form), start, namespaced, events));
+        self.calls.push(Call::begin(place, form, start, namespaced, events));
     }
 
     fn arguments(&mut self, index: u32, piece: &str, events: &mut Events<'_>) {
@@ -355,13 +354,15 @@ impl Assembly {
     fn begin_hosted(
         &mut self,
         key: Key,
-        (name, server, kind): (&str, &str, Kind),
+        name: &str,
+        server: &str,
+        kind: Kind,
         runner: Runner,
         events: &mut Events<'_>,
     ) {
         self.close(true, events);
         let place = self.hosted_place(kind, runner, events);
-        self.hosted.push(HostedItem::begin((key, place), (name, server, kind), events));
+        self.hosted.push(HostedItem::begin(key, place, name, server, kind, events));
     }
 
     /// Adds the result of a call that the client does not run.
@@ -386,8 +387,7 @@ impl Assembly {
             if kind == Kind::Image {
                 self.image_calls.push(call.id.to_string());
             }
-            let names = (&*call.name, call.server_name(), kind);
-            self.begin_hosted(key.clone(), names, call.runner, events);
+            self.begin_hosted(key.clone(), &call.name, call.server_name(), kind, call.runner, events);
         }
         if let (Some(hosted), Some(arguments)) = (self.hosted.last_mut(), &call.arguments) {
             self.kept += hosted.push(arguments, events);
@@ -414,7 +414,7 @@ impl Assembly {
                 let is_own = self.image_calls.iter().any(|id| *id == media.id);
                 let runner = if is_own { Runner::Toolwire } else { Runner::Upstream };
                 let place = self.hosted_place(Kind::Image, runner, events);
-                HostedItem::begin((key, place), ("", "", Kind::Image), events)
+                HostedItem::begin(key, place, "", "", Kind::Image, events)
             }
         };
         let done = hosted.end(Outcome::Image(media), events);

@@ -106,8 +106,11 @@ impl Kind {
 
 impl HostedItem {
     pub(super) fn begin(
-        (key, place): (Key, Place),
-        (name, server, kind): (&str, &str, Kind),
+        key: Key,
+        place: Place,
+        name: &str,
+        server: &str,
+        kind: Kind,
         events: &mut Events<'_>,
     ) -> Self {
         let prefix = delta_prefix("response.mcp_call_arguments.delta", &place.members(), "");

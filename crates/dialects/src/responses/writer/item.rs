@@ -320,7 +320,8 @@ pub(super) const CUSTOM: Form = Form {
 
 impl Call {
     pub(super) fn begin(
-        (place, form): (Place, Form),
+        place: Place,
+        form: Form,
         start: &CallStart<'_>,
         namespaced: Option<&Namespaced>,
         events: &mut Events<'_>,

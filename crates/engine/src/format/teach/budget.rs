@@ -129,7 +129,7 @@ impl<'a> Shortening<'_, 'a> {
         };
         json.object(|json| {
             for (keyword, value) in schema.members() {
-                self.keyword((&keyword, value), key, depth, json);
+                self.keyword(&keyword, value, key, depth, json);
             }
         });
     }
@@ -143,7 +143,7 @@ impl<'a> Shortening<'_, 'a> {
         Some(schema)
     }
 
-    fn keyword(&mut self, (keyword, value): (&str, Json<'a>), key: &str, depth: usize, json: &mut Encoder) {
+    fn keyword(&mut self, keyword: &str, value: Json<'a>, key: &str, depth: usize, json: &mut Encoder) {
         match keyword {
             "title"
             | "$schema"

@@ -30,7 +30,8 @@ impl<'a> Context<'a> {
     pub(super) fn new(
         turns: &'a [Turn],
         rest: &Map<String, Value>,
-        (model, options): (&str, &'a Options),
+        model: &str,
+        options: &'a Options,
     ) -> Self {
         let calls = options.name_results.then(|| {
             let mut calls = CallsById::default();
@@ -69,7 +70,8 @@ fn signed_from(turns: &[Turn]) -> usize {
 /// Writes a turn as messages: one for each result, and one for the remaining parts.
 pub(super) fn put<'a>(
     body: &mut Encoder,
-    (place, turn): (usize, &'a Turn),
+    place: usize,
+    turn: &'a Turn,
     context: &Context<'a>,
     dropped: &mut Vec<String>,
 ) {
@@ -77,20 +79,20 @@ pub(super) fn put<'a>(
     let rest = turn.rest.from_dialect(DIALECT).unwrap_or(&no_rest);
     if let (Role::Tool, [Part::Result(output), media @ ..]) = (turn.role, turn.parts.as_slice()) {
         let hint = context.hints(turn).of_result();
-        return result(body, (output, context.name_of(output)), media, (rest, hint));
+        return result(body, output, context.name_of(output), media, rest, hint);
     }
     let mut has_content = turn.parts.is_empty();
     for part in &turn.parts {
         match part {
             Part::Result(output) => {
                 let rest = if turn.parts.len() == 1 { rest } else { &no_rest };
-                result(body, (output, context.name_of(output)), &[], (rest, None));
+                result(body, output, context.name_of(output), &[], rest, None);
             }
             _ => has_content = true,
         }
     }
     if has_content {
-        message(body, (place, turn, rest), context, dropped);
+        message(body, place, turn, rest, context, dropped);
     }
 }
 
@@ -98,9 +100,11 @@ pub(super) fn put<'a>(
 /// November 2023.
 fn result(
     body: &mut Encoder,
-    (output, name): (&CallOutput, &str),
+    output: &CallOutput,
+    name: &str,
     media: &[Part],
-    (rest, hint): (&Map<String, Value>, Option<&Value>),
+    rest: &Map<String, Value>,
+    hint: Option<&Value>,
 ) {
     let media: Vec<_> = media.iter().filter(|part| is_expressible(part)).collect();
     body.object(|body| {
@@ -128,7 +132,9 @@ fn result(
 
 fn message(
     body: &mut Encoder,
-    (place, turn, rest): (usize, &Turn, &Map<String, Value>),
+    place: usize,
+    turn: &Turn,
+    rest: &Map<String, Value>,
     context: &Context<'_>,
     dropped: &mut Vec<String>,
 ) {
@@ -143,10 +149,10 @@ fn message(
     };
     body.object(|body| {
         body.key("role").string(role);
-        content(body.key("content"), &turn.parts, (rest, context.hints(turn)), may_be_null);
-        put_reasoning(body, (&turn.parts, rest), context, dropped);
+        content(body.key("content"), &turn.parts, rest, context.hints(turn), may_be_null);
+        put_reasoning(body, &turn.parts, rest, context, dropped);
         let needs_signature = context.signed_from.is_some_and(|from| place >= from);
-        put_calls(body, (&turn.parts, needs_signature), rest, options);
+        put_calls(body, &turn.parts, needs_signature, rest, options);
         extend(body, rest);
     });
 }
@@ -154,7 +160,8 @@ fn message(
 fn content(
     body: &mut Encoder,
     parts: &[Part],
-    (rest, mut hints): (&Map<String, Value>, CacheHints<'_>),
+    rest: &Map<String, Value>,
+    mut hints: CacheHints<'_>,
     may_be_null: bool,
 ) {
     let is_list = rest.contains_key("content") || !hints.is_empty();
@@ -221,7 +228,8 @@ fn element(body: &mut Encoder, part: &Part, originals: &mut Originals<'_>, hint:
 /// message.
 fn put_reasoning(
     body: &mut Encoder,
-    (parts, rest): (&[Part], &Map<String, Value>),
+    parts: &[Part],
+    rest: &Map<String, Value>,
     context: &Context<'_>,
     dropped: &mut Vec<String>,
 ) {
@@ -263,7 +271,8 @@ fn put_reasoning(
 
 fn put_calls(
     body: &mut Encoder,
-    (parts, mut needs_signature): (&[Part], bool),
+    parts: &[Part],
+    mut needs_signature: bool,
     rest: &Map<String, Value>,
     options: &Options,
 ) {
@@ -276,7 +285,7 @@ fn put_calls(
         let mut originals = Originals::of(rest, "tool_calls");
         body.key("tool_calls").array(|body| {
             for call in calls {
-                call_element(body, (call, std::mem::take(&mut needs_signature)), &mut originals, options);
+                call_element(body, call, std::mem::take(&mut needs_signature), &mut originals, options);
             }
         });
     }
@@ -287,7 +296,8 @@ fn put_calls(
 
 fn call_element(
     body: &mut Encoder,
-    (call, needs_signature): (&Call, bool),
+    call: &Call,
+    needs_signature: bool,
     originals: &mut Originals<'_>,
     options: &Options,
 ) {

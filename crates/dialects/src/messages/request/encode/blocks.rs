@@ -254,7 +254,7 @@ impl<'c> Block<'c> {
                 Arguments::of(&call.arguments).put(body.key("input"), CUSTOM_INPUT);
                 put_hint(body, hint);
             }),
-            Self::Result { id, output, media } => put_result(body, (id, output), media, hint),
+            Self::Result { id, output, media } => put_result(body, id, output, media, hint),
             Self::Thinking { text, signature } => body.object(|body| {
                 body.key("type").string("thinking");
                 body.key("thinking").string(text);
@@ -282,12 +282,7 @@ fn put_hint(body: &mut Encoder, hint: Option<&Value>) {
     }
 }
 
-fn put_result(
-    body: &mut Encoder,
-    (id, output): (&str, &CallOutput),
-    media: &[Block<'_>],
-    hint: Option<&Value>,
-) {
+fn put_result(body: &mut Encoder, id: &str, output: &CallOutput, media: &[Block<'_>], hint: Option<&Value>) {
     body.object(|body| {
         body.key("type").string("tool_result");
         body.key("tool_use_id").string(id);
