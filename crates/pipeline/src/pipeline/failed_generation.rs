@@ -5,7 +5,10 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 
-use super::{Pipeline, Stages, State, ToCalls};
+use super::{
+    Pipeline, State,
+    stages::{Stages, ToCalls},
+};
 use crate::{
     event::{CallEnd, CallStart, Event, Finish, Runner, Sink},
     failure::Failure,

@@ -26,6 +26,8 @@ mod hops;
 mod output_record;
 mod prefill;
 mod reasoning;
+mod stages;
+mod tally;
 mod turn_state;
 mod withheld_events;
 
@@ -33,6 +35,7 @@ pub use backlog::SLICE;
 pub use calls::DeferredTurn;
 pub use hops::{FollowUp, Reason};
 pub use output_record::{EmittedEvent, EmittedText};
+pub use tally::{CallTally, Tally};
 
 use std::sync::Arc;
 
@@ -44,17 +47,18 @@ use self::{
     output_record::OutputRecord,
     prefill::PrefillStage,
     reasoning::ReasoningStage,
+    stages::{Stages, withhold},
     turn_state::StateCollector,
-    withheld_events::{WithheldEvents, Withhold},
+    withheld_events::WithheldEvents,
 };
 use crate::{
     conversation::{Conversation, Prefill, TurnState, WantsBack},
     detect::Detector,
     dialect::{Answering, Asked, Reader, RequestKey, Skipped, Writer},
-    event::{Event, Finish, Reasoning, Sink, Warning},
+    event::{Event, Finish, Reasoning, Warning},
     failure::{Failure, Redact},
     format::KnownFormats,
-    rules::{HostedRules, Limits, Rules},
+    rules::{HostedRules, Rules},
     tools::DeclaredTools,
 };
 
@@ -88,22 +92,6 @@ pub struct Pipeline {
     state: State,
     failure: Option<Failure>,
     redactor: Option<Arc<dyn Redact>>,
-}
-
-#[derive(Debug)]
-struct Stages {
-    backlog: Backlog,
-    prefill: PrefillStage,
-    detector: Option<Detector>,
-    calls: Calls,
-    withheld: WithheldEvents,
-    reasoning: ReasoningStage,
-    writer: Writer,
-    limits: Limits,
-    repair: bool,
-    stream: bool,
-    several: bool,
-    emitted: OutputRecord,
 }
 
 impl Pipeline {
@@ -474,237 +462,4 @@ impl Pipeline {
             ..self.stages.calls.tally.clone()
         }
     }
-}
-
-impl Stages {
-    fn failure(&mut self) -> Option<Failure> {
-        let is_too_long = self.writer.kept() > self.limits.max_answer;
-        self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
-    }
-
-    /// Whether a limit was exceeded, so that no more input is accepted.
-    fn is_full(&self) -> bool {
-        self.calls.failure.is_some() || self.writer.kept() > self.limits.max_answer
-    }
-
-    fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
-        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, emitted, out };
-        ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
-    }
-
-    /// Ends the hop's text and passes what the detector releases to the stages after it.
-    fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
-        let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
-        let next = ToWriter { withheld, reasoning, writer, emitted, out };
-        if let Some(detector) = detector {
-            let mut next = ToCalls { calls, next };
-            prefill.finish(false, detector, &mut next);
-            act(detector, &mut next);
-        }
-    }
-
-    fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
-        let Self { calls, withheld, reasoning, writer, emitted, .. } = self;
-        (calls, ToWriter { withheld, reasoning, writer, emitted, out })
-    }
-
-    /// Prepares for the next upstream response. Content that is held back is released, unless it is replaced.
-    fn next_hop(&mut self, out: &mut BytesMut) {
-        self.end_text(out, |detector, next| detector.next_answer(next));
-        let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
-        if !replaces {
-            self.calls_and_writer(out).1.release();
-        }
-        self.calls.next_hop();
-        self.withheld.next_hop(self.emitted.has_content);
-    }
-
-    fn end(&mut self, out: &mut BytesMut) {
-        let (calls, mut next) = self.calls_and_writer(out);
-        calls.end_response(&mut next);
-    }
-
-    /// Releases everything that is held back, since no more input will arrive.
-    fn release(&mut self, out: &mut BytesMut) {
-        self.end_text(out, |detector, next| detector.finish(false, next));
-        self.calls_and_writer(out).1.release();
-    }
-}
-
-/// Determines which content must be withheld so that the model can be asked again.
-fn withhold(calls: &Calls, stream: bool) -> Withhold {
-    let corrections = calls.corrections();
-    match (corrections.retries_missing(), corrections.retries_calls()) {
-        (false, false) => Withhold::Never,
-        (false, true) if stream => Withhold::FromFirstCall,
-        _ => Withhold::Everything,
-    }
-}
-
-struct ToDetector<'s> {
-    backlog: &'s mut Backlog,
-    prefill: &'s mut PrefillStage,
-    detector: &'s mut Option<Detector>,
-    next: ToCalls<'s>,
-}
-
-impl Sink for ToDetector<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        match self.detector {
-            Some(detector)
-                if self
-                    .backlog
-                    .takes(&event, |text| self.prefill.is_active() || !detector.passes_on(text)) =>
-            {
-                self.backlog.put(event);
-            }
-            Some(detector) if self.prefill.is_active() => self.prefill.event(event, detector, &mut self.next),
-            Some(detector) => detector.event(event, &mut self.next),
-            None => self.next.event(event),
-        }
-    }
-}
-
-struct ToCalls<'s> {
-    calls: &'s mut Calls,
-    next: ToWriter<'s>,
-}
-
-impl Sink for ToCalls<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        if self.next.withheld.is_active() {
-            return self.event_that_may_be_replaced(event);
-        }
-        self.calls.event(event, &mut self.next);
-    }
-}
-
-impl ToCalls<'_> {
-    /// Handles an event in a hop that may be replaced by another one.
-    fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
-        self.calls.can_replace = !self.next.emitted.has_content;
-        self.calls.event(event, &mut self.next);
-        self.calls.can_replace = false;
-        if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
-            self.next.release();
-        }
-    }
-}
-
-struct ToWriter<'s> {
-    withheld: &'s mut WithheldEvents,
-    reasoning: &'s mut ReasoningStage,
-    writer: &'s mut Writer,
-    emitted: &'s mut OutputRecord,
-    out: &'s mut BytesMut,
-}
-
-impl Sink for ToWriter<'_> {
-    fn event(&mut self, event: Event<'_>) {
-        if self.withheld.is_active() && self.keeps_back(&event) {
-            return;
-        }
-        self.write(&event);
-    }
-}
-
-impl ToWriter<'_> {
-    fn write(&mut self, event: &Event<'_>) {
-        let Self { reasoning, writer, emitted, out, .. } = self;
-        reasoning.event(event, &mut |event| {
-            emitted.saw(event, out.len());
-            writer.event(event, out);
-        });
-    }
-
-    /// Withholds `event` if necessary. If `event` makes it certain that this hop is not replaced, releases
-    /// everything.
-    fn keeps_back(&mut self, event: &Event<'_>) -> bool {
-        if is_finish(event) {
-            self.release();
-            return false;
-        }
-        let is_unknown = matches!(event, Event::Verbatim { means: None, .. });
-        if !self.withheld.takes(event, is_unknown || is_content(event)) {
-            return false;
-        }
-        if self.withheld.is_full() {
-            self.release();
-        }
-        true
-    }
-
-    fn release(&mut self) {
-        let Self { withheld, reasoning, writer, emitted, out } = self;
-        withheld.release(|event| {
-            reasoning.event(&event, &mut |event| {
-                emitted.saw(event, out.len());
-                writer.event(event, out);
-            });
-        });
-    }
-}
-
-fn is_finish(event: &Event<'_>) -> bool {
-    matches!(event, Event::Finish(_) | Event::Verbatim { means: Some(Event::Finish(_)), .. })
-}
-
-fn is_content(event: &Event<'_>) -> bool {
-    match event {
-        Event::Start(_) | Event::Ping(_) | Event::Phase { .. } | Event::Usage(_) | Event::Warning(_) => false,
-        Event::Verbatim { means: None, .. } => false,
-        Event::Verbatim { means: Some(means), .. } => is_content(means),
-        _ => true,
-    }
-}
-
-/// Statistics of a response, for logs and metrics.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// The calls that the client received.
-    pub calls: Vec<CallTally>,
-    /// Number of calls that were refused or dropped.
-    pub dropped_calls: u64,
-    /// Number of parts of the upstream's response that were left out because they were malformed.
-    pub malformed_frames: u64,
-    /// What was left out of the upstream's response, by reason.
-    pub skipped: Skipped,
-    /// Maximum number of bytes that were held at once.
-    pub held_peak: usize,
-    /// Bytes currently held.
-    pub held: usize,
-    /// Why further hops followed: one reason for each hop after the first.
-    pub follow_ups: Vec<Reason>,
-    /// The codes of the warnings that the client received.
-    pub warnings: Vec<&'static str>,
-    /// Tokens of the requests, as reported by the upstream, summed over all hops.
-    pub input_tokens: Option<u64>,
-    /// Tokens of the responses, as reported by the upstream, summed over all hops.
-    pub output_tokens: Option<u64>,
-    /// Whether the model refused to answer, in a form that the dialect distinguishes from text.
-    pub is_refusal: bool,
-    /// The finish reason that was sent.
-    pub finish: Option<crate::event::Finish>,
-}
-
-impl Tally {
-    /// Number of hops that followed because the previous one was unacceptable.
-    pub fn retries(&self) -> u64 {
-        self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
-    }
-
-    /// Whether the client was warned that a required call is missing.
-    pub fn lacks_required_call(&self) -> bool {
-        self.warnings.contains(&corrections::UNFULFILLED)
-    }
-}
-
-/// One call, for metrics. Every label has a limited number of values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallTally {
-    /// `native` or a format's name.
-    pub format: &'static str,
-    /// The name of the tool, or `None` if it is not declared.
-    pub name: Option<String>,
 }

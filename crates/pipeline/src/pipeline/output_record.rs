@@ -1,7 +1,7 @@
 //! [`OutputRecord`]: what the client has received so far, as far as code outside the pipeline needs to know
 //! it.
 
-use super::is_content;
+use super::stages::is_content;
 use crate::{
     event::Event,
     wire::text::{boundary_upto, head},

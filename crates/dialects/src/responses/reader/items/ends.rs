@@ -1,0 +1,178 @@
+//! The ends of items, and content that only they contain.
+
+use std::borrow::Cow;
+
+use super::{PartKey, Section, item_id};
+use crate::{
+    Dialect, Skip,
+    digest::Digest,
+    event::{Annotation, Event, Media, Opaque, Reasoning, Runner, ServerCall, Sink},
+    failure::Failure,
+    responses::reader::{
+        event::{StreamEvent, text},
+        response::ResponseReader,
+    },
+    wire::json::{Json, Kind as JsonKind},
+};
+
+impl ResponseReader {
+    /// Ends an item. `item` is the complete item.
+    pub(in crate::responses::reader) fn end_item(
+        &mut self,
+        output: u64,
+        item: Json<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        self.calls.settle(out);
+        self.item(output)?;
+        match &*text(item, "type") {
+            "message" => self.end_message(output, item, out)?,
+            "function_call" | "custom_tool_call" => {
+                if self.begin_call(output, item, out)? {
+                    self.calls.complete(output, &arguments(item), out)?;
+                    self.calls.end(output, out);
+                } else {
+                    self.skipped.add(Skip::NamelessCall);
+                }
+            }
+            "reasoning" => self.end_reasoning(output, item, out)?,
+            "image_generation_call" => self.image(item, out),
+            kind if kind.ends_with("_call") => self.server_call(kind, item, out),
+            _ => self.skipped.add(Skip::UnknownPart),
+        }
+        if let Some(place) = self.open.iter().rposition(|open| open.output == output) {
+            let mut name = self.open.remove(place).name;
+            if name.id.is_empty() {
+                name.id = item_id(item);
+            }
+            name.call = Digest::of(&text(item, "call_id"));
+            self.ended.push(name);
+        }
+        Ok(())
+    }
+
+    fn end_message(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        self.phase(output, item, out)?;
+        let parts = item.get("content").into_iter().flat_map(|content| content.elements());
+        let mut annotations = Vec::new();
+        for (index, part) in (0..).zip(parts) {
+            let (section, key) = match &*text(part, "type") {
+                "output_text" | "text" => (Section::Text, "text"),
+                "refusal" => (Section::Refusal, "refusal"),
+                _ => {
+                    self.skipped.add(Skip::UnknownPart);
+                    continue;
+                }
+            };
+            self.complete(output, PartKey { section, index }, &text(part, key), out)?;
+            annotations.extend(part.get("annotations").into_iter().flat_map(|list| list.elements()));
+        }
+        let told = self.item(output)?.annotations;
+        annotations.iter().skip(told).for_each(|annotation| self.annotation(*annotation, out));
+        Ok(())
+    }
+
+    fn end_reasoning(&mut self, output: u64, item: Json<'_>, out: &mut impl Sink) -> Result<(), Failure> {
+        for (section, key) in [(Section::Summary, "summary"), (Section::Thought, "content")] {
+            let parts = item.get(key).into_iter().flat_map(|list| list.elements());
+            for (index, part) in (0..).zip(parts) {
+                self.complete(output, PartKey { section, index }, &text(part, "text"), out)?;
+            }
+        }
+        let state = text(item, "encrypted_content");
+        if !state.is_empty() {
+            let redacted = self.item(output)?.parts.is_empty();
+            let signature = Some(Opaque::new(Dialect::Responses.name(), state));
+            out.event(Event::Reasoning(Reasoning { text: Cow::Borrowed(""), signature, redacted }));
+        }
+        Ok(())
+    }
+
+    pub(in crate::responses::reader) fn annotated(
+        &mut self,
+        event: &StreamEvent<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Failure> {
+        let Some(annotation) = event.annotation else { return Ok(()) };
+        let Some(output) = self.addressed(event)? else { return Ok(()) };
+        self.item(output)?.annotations += 1;
+        self.annotation(annotation, out);
+        Ok(())
+    }
+
+    fn annotation(&mut self, annotation: Json<'_>, out: &mut impl Sink) {
+        let place = |key| annotation.get(key).and_then(|place| place.as_u64()).unwrap_or(0);
+        let (url, title) = (text(annotation, "url"), text(annotation, "title"));
+        if url.is_empty() {
+            return self.skipped.add(Skip::UnknownPart);
+        }
+        let span = (place("start_index"), place("end_index"));
+        out.event(Event::Annotation(Annotation { url, title, span }));
+    }
+
+    fn image(&mut self, item: Json<'_>, out: &mut impl Sink) {
+        let data = text(item, "result");
+        if data.is_empty() {
+            return self.skipped.add(Skip::UndispatchedCall);
+        }
+        self.progress.has_content = true;
+        let mime = match text(item, "output_format") {
+            format if format.is_empty() => "image/png".into(),
+            format => format!("image/{format}").into(),
+        };
+        out.event(Event::Media(Media { id: text(item, "id"), mime, data }));
+    }
+
+    /// Emits a call that the upstream's servers ran.
+    fn server_call(&mut self, kind: &str, item: Json<'_>, out: &mut impl Sink) {
+        self.progress.has_content = true;
+        let name = match text(item, "name") {
+            name if name.is_empty() => kind.trim_end_matches("_call").to_owned().into(),
+            name => name,
+        };
+        let given = |keys: &[&str]| {
+            let value = keys.iter().find_map(|key| item.get(key).filter(|value| !value.is_null()))?;
+            Some(value.as_str().unwrap_or(Cow::Borrowed(value.raw())))
+        };
+        let error = item.get("error").filter(|error| !error.is_null());
+        // The result of a search is its list of pages, which is present if the request asks for it.
+        let pages = || Some(Cow::Borrowed(item.get("action")?.get("sources")?.raw()));
+        // A call that has ended without a result gets an empty one.
+        let is_running = matches!(&*text(item, "status"), "in_progress" | "searching" | "incomplete");
+        let none = || (!is_running).then_some(Cow::Borrowed(""));
+        let content = given(&["error", "output", "results", "outputs"]).or_else(pages).or_else(none);
+        out.event(Event::ServerCall(ServerCall {
+            id: text(item, "id"),
+            name,
+            runner: Runner::Upstream,
+            server: Cow::Borrowed(""),
+            arguments: given(&["arguments", "action", "queries", "code"]),
+            content,
+            is_error: error.is_some() || text(item, "status") == "failed",
+        }));
+    }
+
+    /// Handles halves of surrogate pairs whose other halves did not arrive. They are dropped if the model was
+    /// interrupted.
+    pub(in crate::responses::reader) fn flush(&mut self, cut: bool, out: &mut impl Sink) {
+        for (half, is_text) in [(self.reasoning.finish(), false), (self.text.finish(), true)] {
+            if let Some(half) = half.filter(|_| !cut) {
+                let half = half.to_string();
+                out.event(match is_text {
+                    true => Event::Text(half.into()),
+                    false => Event::Reasoning(Reasoning::text(half)),
+                });
+            }
+        }
+    }
+}
+
+/// The arguments of a call, or the input for a custom tool. Some servers send an object instead of a string.
+pub(super) fn arguments(item: Json<'_>) -> Cow<'_, str> {
+    let given = item.get("arguments").or_else(|| item.get("input")).filter(|given| !given.is_null());
+    match given {
+        Some(given) if given.kind() == JsonKind::Object => Cow::Borrowed(given.raw()),
+        Some(given) => given.as_str().unwrap_or_default(),
+        None => Cow::Borrowed(""),
+    }
+}

@@ -1,0 +1,218 @@
+//! [`Stages`]: the stages after the reader, each a [`Sink`] for the one before it.
+
+use bytes::BytesMut;
+
+use super::{
+    backlog::Backlog,
+    calls::Calls,
+    output_record::OutputRecord,
+    prefill::PrefillStage,
+    reasoning::ReasoningStage,
+    withheld_events::{WithheldEvents, Withhold},
+};
+use crate::{
+    detect::Detector,
+    dialect::Writer,
+    event::{Event, Sink},
+    failure::Failure,
+    rules::Limits,
+};
+
+#[derive(Debug)]
+pub(super) struct Stages {
+    pub(super) backlog: Backlog,
+    pub(super) prefill: PrefillStage,
+    pub(super) detector: Option<Detector>,
+    pub(super) calls: Calls,
+    pub(super) withheld: WithheldEvents,
+    pub(super) reasoning: ReasoningStage,
+    pub(super) writer: Writer,
+    pub(super) limits: Limits,
+    pub(super) repair: bool,
+    pub(super) stream: bool,
+    pub(super) several: bool,
+    pub(super) emitted: OutputRecord,
+}
+
+impl Stages {
+    pub(super) fn failure(&mut self) -> Option<Failure> {
+        let is_too_long = self.writer.kept() > self.limits.max_answer;
+        self.calls.failure.take().or_else(|| is_too_long.then(|| self.limits.answer_too_long()))
+    }
+
+    /// Whether a limit was exceeded, so that no more input is accepted.
+    pub(super) fn is_full(&self) -> bool {
+        self.calls.failure.is_some() || self.writer.kept() > self.limits.max_answer
+    }
+
+    pub(super) fn sink<'s>(&'s mut self, out: &'s mut BytesMut) -> impl Sink + 's {
+        let Self { backlog, prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, out };
+        ToDetector { backlog, prefill, detector, next: ToCalls { calls, next } }
+    }
+
+    /// Ends the hop's text and passes what the detector releases to the stages after it.
+    pub(super) fn end_text(&mut self, out: &mut BytesMut, act: impl FnOnce(&mut Detector, &mut ToCalls<'_>)) {
+        let Self { prefill, detector, calls, withheld, reasoning, writer, emitted, .. } = self;
+        let next = ToWriter { withheld, reasoning, writer, emitted, out };
+        if let Some(detector) = detector {
+            let mut next = ToCalls { calls, next };
+            prefill.finish(false, detector, &mut next);
+            act(detector, &mut next);
+        }
+    }
+
+    pub(super) fn calls_and_writer<'s>(&'s mut self, out: &'s mut BytesMut) -> (&'s mut Calls, ToWriter<'s>) {
+        let Self { calls, withheld, reasoning, writer, emitted, .. } = self;
+        (calls, ToWriter { withheld, reasoning, writer, emitted, out })
+    }
+
+    /// Prepares for the next upstream response. Content that is held back is released, unless it is replaced.
+    pub(super) fn next_hop(&mut self, out: &mut BytesMut) {
+        self.end_text(out, |detector, next| detector.next_answer(next));
+        let replaces = self.calls.pending.as_ref().is_some_and(|pending| pending.follow_up.reason.replaces());
+        if !replaces {
+            self.calls_and_writer(out).1.release();
+        }
+        self.calls.next_hop();
+        self.withheld.next_hop(self.emitted.has_content);
+    }
+
+    pub(super) fn end(&mut self, out: &mut BytesMut) {
+        let (calls, mut next) = self.calls_and_writer(out);
+        calls.end_response(&mut next);
+    }
+
+    /// Releases everything that is held back, since no more input will arrive.
+    pub(super) fn release(&mut self, out: &mut BytesMut) {
+        self.end_text(out, |detector, next| detector.finish(false, next));
+        self.calls_and_writer(out).1.release();
+    }
+}
+
+/// Determines which content must be withheld so that the model can be asked again.
+pub(super) fn withhold(calls: &Calls, stream: bool) -> Withhold {
+    let corrections = calls.corrections();
+    match (corrections.retries_missing(), corrections.retries_calls()) {
+        (false, false) => Withhold::Never,
+        (false, true) if stream => Withhold::FromFirstCall,
+        _ => Withhold::Everything,
+    }
+}
+
+struct ToDetector<'s> {
+    backlog: &'s mut Backlog,
+    prefill: &'s mut PrefillStage,
+    detector: &'s mut Option<Detector>,
+    next: ToCalls<'s>,
+}
+
+impl Sink for ToDetector<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match self.detector {
+            Some(detector)
+                if self
+                    .backlog
+                    .takes(&event, |text| self.prefill.is_active() || !detector.passes_on(text)) =>
+            {
+                self.backlog.put(event);
+            }
+            Some(detector) if self.prefill.is_active() => self.prefill.event(event, detector, &mut self.next),
+            Some(detector) => detector.event(event, &mut self.next),
+            None => self.next.event(event),
+        }
+    }
+}
+
+pub(super) struct ToCalls<'s> {
+    pub(super) calls: &'s mut Calls,
+    pub(super) next: ToWriter<'s>,
+}
+
+impl Sink for ToCalls<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        if self.next.withheld.is_active() {
+            return self.event_that_may_be_replaced(event);
+        }
+        self.calls.event(event, &mut self.next);
+    }
+}
+
+impl ToCalls<'_> {
+    /// Handles an event in a hop that may be replaced by another one.
+    fn event_that_may_be_replaced(&mut self, event: Event<'_>) {
+        self.calls.can_replace = !self.next.emitted.has_content;
+        self.calls.event(event, &mut self.next);
+        self.calls.can_replace = false;
+        if self.next.withheld.is_holding() && self.calls.corrections().is_settled() {
+            self.next.release();
+        }
+    }
+}
+
+pub(super) struct ToWriter<'s> {
+    withheld: &'s mut WithheldEvents,
+    reasoning: &'s mut ReasoningStage,
+    writer: &'s mut Writer,
+    emitted: &'s mut OutputRecord,
+    out: &'s mut BytesMut,
+}
+
+impl Sink for ToWriter<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        if self.withheld.is_active() && self.keeps_back(&event) {
+            return;
+        }
+        self.write(&event);
+    }
+}
+
+impl ToWriter<'_> {
+    pub(super) fn write(&mut self, event: &Event<'_>) {
+        let Self { reasoning, writer, emitted, out, .. } = self;
+        reasoning.event(event, &mut |event| {
+            emitted.saw(event, out.len());
+            writer.event(event, out);
+        });
+    }
+
+    /// Withholds `event` if necessary. If `event` makes it certain that this hop is not replaced, releases
+    /// everything.
+    fn keeps_back(&mut self, event: &Event<'_>) -> bool {
+        if is_finish(event) {
+            self.release();
+            return false;
+        }
+        let is_unknown = matches!(event, Event::Verbatim { means: None, .. });
+        if !self.withheld.takes(event, is_unknown || is_content(event)) {
+            return false;
+        }
+        if self.withheld.is_full() {
+            self.release();
+        }
+        true
+    }
+
+    pub(super) fn release(&mut self) {
+        let Self { withheld, reasoning, writer, emitted, out } = self;
+        withheld.release(|event| {
+            reasoning.event(&event, &mut |event| {
+                emitted.saw(event, out.len());
+                writer.event(event, out);
+            });
+        });
+    }
+}
+
+fn is_finish(event: &Event<'_>) -> bool {
+    matches!(event, Event::Finish(_) | Event::Verbatim { means: Some(Event::Finish(_)), .. })
+}
+
+pub(super) fn is_content(event: &Event<'_>) -> bool {
+    match event {
+        Event::Start(_) | Event::Ping(_) | Event::Phase { .. } | Event::Usage(_) | Event::Warning(_) => false,
+        Event::Verbatim { means: None, .. } => false,
+        Event::Verbatim { means: Some(means), .. } => is_content(means),
+        _ => true,
+    }
+}

@@ -1,0 +1,54 @@
+//! [`Tally`]: statistics of a response.
+
+use super::{Reason, corrections::UNFULFILLED};
+use crate::{dialect::Skipped, event::Finish};
+
+/// Statistics of a response, for logs and metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The calls that the client received.
+    pub calls: Vec<CallTally>,
+    /// Number of calls that were refused or dropped.
+    pub dropped_calls: u64,
+    /// Number of parts of the upstream's response that were left out because they were malformed.
+    pub malformed_frames: u64,
+    /// What was left out of the upstream's response, by reason.
+    pub skipped: Skipped,
+    /// Maximum number of bytes that were held at once.
+    pub held_peak: usize,
+    /// Bytes currently held.
+    pub held: usize,
+    /// Why further hops followed: one reason for each hop after the first.
+    pub follow_ups: Vec<Reason>,
+    /// The codes of the warnings that the client received.
+    pub warnings: Vec<&'static str>,
+    /// Tokens of the requests, as reported by the upstream, summed over all hops.
+    pub input_tokens: Option<u64>,
+    /// Tokens of the responses, as reported by the upstream, summed over all hops.
+    pub output_tokens: Option<u64>,
+    /// Whether the model refused to answer, in a form that the dialect distinguishes from text.
+    pub is_refusal: bool,
+    /// The finish reason that was sent.
+    pub finish: Option<Finish>,
+}
+
+impl Tally {
+    /// Number of hops that followed because the previous one was unacceptable.
+    pub fn retries(&self) -> u64 {
+        self.follow_ups.iter().filter(|reason| **reason != Reason::Hosted).count() as u64
+    }
+
+    /// Whether the client was warned that a required call is missing.
+    pub fn lacks_required_call(&self) -> bool {
+        self.warnings.contains(&UNFULFILLED)
+    }
+}
+
+/// One call, for metrics. Every label has a limited number of values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTally {
+    /// `native` or a format's name.
+    pub format: &'static str,
+    /// The name of the tool, or `None` if it is not declared.
+    pub name: Option<String>,
+}
