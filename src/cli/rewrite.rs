@@ -263,7 +263,7 @@ impl Args {
             .with("repair", self.no_repair.then_some(false))
             .with("tolerate_truncation", self.tolerate_truncation.then_some(true));
         let settings = rules.settings(KnownFormats::built_in())?;
-        Ok(config::settings_for(&settings, (tools, None), KnownFormats::built_in(), model).into_owned())
+        Ok(config::settings_for(&settings, tools, None, KnownFormats::built_in(), model).into_owned())
     }
 
     /// The client's request, with the tools of `--declare` appended to its own.

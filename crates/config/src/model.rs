@@ -1,7 +1,10 @@
 //! [`Model`]: a model that clients can request, and the rules for its responses.
 
+mod checks;
+
 use std::{borrow::Cow, fmt, fs, sync::Arc};
 
+use self::checks::check;
 use super::{
     Upstream,
     alternatives::{self, Alternatives},
@@ -71,7 +74,7 @@ impl Model {
     /// is taught or that its name implies come first. The name may also imply that responses start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
-        settings_for(&self.settings, (self.tools, self.starts_in_reasoning), &self.formats, name)
+        settings_for(&self.settings, self.tools, self.starts_in_reasoning, &self.formats, name)
     }
 
     /// Returns the constraints that the upstream, which supports these `means`, is asked to enforce in the response to
@@ -143,7 +146,8 @@ const FROM_TEMPLATE: &str = "template";
 /// imply. Also sets whether responses start inside reasoning, unless that is configured.
 pub fn settings_for<'s>(
     settings: &'s Rules,
-    (tools, starts_in_reasoning): (ToolStyle, Option<bool>),
+    tools: ToolStyle,
+    starts_in_reasoning: Option<bool>,
     formats: &KnownFormats,
     name: &str,
 ) -> Cow<'s, Rules> {
@@ -431,69 +435,6 @@ fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
         Ok(Ok(template)) => Some(Arc::new(template)),
         Ok(Err(error)) => cell.wrong(format!("the chat template in {}, {error}", resolved.display())),
         Err(error) => cell.wrong(format!("cannot read {}: {error}", resolved.display())),
-    }
-}
-
-/// Checks the settings that involve the chat template.
-fn check_template(model: &Model, table: &mut Table<'_>) {
-    let takes_prompt = model.upstream.options.side().takes_prompt();
-    let is_taken = model.instructions.as_deref() == Some(FROM_TEMPLATE);
-    if let Some(cell) = table.cell("instructions").filter(|_| is_taken) {
-        match model.chat_template.as_ref().map(|template| template.check_instructions()) {
-            None => _ = cell.wrong::<()>("`instructions = \"template\"` needs a `chat_template`"),
-            Some(Err(error)) => _ = cell.wrong::<()>(error.message),
-            Some(Ok(())) => {}
-        }
-    }
-    if let Some(cell) = table.cell("chat_template").filter(|_| !takes_prompt && !is_taken) {
-        cell.warn(
-            "`chat_template` is used only for an upstream of the dialect `completions`, or by \
-             `instructions = \"template\"`",
-        );
-    }
-    if takes_prompt
-        && model.chat_template.is_none()
-        && let Some(name) = table.cell("name")
-    {
-        name.warn(
-            "without a `chat_template` the prompt is the conversation's bare text, without roles and tools",
-        );
-    }
-}
-
-/// Checks combinations of a model's keys.
-fn check(model: &Model, table: &mut Table<'_>) {
-    check_template(model, table);
-    if let Some(instructions) = table.cell("instructions")
-        && model.tools == ToolStyle::Native
-    {
-        instructions.warn("`instructions` are used only where `tools` is a text format");
-    }
-    if let ToolStyle::Format(format) = model.tools
-        && let Some(cell) = table.cell("detect")
-        && !is_looked_for(format, &model.settings.detect)
-    {
-        cell.warn(format!(
-            "the model is taught `{}`, but its calls in this format are not looked for",
-            format.name
-        ));
-    }
-    if !model.upstream.options.side().declares_tools()
-        && model.tools == ToolStyle::Native
-        && let Some(name) = table.cell("name")
-    {
-        name.warn(
-            "Lumo v1 has no field for a client's tools; without a text format in `tools`, the model does not learn of them",
-        );
-    }
-}
-
-fn is_looked_for(format: &Format, detect: &Detect) -> bool {
-    match detect {
-        Detect::Auto => true,
-        Detect::AutoAnd(names) => format.auto || names.contains(&format.name),
-        Detect::Off => false,
-        Detect::Formats(names) => names.contains(&format.name),
     }
 }
 
