@@ -40,7 +40,7 @@ pub struct Alternatives {
     )]
     pub targets: Targets,
     /// the entries that answer, in this order, if this one (or all its targets) cannot
-    #[setting(or = "none", read = |cell| list(text)(cell), show = shown_texts)]
+    #[setting(or = "none", read = |cell| list(text)(cell), show = |texts| shown_texts(texts))]
     pub fallback: Vec<String>,
     /// how often all of these are tried again, after a growing pause
     #[setting(range = 0..=10)]

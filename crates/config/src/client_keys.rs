@@ -78,7 +78,7 @@ pub struct ClientKey {
 #[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct Grant {
     /// the models that it may request; `*` matches any characters, case is ignored
-    #[setting(or = "all", read = models, show = shown_texts)]
+    #[setting(or = "all", read = models, show = |texts| shown_texts(texts))]
     pub models: Vec<String>,
     /// Usage limits.
     #[setting(nested)]

@@ -16,7 +16,7 @@ pub(super) use self::{
 };
 use self::{
     providers::{check_asked_model, provider, secrets},
-    tools::{PERMISSIONS, permission, tool},
+    tools::{permission, tool},
 };
 use super::{
     ClientKey, Model,
@@ -28,7 +28,7 @@ use super::{
 use toolwire_execution::{ExecutionSettings, PermissionRule, Rate};
 use toolwire_net::{proxied::Proxies, store::Owner};
 use toolwire_pipeline::{
-    settings::{Field, Key, OneOf, Settings},
+    settings::{Field, Key, Settings},
     wire::suggest::suggest,
 };
 
@@ -42,7 +42,7 @@ const MAX_RETRIES: usize = 10;
 pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     limits(keys, settings);
     behaviour(keys, settings);
-    permissions(keys, settings);
+    settings.permissions.settings(keys);
 }
 
 /// The keys for limits.
@@ -156,30 +156,6 @@ fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
         Field::Text(&mut command),
     );
     settings.image_command = Some(command).filter(|command| *command != off());
-}
-
-/// The keys for permissions.
-fn permissions(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
-    let settings = &mut settings.permissions;
-    keys.key(
-        Key::new(
-            "permission",
-            "for calls without a rule in `[[tools]]` and `[[permissions]]`: `allow`, `ask` (a person, over the \
-             admin API) or `deny`",
-        ),
-        Field::Word(&mut OneOf(&mut settings.default, &PERMISSIONS)),
-    );
-    keys.key(
-        Key::new("ask_timeout", "how long a question waits; then the call is denied"),
-        Field::Duration(&mut settings.ask_timeout),
-    );
-    keys.key(
-        Key::new(
-            "unattended",
-            "questions while no reader is connected to the event feed: `deny`, `allow`, or `wait`",
-        ),
-        Field::Word(&mut settings.unattended),
-    );
 }
 
 fn rate_key(keys: &mut impl Keys, key: Key, value: &mut Option<Rate>) {

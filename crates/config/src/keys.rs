@@ -175,8 +175,7 @@ pub(super) fn some<T>(read: impl Fn(Cell<'_>) -> Option<T>) -> impl Fn(Cell<'_>)
 }
 
 /// Shows texts, if there are any.
-#[expect(clippy::ptr_arg, reason = "the function is named by settings whose type is a `Vec`")]
-pub(super) fn shown_texts(texts: &Vec<String>) -> Option<Value> {
+pub(super) fn shown_texts(texts: &[String]) -> Option<Value> {
     (!texts.is_empty()).then(|| strings(texts.iter().map(String::as_str)))
 }
 

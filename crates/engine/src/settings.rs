@@ -252,3 +252,66 @@ pub trait Visitor {
     /// Visits a key and the field that holds its value.
     fn key(&mut self, key: Key, field: Field<'_>);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Settings)]
+    struct Inner {
+        /// may be empty
+        #[setting(may_be_empty, file_only)]
+        text: String,
+    }
+
+    #[derive(Settings)]
+    struct Outer {
+        /// of two lines
+        /// that are joined
+        ///
+        /// Not a part of the description.
+        #[setting(key = "count", default = 3, range = 1..=5, or = "three")]
+        number: usize,
+        #[setting(nested)]
+        inner: Box<Inner>,
+        #[setting(skip, default = 7)]
+        other: u8,
+        #[setting(visit = Self::visit_last)]
+        last: Option<bool>,
+    }
+
+    impl Outer {
+        fn visit_last(&mut self, keys: &mut dyn Visitor) {
+            self.last = Some(true);
+            keys.key(Key::new("last", "visited by a function").or(Key::REQUIRED), (&mut self.last).into());
+        }
+    }
+
+    #[derive(Default)]
+    struct Listing(Vec<String>);
+
+    impl Visitor for Listing {
+        fn key(&mut self, Key { name, default, about, is_file_only }: Key, field: Field<'_>) {
+            let field = match field {
+                Field::CountIn(value, range) => format!("{value} in {range:?}"),
+                Field::AnyText(value) => format!("{value:?}"),
+                Field::OptionalSwitch(value) => format!("{value:?}"),
+                _ => "another field".to_owned(),
+            };
+            self.0.push(format!("{name}: {about}; {}; {field}; {is_file_only}", default.unwrap_or("none")));
+        }
+    }
+
+    #[test]
+    fn fields_of_a_struct_are_keys_in_their_order() {
+        let (mut outer, mut listing) = (Outer::default(), Listing::default());
+        outer.settings(&mut listing);
+        let expected = [
+            "count: of two lines that are joined; three; 3 in 1..=5; false",
+            "text: may be empty; none; \"\"; true",
+            "last: visited by a function; required; Some(true); false",
+        ];
+        assert_eq!(listing.0, expected);
+        assert_eq!(outer.other, 7);
+    }
+}

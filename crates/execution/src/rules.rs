@@ -7,9 +7,11 @@ use toolwire_net::store::Owner;
 use toolwire_pipeline::tools::normalized;
 
 /// Whether a tool may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Permission {
     /// The tool may run without a question.
+    #[default]
     Allow,
     /// A person decides.
     Ask,

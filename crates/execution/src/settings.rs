@@ -13,7 +13,7 @@ use super::{
     tool::Rate,
 };
 use toolwire_net::proxied::Proxies;
-use toolwire_pipeline::{rules::MixedTurns, tools::normalized};
+use toolwire_pipeline::{rules::MixedTurns, settings::Settings, tools::normalized};
 
 /// The settings of `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
@@ -185,7 +185,7 @@ impl ProviderEntry {
 }
 
 /// One entry of `[[tools]]`: rules for one hosted tool. The provider decides about settings that are not set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ToolRules {
     /// When the model gets the tool.
     pub injection: Injection,
@@ -222,33 +222,11 @@ pub struct ToolRules {
     pub deny_domains: Vec<Domain>,
 }
 
-impl Default for ToolRules {
-    fn default() -> Self {
-        Self {
-            injection: Injection::Force,
-            intent: Vec::new(),
-            permission: None,
-            description: None,
-            label: None,
-            progress: None,
-            prompt: None,
-            timeout: None,
-            retries: None,
-            cache: CacheRule::Default,
-            rate_limit: None,
-            max_uses: None,
-            max_result: None,
-            url_argument: None,
-            allow_domains: Vec::new(),
-            deny_domains: Vec::new(),
-        }
-    }
-}
-
 /// How long a tool's results are cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CacheRule {
     /// For [`CacheRule::DEFAULT`], if the tool's calls may be repeated.
+    #[default]
     Default,
     /// Not at all.
     Off,
@@ -283,26 +261,20 @@ pub enum Clash {
 }
 
 /// Permissions of hosted calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Settings)]
 pub struct PermissionSettings {
-    pub rules: Vec<PermissionRule>,
-    /// The permission of calls that no rule matches.
+    /// for calls without a rule in `[[tools]]` and `[[permissions]]`: `allow`, `ask` (a person, over the
+    /// admin API) or `deny`
+    #[setting(key = "permission", word)]
     pub default: Permission,
-    /// Time until a question expires. Then the call is denied.
+    /// how long a question waits; then the call is denied
+    #[setting(default = Duration::from_secs(60))]
     pub ask_timeout: Duration,
-    /// How questions are handled while the event feed has no reader.
+    /// questions while no reader is connected to the event feed: `deny`, `allow`, or `wait`
+    #[setting(default = Unattended::Deny, word)]
     pub unattended: Unattended,
-}
-
-impl Default for PermissionSettings {
-    fn default() -> Self {
-        Self {
-            rules: Vec::new(),
-            default: Permission::Allow,
-            ask_timeout: Duration::from_secs(60),
-            unattended: Unattended::Deny,
-        }
-    }
+    #[setting(skip)]
+    pub rules: Vec<PermissionRule>,
 }
 
 /// How questions are handled while the event feed has no reader.
@@ -318,10 +290,11 @@ pub enum Unattended {
 }
 
 /// When the model gets a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Injection {
     /// Always.
+    #[default]
     Force,
     /// When the user's words ask for it, or when it was called earlier in the same chain.
     Selective,

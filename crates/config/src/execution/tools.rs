@@ -1,7 +1,6 @@
 //! `[[tools]]` and `[[permissions]]`: rules for hosted tools.
 
 use secrecy::ExposeSecret;
-use toml::Value;
 
 use super::{MAX_RETRIES, rate_key};
 use crate::{
@@ -14,7 +13,7 @@ use toolwire_execution::{CacheRule, Domain, Intent, Permission, PermissionRule, 
 use toolwire_net::store::Owner;
 use toolwire_pipeline::settings::{Field, Key, Settings};
 
-pub(super) const PERMISSIONS: [(&str, Permission); 3] =
+const PERMISSIONS: [(&str, Permission); 3] =
     [("allow", Permission::Allow), ("ask", Permission::Ask), ("deny", Permission::Deny)];
 
 /// The keys of `[[tools]]`, except the name.
@@ -42,7 +41,7 @@ pub(crate) fn tool_keys(keys: &mut impl Keys, rules: &mut ToolRules) {
             .or("that of `[execution]`"),
         &mut rules.permission,
         |cell| choice(&PERMISSIONS)(cell).map(Some),
-        |permission| permission.and_then(|own| word(&PERMISSIONS, own)),
+        |permission| permission.map(|own| string(own.into())),
     );
     keys.key(
         Key::new("description", "for the model: what it does, and when to call it").or("the provider's"),
@@ -156,17 +155,13 @@ fn cache_rule(cell: Cell<'_>) -> Option<CacheRule> {
     }
 }
 
-fn word<T: PartialEq>(words: &[(&str, T)], value: T) -> Option<Value> {
-    words.iter().find(|(_, known)| *known == value).map(|(word, _)| string(word))
-}
-
 /// An entry of `[[permissions]]` that is being read.
 #[derive(Debug, Settings)]
 pub(crate) struct PermissionDraft {
     /// `allow`, `ask` (a person, over the admin API) or `deny`
     #[setting(
         required, read = some(choice(&PERMISSIONS)),
-        show = |permission| permission.and_then(|own| word(&PERMISSIONS, own))
+        show = |permission| permission.map(|own| string(own.into()))
     )]
     permission: Option<Permission>,
     /// the client's key, a secret; one of `[[keys]]` stands for all of its name
