@@ -20,6 +20,9 @@
 //! first content, to the end of a response that is not streamed, or until the client has waited for `limits.keep_alive`.
 //! Then the client's connection, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with `poll_frame`). Both take the
 //! same steps.
+//!
+//! The steps themselves are in `exchange_state` and, for other requests of the same exchange, `next_request`. The bytes
+//! for the client are in `output`, and `observers` records what happens.
 
 mod exchange_state;
 mod next_request;

@@ -351,13 +351,7 @@ impl Service {
 
     /// The amounts of its client's limits that a request needs.
     fn demand(&self, account: &Account, conversation: &Conversation) -> RequestDemand {
-        let is_command = self
-            .shared
-            .hosting
-            .execution
-            .as_ref()
-            .is_some_and(|it| Command::parts(it, conversation).is_some());
-        if is_command {
+        if self.is_command(conversation) {
             return RequestDemand { takes_place: true, ..RequestDemand::PLAIN };
         }
         // If no limit depends on the estimate, it may be rough.
@@ -374,14 +368,17 @@ impl Service {
         }
     }
 
+    /// Whether the newest message is a command, which no model answers.
+    fn is_command(&self, conversation: &Conversation) -> bool {
+        let execution = self.shared.hosting.execution.as_ref();
+        execution.is_some_and(|execution| Command::parts(execution, conversation).is_some())
+    }
+
     /// The model that must describe the images of the conversation, if there are images and `model` does not accept
     /// them.
     fn describer(&self, model: &Model, conversation: &Conversation) -> Option<String> {
         let describer = model.vision.as_ref()?;
-        let execution = self.shared.hosting.execution.as_ref();
-        let is_command =
-            || execution.is_some_and(|execution| Command::parts(execution, conversation).is_some());
-        (vision::has_images(conversation) && !is_command()).then(|| describer.clone())
+        (vision::has_images(conversation) && !self.is_command(conversation)).then(|| describer.clone())
     }
 
     /// Handles a request for the number of tokens of a model request.

@@ -168,7 +168,7 @@ impl Service {
         {
             return Err(self.extended(*own, &head, peer, body, access).await);
         }
-        let (route, mut access) = self.permitted(arrived, route, access)?;
+        let (route, mut access) = self.permitted(arrived, route, access).map_err(|refused| *refused)?;
         let client = match self.identify(is_open, &route, &head, peer, &mut access).await {
             Ok(client) => Caller { peer: Some(peer), ..client },
             Err(failure) => return Err(reply::error(failure, dialect, access)),
@@ -230,29 +230,30 @@ impl Service {
         arrived: Arrived<'_>,
         route: Option<Route>,
         access: Access,
-    ) -> Result<(Route, Access), Response<ReplyBody>> {
+    ) -> Result<(Route, Access), Box<Response<ReplyBody>>> {
         let Arrived { head, dialect, is_anthropic, is_open, grant } = arrived;
         if let Some(failure) = self.refuse_page(is_open, route.as_ref(), head, grant) {
-            return Err(reply::error(failure, dialect, access));
+            return Err(Box::new(reply::error(failure, dialect, access)));
         }
         if grant.is_preflight(&head.method, &head.headers) {
             let methods = route.as_ref().map_or(routes::ANY_METHOD, Route::methods);
             let mut response = reply::options(methods, access);
             cors::put_preflight(response.headers_mut(), methods, &head.headers);
-            return Err(response);
+            return Err(Box::new(response));
         }
         let Some(route) = route else {
             let (guessed, failure) = routes::not_found(head.uri.path());
-            return Err(reply::error(failure, if is_anthropic { dialect } else { guessed }, access));
+            let dialect = if is_anthropic { dialect } else { guessed };
+            return Err(Box::new(reply::error(failure, dialect, access)));
         };
         if checks::asks_websocket(head) {
-            return Err(reply::upgrade_required(dialect, access));
+            return Err(Box::new(reply::upgrade_required(dialect, access)));
         }
         if head.method == Method::OPTIONS {
-            return Err(reply::options(route.methods(), access));
+            return Err(Box::new(reply::options(route.methods(), access)));
         }
         if !route.allows(&head.method) {
-            return Err(method_not_allowed(&route, dialect, &head.method, access));
+            return Err(Box::new(method_not_allowed(&route, dialect, &head.method, access)));
         }
         Ok((route, access))
     }
