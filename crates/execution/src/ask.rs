@@ -73,9 +73,11 @@ impl Purpose {
 impl Question {
     /// Creates a question to a model, with these turns as its conversation.
     pub(crate) fn new(
-        (model, purpose): (&str, Purpose),
+        model: &str,
+        purpose: Purpose,
         turns: Vec<Turn>,
-        (subject, payer): (Subject, Option<Arc<dyn Payer>>),
+        subject: Subject,
+        payer: Option<Arc<dyn Payer>>,
     ) -> Self {
         let conversation =
             Conversation { model: model.to_owned(), turns, parallel_calls: true, ..Conversation::default() };

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::{
         ErrorCode,
-        question::{By, Question, Settled},
+        question::{By, Question, Settled, Shown},
         rules::Asked,
     };
 
@@ -311,7 +311,8 @@ mod tests {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
         let asked =
             Asked { key: None, client: None, model: "m", tool: "web_search", aliases: &[], domain: None };
-        let question = || Question::new(&asked, ("Web Search", "{}"), None, tokio::time::Instant::now());
+        let shown = Shown { label: "Web Search", params: "{}" };
+        let question = || Question::new(&asked, shown, None, tokio::time::Instant::now());
         let text = String::new;
         Some(match event {
             None => AuditEvent::MessageStart {

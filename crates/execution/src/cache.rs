@@ -103,7 +103,7 @@ impl Cache {
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
         let most = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        let open = || stores.open(Space::Results, (max_bytes, SHARED_TTL), Box::new(|_| ()));
+        let open = || stores.open(Space::Results, max_bytes, SHARED_TTL, Box::new(|_| ()));
         Self {
             results: future::Cache::builder().weigher(weight).max_capacity(most).expire_after(Ttl).build(),
             store: stores.is_shared().then(open),
@@ -117,7 +117,8 @@ impl Cache {
     /// The error of `run`.
     pub(super) async fn get_or_run(
         &self,
-        (key, ttl): (CacheKey, Duration),
+        key: CacheKey,
+        ttl: Duration,
         run: impl Future<Output = Result<Output, ToolError>>,
     ) -> Result<Found, ToolError> {
         if self.results.get(&key).await.is_some_and(|result| result.expires <= Instant::now()) {
@@ -135,7 +136,7 @@ impl Cache {
                 Ok(output) if output.is_error => Err(Unkept::Output(Arc::new(output))),
                 Ok(output) => {
                     if let Some((store, key)) = shared {
-                        share(&**store, key, (&output, ttl));
+                        share(&**store, key, &output, ttl);
                     }
                     Ok(CachedResult { output: Arc::new(output), expires: Instant::now() + ttl })
                 }
@@ -166,7 +167,7 @@ async fn read(store: &Arc<dyn Store>, key: Key) -> Option<CachedResult> {
 }
 
 /// Shares a result with other instances. Results that name files are not shared, since each instance has its own files.
-fn share(store: &dyn Store, key: Key, (output, ttl): (&Output, Duration)) {
+fn share(store: &dyn Store, key: Key, output: &Output, ttl: Duration) {
     let Output { content, summary, details, images, .. } = output;
     if !images.is_empty() {
         return;

@@ -20,6 +20,7 @@ use super::{
     cache::CacheKey,
     progress,
     provider::{GivenUp, Invocation},
+    question::Shown,
     registry::Hosted,
     rules::Asked,
     shrink::shrink,
@@ -124,7 +125,7 @@ impl HostedCall {
             tool: Arc::clone(&self.hosted.name),
             arguments: self.canonical.clone(),
         };
-        let (output, is_cached) = execution.cache().get_or_run((key, ttl), self.attempts()).await?;
+        let (output, is_cached) = execution.cache().get_or_run(key, ttl, self.attempts()).await?;
         if is_cached {
             let event = AuditEvent::CacheHit { call: self.record() };
             execution.audit().publish(Some(&self.subject), event);
@@ -154,12 +155,9 @@ impl HostedCall {
             domain: self.domain.as_deref(),
         };
         let params = Value::Object(self.arguments.clone()).to_string();
-        let shown = (&*self.hosted.spec.label, &*params);
-        self.turn
-            .execution
-            .permissions()
-            .check(&asked, shown, (Some(&self.subject), self.turn.deadline))
-            .await
+        let shown = Shown { label: &self.hosted.spec.label, params: &params };
+        let permissions = self.turn.execution.permissions();
+        permissions.check(&asked, shown, Some(&self.subject), self.turn.deadline).await
     }
 
     /// Runs the call, and repeats it after failures if it may be repeated.

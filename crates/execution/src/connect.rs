@@ -99,7 +99,7 @@ impl Service<Uri> for CheckedConnector {
         let to_proxy = self.to_proxies.clone();
         let connecting: Connecting = match self.resolver.rules {
             None => TcpConnector::new(to_proxy, Some(&proxy), &address).call(address),
-            Some(_) => Box::pin(tunnelled(self.resolver.clone(), (to_proxy, proxy), address)),
+            Some(_) => Box::pin(tunnelled(self.resolver.clone(), to_proxy, proxy, address)),
         };
         Box::pin(async { timeout(CONNECT_TIMEOUT, connecting).await? })
     }
@@ -113,7 +113,8 @@ fn host_of(address: &Uri) -> &str {
 /// Has the proxy open a tunnel to a checked address.
 async fn tunnelled(
     mut resolver: CheckedResolver,
-    (mut to_proxy, proxy): (HttpConnector, HttpProxy),
+    mut to_proxy: HttpConnector,
+    proxy: HttpProxy,
     address: Uri,
 ) -> Result<TcpConnection, Box<dyn Error + Send + Sync>> {
     let port = port_of(&address);

@@ -92,7 +92,7 @@ impl DeferredTurns {
     /// Creates the records in a store of `stores`.
     pub(crate) fn new(stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
-        let store = stores.open(Space::Deferred, (MAX_BYTES, TTL), Box::new(on_failure));
+        let store = stores.open(Space::Deferred, MAX_BYTES, TTL, Box::new(on_failure));
         Self { store, running: Mutex::default() }
     }
 

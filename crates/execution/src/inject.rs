@@ -35,8 +35,11 @@ pub(super) type Offered = HashMap<String, usize>;
 /// prefer the hosted one. A client's choice of the server tool then becomes a choice of the hosted one.
 pub(super) fn inject(
     conversation: &mut Conversation,
-    (snapshot, unserved): (&Snapshot, &[String]),
-    (clash, permissions, asker): (Clash, &Permissions, &Asker),
+    snapshot: &Snapshot,
+    unserved: &[String],
+    clash: Clash,
+    permissions: &Permissions,
+    asker: &Asker,
 ) -> Offered {
     let mut offered = Offered::new();
     if matches!(conversation.tool_choice, ToolChoice::None) && conversation.server_choice.is_empty() {
@@ -56,7 +59,7 @@ pub(super) fn inject(
     };
     let wanted = snapshot.tools().iter().enumerate().filter(|(_, hosted)| is_wanted(hosted, conversation));
     let named = wanted.filter_map(|(place, hosted)| {
-        Some((place, hosted, free_name(conversation, unserved, (hosted, clash))?))
+        Some((place, hosted, free_name(conversation, unserved, hosted, clash)?))
     });
     let named: Vec<_> = named.collect();
     for (_, hosted, name) in &named {
@@ -247,7 +250,8 @@ fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<I
 fn free_name(
     conversation: &Conversation,
     unserved: &[String],
-    (hosted, clash): (&Hosted, Clash),
+    hosted: &Hosted,
+    clash: Clash,
 ) -> Option<String> {
     let is_declared = |name: &str| conversation.tools.iter().any(|tool| tool.name == name);
     let is_served = |tool: &ServerTool| is_same(tool, hosted) && !unserved.contains(&tool.kind);

@@ -35,7 +35,7 @@ use self::{keeping::OpenStorage, remembered_rules::RememberedRules};
 use super::{
     address::Domain,
     audit::{Audit, AuditEvent, Subject, unix_millis},
-    question::{Answer, AnswerError, By, Open, Question, Scope, Settled},
+    question::{Answer, AnswerError, By, Open, Question, Scope, Settled, Shown},
     rules::{Asked, Permission, PermissionRule, decide},
     settings::{PermissionSettings, Unattended},
     tool::{ErrorCode, ToolError},
@@ -82,16 +82,16 @@ impl Permissions {
         Arc::clone(&self.settings.read())
     }
 
-    /// Checks whether a call may run, asking a person if the rules say so. `params` are the arguments as shown to the
-    /// person.
+    /// Checks whether a call may run, asking a person if the rules say so.
     ///
     /// # Errors
     /// The reason why the call may not run, for the model.
     pub(crate) async fn check(
         &self,
         asked: &Asked<'_>,
-        (label, params): (&str, &str),
-        (subject, deadline): (Option<&Subject>, Instant),
+        shown: Shown<'_>,
+        subject: Option<&Subject>,
+        deadline: Instant,
     ) -> Result<(), ToolError> {
         match self.configured(asked) {
             Permission::Allow => return Ok(()),
@@ -112,7 +112,7 @@ impl Permissions {
                 Unattended::Wait => {}
             }
         }
-        self.ask(asked, (label, params), (subject, deadline)).await
+        self.ask(asked, shown, subject, deadline).await
     }
 
     /// The permission that the configuration gives a call.
@@ -138,11 +138,13 @@ impl Permissions {
     async fn ask(
         &self,
         asked: &Asked<'_>,
-        (label, params): (&str, &str),
-        (subject, deadline): (Option<&Subject>, Instant),
+        shown: Shown<'_>,
+        subject: Option<&Subject>,
+        deadline: Instant,
     ) -> Result<(), ToolError> {
         let expires = deadline.min(Instant::now() + self.settings().ask_timeout);
-        let question = Question::new(asked, (label, &self.audit.redacted(params)), subject, expires);
+        let shown = Shown { params: &self.audit.redacted(shown.params), ..shown };
+        let question = Question::new(asked, shown, subject, expires);
         let (verdict, mut answered) = watch::channel(None);
         {
             let mut state = self.state.lock();

@@ -42,10 +42,19 @@ pub(crate) struct QuestionContext {
     pub(crate) domain: Option<String>,
 }
 
+/// The parts of a call that a person sees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown<'s> {
+    /// The tool's name for people.
+    pub(crate) label: &'s str,
+    /// The arguments.
+    pub(crate) params: &'s str,
+}
+
 impl Question {
     pub(super) fn new(
         asked: &Asked<'_>,
-        (label, params): (&str, &str),
+        Shown { label, params }: Shown<'_>,
         subject: Option<&Subject>,
         expires: Instant,
     ) -> Self {

@@ -154,10 +154,10 @@ impl Registry {
     /// Creates a registry of these providers' tools; tools in `disabled` are disabled.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
-        (providers, disabled): (Vec<NamedProvider>, HashSet<String>),
+        mut providers: Vec<NamedProvider>,
+        disabled: HashSet<String>,
         audit: Arc<Audit>,
     ) -> Self {
-        let mut providers = providers;
         providers.sort_by_key(|(_, provider)| provider.yields());
         let (snapshot, state) = (RwLock::default(), Mutex::new(State { disabled, ..State::default() }));
         let registry = Self { providers, settings, audit, snapshot, state };

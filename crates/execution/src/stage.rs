@@ -240,7 +240,7 @@ impl Execution {
         let named = running.iter().map(|running| (Arc::clone(&running.name), Arc::clone(&running.provider)));
         let providers = engines::joined(named.collect());
         let disabled = before.map(|before| before.registry.disabled()).unwrap_or_default();
-        let registry = Registry::new(Arc::clone(&settings), (providers, disabled), Arc::clone(&audit));
+        let registry = Registry::new(Arc::clone(&settings), providers, disabled, Arc::clone(&audit));
         let registry = Arc::new(registry);
         upkeep.spawn(refresh(Arc::clone(&changed), Arc::downgrade(&registry)));
         upkeep.spawn(warn_of_unknown(Arc::downgrade(&registry)));
@@ -377,7 +377,7 @@ impl Execution {
 
     /// A turn in which a person or a command calls tools by their own names, without a model. The same rules apply.
     pub fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
-        HostedTurn::new(Arc::clone(self), (self.registry.snapshot(), None), asker)
+        HostedTurn::new(Arc::clone(self), self.registry.snapshot(), None, asker)
     }
 
     /// Declares the hosted tools that the model gets in this request, in addition to the client's, whose names take
@@ -385,14 +385,15 @@ impl Execution {
     /// hosted tools.
     pub fn offer(
         self: &Arc<Self>,
-        (conversation, unserved): (&mut Conversation, &[String]),
+        conversation: &mut Conversation,
+        unserved: &[String],
         asker: Asker,
     ) -> Option<HostedTurn> {
         let snapshot = self.registry.snapshot();
         let clash = self.settings.clash;
-        let offered = inject(conversation, (&snapshot, unserved), (clash, &self.permissions, &asker));
+        let offered = inject(conversation, &snapshot, unserved, clash, &self.permissions, &asker);
         let is_offered = !offered.is_empty();
-        is_offered.then(|| HostedTurn::new(Arc::clone(self), (snapshot, Some(offered)), asker))
+        is_offered.then(|| HostedTurn::new(Arc::clone(self), snapshot, Some(offered), asker))
     }
 }
 

@@ -92,7 +92,8 @@ pub(super) type Finished = Result<Arc<Output>, ToolError>;
 impl HostedTurn {
     pub(super) fn new(
         execution: Arc<Execution>,
-        (snapshot, offered): (Arc<Snapshot>, Option<Offered>),
+        snapshot: Arc<Snapshot>,
+        offered: Option<Offered>,
         asker: Asker,
     ) -> Self {
         let settings = execution.settings();
@@ -270,7 +271,7 @@ impl HostedTurn {
         let mut running = JoinSet::new();
         let mut finished: Vec<Option<Finished>> = calls.iter().map(|_| None).collect();
         for (place, call) in calls.iter().enumerate() {
-            match self.admit(call, (&subject, &span)) {
+            match self.admit(call, &subject, &span) {
                 Ok(admitted) => {
                     // The permits are fair, so calls begin in order.
                     running.spawn(Box::pin(async move { (place, admitted.run().await) }));
@@ -292,11 +293,7 @@ impl HostedTurn {
     }
 
     /// Counts a call, and makes the checks that need no waiting.
-    fn admit(
-        self: &Arc<Self>,
-        call: &Call,
-        (subject, hop): (&Subject, &Span),
-    ) -> Result<HostedCall, ToolError> {
+    fn admit(self: &Arc<Self>, call: &Call, subject: &Subject, hop: &Span) -> Result<HostedCall, ToolError> {
         let settings = self.execution.settings();
         let hosted = self.tool(&call.name);
         let unknown =

@@ -67,6 +67,19 @@ impl Default for Vision {
     }
 }
 
+/// The model that describes images.
+#[derive(Debug)]
+pub struct Describer<'d> {
+    /// Asks the model.
+    pub ask: &'d Arc<dyn Ask>,
+    /// The model's name.
+    pub model: &'d str,
+    /// Whom the tokens count for.
+    pub payer: Option<Arc<dyn Payer>>,
+    /// The exchange that events name.
+    pub exchange: &'d ExchangeId,
+}
+
 /// Whether there is an image in the conversation.
 pub fn has_images(conversation: &Conversation) -> bool {
     let mut parts = conversation.turns.iter().flat_map(|turn| &turn.parts);
@@ -79,23 +92,22 @@ pub fn digests(conversation: &Conversation, owner: Owner, model: &str) -> Vec<Im
 }
 
 impl Vision {
-    /// Replaces all images by texts: descriptions by `model`, or a note that there is none. The images have these
-    /// [`digests`]. Events name `exchange`; the tokens count for `payer`.
+    /// Replaces all images by texts: descriptions by `describer`, or a note that there is none. The images have these
+    /// [`digests`].
     pub async fn describe(
         self: &Arc<Self>,
-        (conversation, digests): (&mut Conversation, Vec<ImageDigest>),
-        (ask, model): (&Arc<dyn Ask>, &str),
-        (payer, exchange): (Option<Arc<dyn Payer>>, &ExchangeId),
+        conversation: &mut Conversation,
+        digests: Vec<ImageDigest>,
+        describer: Describer<'_>,
     ) {
-        let subject = Subject { exchange: exchange.clone(), hop: 1 };
         let undescribed = digests.len().saturating_sub(MAX_IMAGES);
         let images = digests.iter().zip(images(conversation)).skip(undescribed);
         let mut asked: HashMap<ImageDigest, Option<String>> = HashMap::new();
         let mut tasks = JoinSet::new();
         for (digest, (turn, image)) in images {
             if asked.insert(*digest, None).is_none() {
-                let question = question(model, (turn, image), (subject.clone(), payer.clone()));
-                let (own, ask, digest) = (Arc::clone(self), Arc::clone(ask), *digest);
+                let question = question(turn, image, &describer);
+                let (own, ask, digest) = (Arc::clone(self), Arc::clone(describer.ask), *digest);
                 let describing = async move { (digest, own.description(digest, &*ask, question).await) };
                 tasks.spawn(describing.in_current_span());
             }
@@ -165,7 +177,7 @@ fn digest(owner: Owner, model: &str, image: &Part) -> ImageDigest {
     digest
 }
 
-fn question(model: &str, (turn, image): (&Turn, &Part), by: (Subject, Option<Arc<dyn Payer>>)) -> Question {
+fn question(turn: &Turn, image: &Part, describer: &Describer<'_>) -> Question {
     // Only part of the text is joined: a long text may have many images.
     let texts = turn.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
@@ -181,7 +193,9 @@ fn question(model: &str, (turn, image): (&Turn, &Part), by: (Subject, Option<Arc
     };
     let asked = Turn::of(Role::User, vec![Part::Text(text.into()), image.clone()]);
     let turns = vec![Turn::text(Role::System, INSTRUCTIONS), asked];
-    Question::new((model, Purpose::Vision), turns, by)
+    let Describer { model, payer, exchange, .. } = describer;
+    let subject = Subject { exchange: ExchangeId::clone(exchange), hop: 1 };
+    Question::new(model, Purpose::Vision, turns, subject, payer.clone())
 }
 
 /// Replaces the turn's images with the next texts. An image in a tool's result becomes part of the result's text.
@@ -221,14 +235,14 @@ mod tests {
 
     /// Describes an image by its URL, but fails for the URL `bad`.
     #[derive(Debug, Default)]
-    struct Describer {
+    struct TestModel {
         questions: Mutex<Vec<Conversation>>,
         open: AtomicUsize,
         most_open: AtomicUsize,
         go: Option<Arc<Notify>>,
     }
 
-    impl Ask for Describer {
+    impl Ask for TestModel {
         fn ask(&self, question: Question) -> Asking<'_> {
             Box::pin(async move {
                 let url = images(&question.conversation).find_map(|(_, part)| match part {
@@ -258,14 +272,16 @@ mod tests {
         }
     }
 
-    /// The conversation with the digests of its images.
-    fn taken<'c>(
-        conversation: &'c mut Conversation,
+    async fn describe(
+        vision: &Arc<Vision>,
+        ask: &Arc<dyn Ask>,
+        conversation: &mut Conversation,
         owner: Owner,
         model: &str,
-    ) -> (&'c mut Conversation, Vec<ImageDigest>) {
+    ) {
         let digests = digests(conversation, owner, model);
-        (conversation, digests)
+        let describer = Describer { ask, model, payer: None, exchange: &"req_1".into() };
+        vision.describe(conversation, digests, describer).await;
     }
 
     fn image(url: &str) -> Part {
@@ -279,12 +295,11 @@ mod tests {
 
     async fn described(
         vision: &Arc<Vision>,
-        describer: &Arc<Describer>,
+        describer: &Arc<TestModel>,
         mut conversation: Conversation,
     ) -> String {
-        let ask: Arc<dyn Ask> = Arc::<Describer>::clone(describer);
-        let described = taken(&mut conversation, Owner::default(), "eyes");
-        vision.describe(described, (&ask, "eyes"), (None, &"req_1".into())).await;
+        let ask: Arc<dyn Ask> = Arc::<TestModel>::clone(describer);
+        describe(&vision, &ask, &mut conversation, Owner::default(), "eyes").await;
         assert!(!has_images(&conversation));
         conversation.turns.iter().map(Turn::joined_text).collect::<Vec<_>>().join("|")
     }
@@ -321,26 +336,14 @@ mod tests {
 
     #[tokio::test]
     async fn descriptions_are_kept_by_content_and_client() {
-        let (vision, describer): (Arc<Vision>, Arc<Describer>) = Default::default();
+        let (vision, describer): (Arc<Vision>, Arc<TestModel>) = Default::default();
         for _ in 0..3 {
             described(&vision, &describer, with_images(["a"])).await;
         }
         assert_eq!(describer.questions.lock().len(), 1);
-        let ask: Arc<dyn Ask> = Arc::<Describer>::clone(&describer);
-        vision
-            .describe(
-                taken(&mut with_images(["a"]), Owner([1; 32]), "eyes"),
-                (&ask, "eyes"),
-                (None, &"req_1".into()),
-            )
-            .await;
-        vision
-            .describe(
-                taken(&mut with_images(["a"]), Owner::default(), "others"),
-                (&ask, "others"),
-                (None, &"req_1".into()),
-            )
-            .await;
+        let ask: Arc<dyn Ask> = Arc::<TestModel>::clone(&describer);
+        describe(&vision, &ask, &mut with_images(["a"]), Owner([1; 32]), "eyes").await;
+        describe(&vision, &ask, &mut with_images(["a"]), Owner::default(), "others").await;
         assert_eq!(describer.questions.lock().len(), 3);
     }
 
@@ -369,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn equal_images_of_two_requests_are_described_once() {
         let go = Arc::new(Notify::new());
-        let describer = Arc::new(Describer { go: Some(Arc::clone(&go)), ..Describer::default() });
+        let describer = Arc::new(TestModel { go: Some(Arc::clone(&go)), ..TestModel::default() });
         let vision = Arc::default();
         let both = async {
             tokio::join!(
@@ -402,14 +405,13 @@ mod tests {
 
     #[tokio::test]
     async fn image_in_a_result_becomes_part_of_the_result() {
-        let (vision, describer): (Arc<Vision>, Arc<Describer>) = Default::default();
+        let (vision, describer): (Arc<Vision>, Arc<TestModel>) = Default::default();
         let output =
             CallOutput { id: "1".into(), name: String::new(), content: "shot".into(), is_error: false };
         let turn = Turn::of(Role::Tool, vec![Part::Result(output), image("a")]);
         let mut conversation = Conversation { turns: vec![turn], ..Conversation::default() };
         let ask: Arc<dyn Ask> = describer;
-        let described = taken(&mut conversation, Owner::default(), "eyes");
-        vision.describe(described, (&ask, "eyes"), (None, &"req_1".into())).await;
+        describe(&vision, &ask, &mut conversation, Owner::default(), "eyes").await;
         let [Part::Result(output)] = conversation.turns[0].parts.as_slice() else { panic!("one result") };
         assert_eq!(output.content, "shot\n[image 1: a picture of a]");
     }

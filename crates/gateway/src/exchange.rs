@@ -230,7 +230,7 @@ pub(super) fn host(
         return (command, None);
     }
     let unserved = left_out_tools(model, conversation);
-    (None, execution.offer((conversation, &unserved), asker))
+    (None, execution.offer(conversation, &unserved, asker))
 }
 
 /// Checks the client's choice among all declared tools. If the choice is a server's tool and cannot be passed on, it is

@@ -32,7 +32,7 @@ impl Responses {
         let open = || {
             let failures = metrics.store_failures();
             let on_failure = Box::new(move |count| _ = failures.inc_by(count));
-            stores.open(Space::Responses, (config.limits.max_store, config.limits.store_ttl), on_failure)
+            stores.open(Space::Responses, config.limits.max_store, config.limits.store_ttl, on_failure)
         };
         let store = (config.store != StoreKind::Off).then(open);
         Self { store, max_body: config.limits.max_body }
@@ -274,8 +274,8 @@ mod tests {
     const DIALECT: ClientDialect = ClientDialect::Responses;
 
     fn responses() -> Responses {
-        let limits = (1 << 30, Duration::from_secs(60));
-        let store = Stores::Embedded(None).open(Space::Responses, limits, Box::new(|_| ()));
+        let store =
+            Stores::Embedded(None).open(Space::Responses, 1 << 30, Duration::from_secs(60), Box::new(|_| ()));
         Responses { store: Some(store), max_body: 1 << 30 }
     }
 

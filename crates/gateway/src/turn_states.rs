@@ -95,7 +95,7 @@ impl TurnStates {
     pub(super) fn new(max_bytes: usize, ttl: Option<Duration>, stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "state of turns could not be shared");
         let shared = ttl.filter(|_| stores.is_shared());
-        let store = shared.map(|ttl| stores.open(Space::TurnStates, (max_bytes, ttl), Box::new(on_failure)));
+        let store = shared.map(|ttl| stores.open(Space::TurnStates, max_bytes, ttl, Box::new(on_failure)));
         Self { memory: Arc::default(), max_bytes, ttl, store }
     }
 

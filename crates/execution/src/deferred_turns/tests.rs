@@ -226,7 +226,7 @@ fn turn_that_is_put_while_it_is_looked_for_is_found_whole() {
         (Key::new(OWNER, "b"), record_json::write(&record).into()),
         (Key::new(OWNER, "c"), record_json::write_under("b").into()),
     ];
-    let store = Stores::Embedded(None).open(Space::Deferred, (MAX_BYTES, TTL), Box::new(|_| ()));
+    let store = Stores::Embedded(None).open(Space::Deferred, MAX_BYTES, TTL, Box::new(|_| ()));
     let store = Overtaken { store, meanwhile: Mutex::new(meanwhile) };
     let found = find(&store, OWNER, &["b".to_owned(), "c".to_owned()]).unwrap();
     assert_eq!(found.records.len(), 2, "the record is read behind its pointer");

@@ -10,7 +10,7 @@ use toolwire_pipeline::conversation::{Call, CallOutput};
 /// The tools offered for a request, from a web search and a calculator whose rules are `rules`.
 fn offered(settings: ExecutionSettings, conversation: &mut Conversation) -> Option<HostedTurn> {
     let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
-    run(async { stage(settings, &[("p", &provider)]).offer((conversation, &[]), asker()) })
+    run(async { stage(settings, &[("p", &provider)]).offer(conversation, &[], asker()) })
 }
 
 /// As [`offered`], with an upstream that does not have the server tools of these types.
@@ -21,7 +21,7 @@ fn unserved(
 ) -> Option<HostedTurn> {
     let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
     let kinds: Vec<_> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-    run(async { stage(settings, &[("p", &provider)]).offer((conversation, &kinds), asker()) })
+    run(async { stage(settings, &[("p", &provider)]).offer(conversation, &kinds, asker()) })
 }
 
 fn names(settings: ExecutionSettings, conversation: &Conversation) -> Vec<String> {
@@ -218,7 +218,7 @@ fn tool_that_is_switched_off_is_not_offered() {
         let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
         execution.registry().set_enabled("calc", false);
         let mut conversation = saying(vec![user("hi")]);
-        assert!(execution.offer((&mut conversation, &[]), asker()).is_none());
+        assert!(execution.offer(&mut conversation, &[], asker()).is_none());
         assert!(Arc::new(execution.by_hand(asker())).tool("calc").is_none());
     });
 }
@@ -231,7 +231,7 @@ fn calls_by_an_alias_are_hosted_unless_the_client_has_a_tool_of_this_name() {
         let execution = stage(ExecutionSettings::default(), &[("p", &provider)]);
         let tools = vec![Tool::named("search")];
         let mut conversation = Conversation { tools, ..saying(vec![user("hi")]) };
-        let turn = execution.offer((&mut conversation, &[]), asker()).unwrap();
+        let turn = execution.offer(&mut conversation, &[], asker()).unwrap();
         assert_eq!(conversation.hosted_tools, ["web_search", "web-search"]);
         assert_eq!(conversation.tools.len(), 2);
         assert!(turn.tool("web-search").is_some() && turn.tool("search").is_none());

@@ -43,6 +43,11 @@ pub enum NotKept {
     Away(StoreError),
 }
 
+/// The shared text is not that of remembered permissions.
+#[derive(Debug, thiserror::Error)]
+#[error("remembered permissions: {0}")]
+struct InvalidText(#[source] serde_json::Error);
+
 /// As [`Keeping`], with the locks that guard it.
 pub(super) enum OpenStorage {
     File {
@@ -91,7 +96,7 @@ impl Permissions {
         let mut known = revision.lock().await;
         if let Some(newest) = text.newest(&known).await? {
             let taken = self.state.lock().remembered.take_over(&newest.text);
-            taken.map_err(|error| StoreError::new(format!("remembered permissions: {error}")))?;
+            taken.map_err(|error| StoreError::new(InvalidText(error)))?;
             *known = newest.revision;
         }
         Ok(Some(known))

@@ -37,7 +37,9 @@ fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), Too
     tokio::task::spawn_local(async move {
         let _live = permissions.audit.subscribe();
         let deadline = Instant::now() + std::time::Duration::from_secs(300);
-        permissions.check(&ASKED, ("Scrape", "{\"url\":\"secret-word\"}"), (None, deadline)).await
+        permissions
+            .check(&ASKED, Shown { label: "Scrape", params: "{\"url\":\"secret-word\"}" }, None, deadline)
+            .await
     })
 }
 
@@ -118,7 +120,8 @@ fn unattended_setting_decides_while_nobody_reads_the_feed() {
         ] {
             let permissions = permissions(PermissionSettings { unattended, ..settings() }, None);
             let deadline = Instant::now() + std::time::Duration::from_secs(300);
-            let result = permissions.check(&ASKED, ("Scrape", "{}"), (None, deadline)).await;
+            let result =
+                permissions.check(&ASKED, Shown { label: "Scrape", params: "{}" }, None, deadline).await;
             assert_eq!(code(result), expected, "{unattended:?}");
         }
     });
@@ -299,7 +302,7 @@ fn instances(place: &Arc<Place>, unattended: Unattended) -> [Arc<Permissions>; 2
 
 async fn check(permissions: &Permissions) -> Result<(), ToolError> {
     let deadline = Instant::now() + Duration::from_secs(300);
-    permissions.check(&ASKED, ("Scrape", "{}"), (None, deadline)).await
+    permissions.check(&ASKED, Shown { label: "Scrape", params: "{}" }, None, deadline).await
 }
 
 #[test]

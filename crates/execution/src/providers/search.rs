@@ -126,9 +126,11 @@ impl ModelSearch {
             Turn::text(Role::User, format!("{query}{age}")),
         ];
         let question = Question::new(
-            (&self.options.model, Purpose::Search),
+            &self.options.model,
+            Purpose::Search,
             turns,
-            (call.subject.clone(), call.payer.clone()),
+            call.subject.clone(),
+            call.payer.clone(),
         );
         let answer = self.models.ask(question).await.map_err(|failure| {
             tracing::warn!(provider = %self.name, %failure, "the model gave no answer");

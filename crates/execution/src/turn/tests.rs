@@ -206,7 +206,7 @@ fn tool_is_exhausted_after_its_uses() {
         let execution =
             stage(rules(ToolRules { max_uses: Some(1), ..ToolRules::default() }), &[("p", &provider)]);
         let mut conversation = toolwire_pipeline::conversation::Conversation::default();
-        let turn = Arc::new(execution.offer((&mut conversation, &[]), asker()).unwrap());
+        let turn = Arc::new(execution.offer(&mut conversation, &[], asker()).unwrap());
         assert_eq!(turn.exhausted(), [""; 0]);
         let ran =
             turn.run(vec![call("a", "tool", "1"), call("b", "tool", "2"), call("c", "other", "3")]).await;

@@ -47,7 +47,7 @@ impl SavedCounts {
         let stores = Stores::Embedded(folder);
         let open = |space| {
             let on_failure = |count| tracing::error!(count, "what clients have used could not be saved");
-            stores.open(space, (MAX_BYTES, TTL), Box::new(on_failure))
+            stores.open(space, MAX_BYTES, TTL, Box::new(on_failure))
         };
         Self { copies: [Space::Usage, Space::UsageCopy].map(open) }
     }

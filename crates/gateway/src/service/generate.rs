@@ -330,11 +330,9 @@ impl Service {
         let read = move || (vision::digests(&conversation, owner, &model), conversation);
         let (digests, mut conversation) =
             if large::is_large(body.len()) { large::apart(read).await? } else { read() };
-        self.shared
-            .hosting
-            .vision
-            .describe((&mut conversation, digests), (&self.asking, describer), (caller.payer(), id))
-            .await;
+        let describer =
+            vision::Describer { ask: &self.asking, model: describer, payer: caller.payer(), exchange: id };
+        self.shared.hosting.vision.describe(&mut conversation, digests, describer).await;
         Ok(conversation)
     }
 

@@ -118,7 +118,7 @@ impl Disk {
         values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])> + Clone,
         now: u64,
     ) -> Result<(), StoreError> {
-        self.act(Self::open, |open, max_bytes| open.put(values.clone(), (max_bytes, now))).map(|_| ())
+        self.act(Self::open, |open, max_bytes| open.put(values.clone(), max_bytes, now)).map(|_| ())
     }
 
     /// Removes the value under `key`. Returns whether it existed.
@@ -367,7 +367,8 @@ impl Open {
     fn put<'v>(
         &mut self,
         new: impl Iterator<Item = (&'v [u8], u64, &'v [u8])>,
-        (max_bytes, now): (u64, u64),
+        max_bytes: u64,
+        now: u64,
     ) -> Result<(), redb::Error> {
         let writing = self.database.begin_write()?;
         let (mut bytes, mut next) = (self.bytes, self.next);

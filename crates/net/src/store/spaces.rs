@@ -73,7 +73,8 @@ impl Stores {
     pub fn open(
         &self,
         space: Space,
-        (max_bytes, ttl): (usize, Duration),
+        max_bytes: usize,
+        ttl: Duration,
         on_failure: OnFailure,
     ) -> Arc<dyn Store> {
         match self {

@@ -116,7 +116,8 @@ impl HttpServer {
         &self,
         method: Method,
         uri: &str,
-        (session, custom): (Option<&str>, HashMap<HeaderName, HeaderValue>),
+        session: Option<&str>,
+        custom: HashMap<HeaderName, HeaderValue>,
         own: &[(HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, Failure> {
@@ -217,7 +218,7 @@ impl StreamableHttpClient for HttpServer {
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let body = Bytes::from(serde_json::to_vec(&message)?);
         let own = [(CONTENT_TYPE, JSON), (ACCEPT, "application/json, text/event-stream")];
-        let response = self.send(Method::POST, &uri, (session.as_deref(), custom), &own, body).await?;
+        let response = self.send(Method::POST, &uri, session.as_deref(), custom, &own, body).await?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -276,7 +277,7 @@ impl StreamableHttpClient for HttpServer {
         _: Option<String>,
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        let response = self.send(Method::DELETE, &uri, (Some(&session), custom), &[], Bytes::new()).await?;
+        let response = self.send(Method::DELETE, &uri, Some(&session), custom, &[], Bytes::new()).await?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportDeleteSession),
             _ => Ok(()),
@@ -293,7 +294,7 @@ impl StreamableHttpClient for HttpServer {
     ) -> Result<Events, Failure> {
         let mut own = vec![(ACCEPT, EVENT_STREAM)];
         own.extend(last_event.as_deref().map(|id| (LAST_EVENT, id)));
-        let response = self.send(Method::GET, &uri, (session.as_deref(), custom), &own, Bytes::new()).await?;
+        let response = self.send(Method::GET, &uri, session.as_deref(), custom, &own, Bytes::new()).await?;
         match response.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
             StatusCode::NOT_FOUND if session.is_some() => Err(Failure::SessionExpired),

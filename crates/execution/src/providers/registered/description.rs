@@ -72,7 +72,8 @@ impl Description {
     pub(super) fn parse(
         body: &[u8],
         rules: &AddressRules,
-        (max_tools, timeout): (usize, Duration),
+        max_tools: usize,
+        timeout: Duration,
     ) -> Result<Self, Failure> {
         let written: Written = serde_json::from_slice(body).map_err(|error| {
             Failure::new(Kind::Request, format!("the registration cannot be read: {error}"))

@@ -15,17 +15,22 @@ mod calls;
 mod credentials;
 mod description;
 mod ready;
+mod registration;
 mod result;
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, mem, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until},
 };
 
@@ -34,9 +39,10 @@ pub use self::{
     credentials::{KeyNumber, ShownRequest},
 };
 use self::{
-    calls::{Callback, Message, Waiting},
+    calls::{Callback, Waiting},
     credentials::Credentials,
     description::Description,
+    registration::{Registration, offer_free, remove_expired},
 };
 use crate::{
     ErrorCode, Host, Invocation, Output, Provider, Running, ToolError, ToolSpec, address::AddressRules,
@@ -111,24 +117,6 @@ pub struct Registrations {
     leases_changed: Notify,
 }
 
-/// A program that has registered.
-#[derive(Debug)]
-struct Registration {
-    owner: KeyNumber,
-    label: String,
-    callback: Option<Callback>,
-    tools: Vec<Arc<ToolSpec>>,
-    /// Tools that are not offered because other programs have their names. They are offered once the name is free.
-    refused: Vec<Arc<ToolSpec>>,
-    expires: Instant,
-    /// The open stream on which the program gets calls.
-    stream: Option<mpsc::Sender<Message>>,
-    /// Calls sent on a stream, by id.
-    waiting: HashMap<String, oneshot::Sender<Result<Output, ToolError>>>,
-    /// Dropped with the registration, which ends the calls.
-    alive: watch::Sender<()>,
-}
-
 /// Result of registering.
 #[derive(Debug, PartialEq)]
 pub struct Registered {
@@ -174,8 +162,9 @@ impl Registrations {
     /// # Errors
     /// Describes the fault in `body`, or the limit that is reached.
     pub fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
-        let limits = (self.options.max_tools, self.options.timeout);
-        let Description { id, label, callback, tools } = Description::parse(body, &self.rules, limits)?;
+        let Options { max_tools, timeout, .. } = self.options;
+        let Description { id, label, callback, tools } =
+            Description::parse(body, &self.rules, max_tools, timeout)?;
         let mut entries = self.entries.lock();
         let now = Instant::now();
         remove_expired(&mut entries, now);
@@ -208,7 +197,18 @@ impl Registrations {
             }
             None => {
                 tracing::info!(provider = %self.host.name, id, tools = tools.len(), "a program has registered");
-                let registration = Registration::new((key, label, callback), (tools, taken), expires);
+                let (waiting, alive) = (HashMap::new(), watch::channel(()).0);
+                let registration = Registration {
+                    owner: key,
+                    label,
+                    callback,
+                    tools,
+                    refused: taken,
+                    expires,
+                    stream: None,
+                    waiting,
+                    alive,
+                };
                 entries.insert(id.clone(), registration);
                 false
             }
@@ -344,7 +344,7 @@ impl Registrations {
                 entries.iter_mut().filter(|(_, entry)| !entry.is_expired(now) && entry.has(&call.tool));
             let (id, entry) = offering.next().ok_or_else(gone)?;
             let alive = entry.alive.subscribe();
-            (self.way((id, entry), call)?, alive)
+            (self.way(id, entry, call)?, alive)
         };
         let answered = async {
             match way {
@@ -366,12 +366,13 @@ impl Registrations {
     /// The route of a call to its program.
     fn way(
         &self,
-        (id, entry): (&String, &mut Registration),
+        id: &str,
+        entry: &mut Registration,
         call: &Invocation,
     ) -> Result<Way<'_>, ToolError> {
         if let Some(stream) = entry.stream.clone().filter(|stream| !stream.is_closed()) {
             let waiting = calls::send(entry, stream, call)?;
-            return Ok(Way::Stream(Waiting::new(self, id.clone(), waiting)));
+            return Ok(Way::Stream(Waiting::new(self, id.to_owned(), waiting)));
         }
         let Some(callback) = entry.callback.clone() else {
             let message = "The program that runs the tool is not connected.";
@@ -414,72 +415,6 @@ impl Provider for Registrations {
 
     fn registrations(self: Arc<Self>) -> Option<Arc<Registrations>> {
         Some(self)
-    }
-}
-
-impl Registration {
-    fn new(
-        (owner, label, callback): (KeyNumber, String, Option<Callback>),
-        (tools, refused): (Vec<Arc<ToolSpec>>, Vec<Arc<ToolSpec>>),
-        expires: Instant,
-    ) -> Self {
-        let (waiting, alive) = (HashMap::new(), watch::channel(()).0);
-        Self { owner, label, callback, tools, refused, expires, stream: None, waiting, alive }
-    }
-
-    /// Whether one of its tools has this name, in any spelling.
-    fn has(&self, name: &str) -> bool {
-        let name = description::plain(name);
-        self.tools.iter().any(|tool| description::plain(&tool.name) == name)
-    }
-
-    /// Whether it offers exactly these tools.
-    fn offers(&self, tools: &[Arc<ToolSpec>]) -> bool {
-        let is_same = |(own, other): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
-            own.name == other.name
-                && own.label == other.label
-                && own.description == other.description
-                && own.parameters == other.parameters
-                && own.is_idempotent == other.is_idempotent
-        };
-        self.tools.len() == tools.len() && self.tools.iter().zip(tools).all(is_same)
-    }
-
-    /// When the lease ends. `None` while the stream is open.
-    fn ends(&self) -> Option<Instant> {
-        let is_open = self.stream.as_ref().is_some_and(|stream| !stream.is_closed());
-        (!is_open).then_some(self.expires)
-    }
-
-    fn is_expired(&self, now: Instant) -> bool {
-        self.ends().is_some_and(|end| end <= now)
-    }
-}
-
-/// Removes registrations whose leases have ended. Returns their ids.
-fn remove_expired(entries: &mut HashMap<String, Registration>, now: Instant) -> Vec<String> {
-    let expired: Vec<_> =
-        entries.iter().filter(|(_, entry)| entry.is_expired(now)).map(|(id, _)| id.clone()).collect();
-    entries.retain(|id, _| !expired.contains(id));
-    if !expired.is_empty() {
-        offer_free(entries);
-    }
-    expired
-}
-
-/// Offers refused tools whose names are free now.
-fn offer_free(entries: &mut HashMap<String, Registration>) {
-    let waiting = entries.iter().filter(|(_, entry)| !entry.refused.is_empty());
-    let mut ids: Vec<_> = waiting.map(|(id, _)| id.clone()).collect();
-    ids.sort();
-    for id in ids {
-        let refused = entries.get_mut(&id).map(|entry| mem::take(&mut entry.refused)).unwrap_or_default();
-        let is_taken = |tool: &Arc<ToolSpec>| entries.values().any(|entry| entry.has(&tool.name));
-        let (taken, free): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_taken);
-        if let Some(entry) = entries.get_mut(&id) {
-            entry.tools.extend(free);
-            entry.refused = taken;
-        }
     }
 }
 

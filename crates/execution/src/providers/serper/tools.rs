@@ -71,7 +71,8 @@ fn scrape(options: &Options) -> ToolSpec {
 fn image_search(options: &Options) -> ToolSpec {
     further(
         options,
-        ("image_search", "Image Search"),
+        "image_search",
+        "Image Search",
         "Searches the web for images. Returns the title and address of each image and of the page that shows it.",
         json!({"query": query("What the images should show."), "recency": recency(), "count": count(options), "page": page()}),
     )
@@ -80,7 +81,8 @@ fn image_search(options: &Options) -> ToolSpec {
 fn news_search(options: &Options) -> ToolSpec {
     further(
         options,
-        ("news_search", "News Search"),
+        "news_search",
+        "News Search",
         "Searches news articles. Returns the title, address, source, date and a snippet of each article.",
         json!({"query": query("What the news should be about."), "recency": recency(), "count": count(options), "page": page()}),
     )
@@ -89,13 +91,14 @@ fn news_search(options: &Options) -> ToolSpec {
 fn places_search(options: &Options) -> ToolSpec {
     further(
         options,
-        ("places_search", "Places Search"),
+        "places_search",
+        "Places Search",
         "Searches for shops, restaurants and other places. Returns the name, address, rating and contact of each.",
         json!({"query": query("What is searched, and where: `bakery in Lyon`."), "count": count(options), "page": page()}),
     )
 }
 
-fn further(options: &Options, (name, label): (&str, &str), description: &str, properties: Value) -> ToolSpec {
+fn further(options: &Options, name: &str, label: &str, description: &str, properties: Value) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
         label: label.to_owned(),

@@ -33,7 +33,7 @@ fn client(url: &str) -> Arc<RedisServer> {
 
 /// The stored responses as one instance sees them.
 fn responses(url: &str) -> Arc<dyn Store> {
-    Stores::Redis(client(url)).open(Space::Responses, (1 << 20, HOUR), Box::new(|_| ()))
+    Stores::Redis(client(url)).open(Space::Responses, 1 << 20, HOUR, Box::new(|_| ()))
 }
 
 fn now() -> u64 {
@@ -114,7 +114,7 @@ fn value_expires_and_too_large_one_is_not_kept() {
     let counted = Arc::clone(&lost);
     let on_failure = Box::new(move |count| _ = counted.fetch_add(count, Ordering::Relaxed));
     let ttl = Duration::from_secs(1);
-    let short = Stores::Redis(client(&server.url())).open(Space::Results, (1, ttl), on_failure);
+    let short = Stores::Redis(client(&server.url())).open(Space::Results, 1, ttl, on_failure);
     short.put(key("x"), Bytes::from_static(b"one"), now());
     until("it expires", || short.get(&key("x"), now()).unwrap().is_none());
     short.put(key("x"), Bytes::from(vec![0; (32 << 20) + 1]), now());
@@ -316,7 +316,7 @@ fn server_that_never_answers_delays_nothing_for_long() {
     // The listener accepts connections and never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let instance = client(&format!("redis://{}", listener.local_addr().unwrap()));
-    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     assert!(store.get(&key("x"), now()).is_err());
     until("it is away", || instance.inner.outage.lasts());
     assert!(ask(&instance, &demand()).is_err() && store.get(&key("x"), now()).is_err());

@@ -41,7 +41,7 @@ fn instances_share_values_limits_and_texts_of_a_cluster() {
     let Some(cluster) = RedisCluster::start(3).unwrap() else { return };
     let instances = [client(&cluster.url()), client(&cluster.url())];
     let stores = instances.each_ref().map(|instance| {
-        Stores::Redis(Arc::clone(instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()))
+        Stores::Redis(Arc::clone(instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()))
     });
     assert!((0..3).all(|server| owners_at(server).len() > 2));
     let keys: Vec<_> = owners().map(|owner| Key::new(owner, "{x}")).collect();
@@ -75,7 +75,7 @@ fn slot_that_moves_is_found_while_it_does_and_afterwards() {
     let [instance, other] = [client(&cluster.url()), client(&cluster.url())];
     let owner = owners_at(0)[0];
     let (old, new) = (&cluster.servers[0], &cluster.servers[3]);
-    let store = |instance| Stores::Redis(instance).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let store = |instance| Stores::Redis(instance).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     let (store, read) = (store(Arc::clone(&instance)), store(Arc::clone(&other)));
     let lease = granted(&instance, &demand_of(owner));
     store.put(Key::new(owner, "before"), Bytes::from_static(b"1"), now());
@@ -118,7 +118,7 @@ fn server_of_a_cluster_that_is_away_keeps_only_its_clients_waiting() {
     let on_change = Box::new(move |reach| told.store(u64::from(reach == Reach::Away), Ordering::Relaxed));
     let address = StoreAddress::parse(&cluster.url()).unwrap();
     let instance = Arc::new(RedisServer::new(address, on_change).unwrap());
-    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     let leases: Vec<_> = owners().map(|owner| (owner, granted(&instance, &demand_of(owner)))).collect();
 
     // One of the servers that the URL names.
@@ -137,8 +137,7 @@ fn server_of_a_cluster_that_is_away_keeps_only_its_clients_waiting() {
     }
     // Values on the other servers are still read and written, and usage there is still counted.
     let other_instance = client(&cluster.url());
-    let reader =
-        Stores::Redis(Arc::clone(&other_instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let reader = Stores::Redis(Arc::clone(&other_instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     for owner in &others {
         until("others are written", || is_there(&reader, &Key::new(*owner, "y"), b"2"));
         until("others are settled", || {
@@ -164,7 +163,7 @@ fn replica_of_a_cluster_takes_the_place_of_its_primary() {
     expect_ok(&cluster.servers[3], &format!("CLUSTER REPLICATE {primary}")).unwrap();
     until("it is copied", || cluster.servers[3].said("INFO replication").contains("master_link_status:up"));
     let instance = client(&cluster.url());
-    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     let owner = owners_at(0)[0];
     let lease = granted(&instance, &demand_of(owner));
     until("the lease is copied", || {
@@ -178,7 +177,7 @@ fn replica_of_a_cluster_takes_the_place_of_its_primary() {
     until("the replica counts", || {
         month_of(&instance, owner).is_some_and(|month| (month.1, month.2) == (8, 9))
     });
-    let reader = Stores::Redis(client(&cluster.url())).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let reader = Stores::Redis(client(&cluster.url())).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     until("the replica has what waited", || is_there(&reader, &Key::new(owner, "z"), b"3"));
     until("nothing is away", || !instance.inner.outage.lasts());
 }

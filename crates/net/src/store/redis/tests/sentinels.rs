@@ -55,7 +55,7 @@ fn sentinels_say_which_server_is_the_primary_one_also_after_a_failover() {
     let address = format!("redis+sentinel://127.0.0.1:{nobody},127.0.0.1:{sentinel}/main/0");
     let (instance, other) = (client(&address), client(&address));
     until("the primary is found", || ask(&instance, &demand()).is_ok());
-    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, (1, HOUR), Box::new(|_| ()));
+    let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     store.put(key("x"), Bytes::from_static(b"1"), now());
     until("it is written", || responses(&url).get(&key("x"), now()).is_ok_and(|value| value.is_some()));
     until("it is copied", || said(&replica, "DBSIZE").starts_with(&said(first, "DBSIZE")));
