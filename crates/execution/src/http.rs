@@ -29,7 +29,7 @@ use super::{
     connect::{CheckedConnector, Lookup, system_lookup},
     tool::{ErrorCode, ToolError},
 };
-use toolwire_net::proxied::Proxies;
+use toolwire_net::{causes::innermost, proxied::Proxies};
 
 /// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
@@ -262,15 +262,6 @@ pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<
             false => HttpError::Broken(error),
         })?;
     Ok(Response::from_parts(head, body.to_bytes()))
-}
-
-/// The root cause of an error.
-fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`causes`]: an error's message together with those of its causes.
+//! [`causes`]: an error's message together with those of its causes. [`innermost`]: its root cause.
 
 use std::{error::Error, iter};
 
@@ -12,4 +12,9 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
         }
     }
     text
+}
+
+/// The root cause of `error`, or `error` itself.
+pub fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
 }

@@ -25,7 +25,6 @@ mod trust;
 pub(super) mod tests;
 
 use std::{
-    error::Error,
     future::{poll_fn, ready},
     pin::Pin,
     sync::Arc,
@@ -68,7 +67,7 @@ use super::{
 use crate::observe::Metrics;
 use toolwire_config::{HttpProxy, Upstream};
 use toolwire_http1::RequestHead;
-use toolwire_net::{redact::Redactor, telemetry::SpanContext};
+use toolwire_net::{causes::innermost, redact::Redactor, telemetry::SpanContext};
 use toolwire_pipeline::{
     dialect::{KeyHeader, UpstreamRequest},
     failure::{self, Failure, Kind},
@@ -634,9 +633,4 @@ fn unreadable(head: &Parts) -> Option<Failure> {
         );
     }
     None
-}
-
-/// The innermost source of an error, which describes the cause.
-fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error)
 }

@@ -47,7 +47,7 @@ use crate::{
         sample::{Outcome, Sample},
     },
 };
-use toolwire_net::redact::Redactor;
+use toolwire_net::{causes::causes, redact::Redactor};
 
 /// Time after the end of the stream in which a target may end the body. After that, the connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
@@ -379,21 +379,6 @@ fn refusal(body: &[u8], secrets: &Redactor) -> Option<String> {
 
 fn broken_body(error: &hyper::Error) -> String {
     format!("the body was interrupted: {}", causes(error))
-}
-
-/// Formats an error with its causes.
-fn causes(error: &(dyn Error + 'static)) -> String {
-    let mut told = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_told = cause.to_string();
-        if !told.ends_with(&cause_told) {
-            told.push_str(": ");
-            told.push_str(&cause_told);
-        }
-        source = cause.source();
-    }
-    told
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::{
     request,
 };
 use crate::follow::Dialect;
+use toolwire_net::causes::causes;
 
 /// Maximum number of bytes of a response that are read.
 const MAX_RESPONSE: usize = 64 << 20;
@@ -116,15 +117,4 @@ impl Client {
         }
         Ok(received)
     }
-}
-
-/// Formats an error with its causes.
-fn causes(error: &(dyn Error + 'static)) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        told.extend([": ", &error.to_string()]);
-        cause = error.source();
-    }
-    told
 }
