@@ -10,7 +10,7 @@ use super::{
 };
 use toolwire_pipeline::settings::Settings;
 
-/// Maximum number of exchanges that can be kept. A record takes a few kilobytes.
+/// Upper limit of `keep_exchanges`. One record takes a few kilobytes.
 const MAX_EXCHANGES: usize = 10_000;
 
 /// The settings of `[admin]`.
@@ -44,7 +44,7 @@ pub enum Capture {
 }
 
 impl Capture {
-    /// The setting's value.
+    /// The word for this value in the configuration file.
     pub fn word(self) -> &'static str {
         self.into()
     }

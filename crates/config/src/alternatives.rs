@@ -1,4 +1,4 @@
-//! [`Alternatives`]: other models that may answer instead of a model.
+//! [`Alternatives`]: the models that may answer in place of the requested one.
 //!
 //! ```toml
 //! [[models]]
@@ -7,7 +7,8 @@
 //! fallback = ["small"]                    # when all targets fail
 //! ```
 //!
-//! Wherever a single model must be known, an entry with `targets` counts as its first target, under another name.
+//! Code that needs a single model treats an entry with `targets` as a copy of its first target, with the entry's own
+//! name.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -22,11 +23,9 @@ use super::{
 };
 use toolwire_pipeline::{settings::Settings, wire::suggest::suggest};
 
-/// The keys that name other entries.
 pub(super) const TARGETS: &str = "targets";
 pub(super) const FALLBACK: &str = "fallback";
 
-/// Maximum weight.
 const MAX_WEIGHT: usize = 1000;
 
 /// The models that may answer a request: one of the targets, or else one of the fallbacks.
@@ -47,26 +46,23 @@ pub struct Alternatives {
     pub retries: usize,
 }
 
-/// Several models that share one name.
+/// The models behind one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// The models.
     pub all: Vec<Target>,
-    /// Whether conversations are divided among the models by weight. Otherwise the first model that works answers.
+    /// Whether conversations are distributed among the models by weight. If not, the first model that works answers.
     pub are_weighted: bool,
 }
 
-/// One of several models that share a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The name of the model's entry.
     pub model: String,
-    /// The model's share of the conversations.
+    /// The model's share of the conversations, relative to the other weights.
     pub weight: u32,
 }
 
 impl Alternatives {
-    /// Whether there is no other model.
     pub fn is_empty(&self) -> bool {
         self.targets.all.is_empty() && self.fallback.is_empty() && self.retries == 0
     }
@@ -103,14 +99,14 @@ fn shown(Targets { all, are_weighted }: &Targets) -> Value {
     }
 }
 
-/// An entry whose requests are answered by other entries.
+/// An entry with `targets`: other entries answer its requests.
 pub(super) struct Router<'a> {
     name: Option<(String, Cell<'a>)>,
     alternatives: Alternatives,
 }
 
 impl<'a> Router<'a> {
-    /// Reads an entry if it has `targets`.
+    /// Returns `None` if the entry has no `targets`.
     pub(super) fn read(table: &mut Table<'a>) -> Option<Self> {
         table.cell(TARGETS)?;
         let mut alternatives = Alternatives::default();
@@ -123,12 +119,11 @@ impl<'a> Router<'a> {
         Some(Self { name, alternatives })
     }
 
-    /// The entry's name, with its location in the file.
     pub(super) fn name(&self) -> Option<(String, Cell<'a>)> {
         self.name.clone()
     }
 
-    /// Returns the entry of the first target, under this entry's name. `None` only if a mistake has been reported.
+    /// Returns a copy of the first target's entry, with this entry's name. `None` only if a mistake has been reported.
     pub(super) fn resolve(&self, models: &[Model]) -> Option<Model> {
         let (name, _) = self.name.as_ref()?;
         let first = self.alternatives.targets.all.first()?;
@@ -139,8 +134,8 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Reports each name in the value of `key` that no entry has, or that belongs to a router. `routers` are the names of
-/// the entries that have targets.
+/// Reports each name in the value of `key` that no entry has, or that belongs to an entry with targets. `routers` holds
+/// the names of the latter.
 pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers: &HashSet<String>) {
     let mut seen = HashSet::new();
     for (name, cell) in named(cell) {
@@ -157,7 +152,7 @@ pub(super) fn check(key: &str, cell: &Cell<'_>, names: &HashSet<String>, routers
     }
 }
 
-/// The names in an array, or the keys of a table, each with its location.
+/// The names in an array, or the keys of a table, with their locations.
 fn named<'a>(cell: &Cell<'a>) -> Vec<(&'a str, Cell<'a>)> {
     match cell.value {
         DeValue::Array(elements) => {

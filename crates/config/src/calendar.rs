@@ -1,15 +1,15 @@
-//! Conversion of the configuration's times to Unix time and back, and the months of UTC.
+//! Converts between Unix time and the times in the configuration, and finds the UTC calendar month of a time.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use toml::value::{Datetime, Offset};
 use toolwire_pipeline::wire::calendar::{DAY, Date};
 
-/// The last year for which times can be written.
+/// The last year that a timestamp can be formatted with.
 const MAX_YEAR: i64 = 9999;
 
-/// Returns the Unix time, in seconds, of `written`: a date (its beginning in UTC), or a time with an offset. `None` for
-/// other values, and for times before 1970.
+/// Converts a date (midnight UTC), or a time with an offset, to Unix time in seconds. Returns `None` for other values,
+/// and for times before 1970.
 pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
     let date = written.date?;
     let date = Date { year: date.year.into(), month: date.month.into(), day: date.day.into() };
@@ -28,23 +28,23 @@ pub(super) fn unix_time(written: &Datetime) -> Option<u64> {
     u64::try_from(date.days() * i64::try_from(DAY).ok()? + seconds).ok()
 }
 
-/// Parses a date or time in text to Unix time in seconds.
+/// Parses a date or time to Unix time in seconds.
 pub fn parse(written: &str) -> Option<u64> {
     unix_time(&written.parse().ok()?)
 }
 
-/// Formats a Unix time in seconds in UTC, as in RFC 3339, section 5.6. A time after the last possible one is written as the
-/// last possible one.
+/// Formats a Unix time in seconds as a UTC timestamp (RFC 3339, section 5.6). Times after the year 9999 are formatted
+/// as its last day.
 pub fn rfc3339(time: u64) -> String {
     let last = beginning(Date { year: MAX_YEAR, month: 12, day: 31 });
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.min(last))).to_string()
 }
 
-/// A calendar month of UTC.
+/// A calendar month in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Month {
     year: i64,
-    /// Counted from 1.
+    /// From 1 to 12.
     month: i64,
 }
 
@@ -55,7 +55,7 @@ impl Month {
         Self { year, month }
     }
 
-    /// The beginning of the next month, in seconds of Unix time.
+    /// The start of the next month, in seconds of Unix time.
     pub fn end(self) -> u64 {
         let (year, month) = if self.month == 12 { (self.year + 1, 1) } else { (self.year, self.month + 1) };
         beginning(Date { year, month, day: 1 })
@@ -67,7 +67,7 @@ impl Month {
     }
 }
 
-/// The beginning of a date, in seconds of Unix time.
+/// The start of a day (UTC), in seconds of Unix time.
 fn beginning(date: Date) -> u64 {
     u64::try_from(date.days()).unwrap_or_default().saturating_mul(DAY)
 }

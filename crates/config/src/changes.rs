@@ -9,7 +9,6 @@ use toml::{Table, Value};
 
 use super::{Config, overlay::below};
 
-/// Settings that cannot change while the process runs.
 const FIXED: [&str; 11] = [
     "listen",
     "tls",
@@ -24,8 +23,8 @@ const FIXED: [&str; 11] = [
     "telemetry",
 ];
 
-/// The paths of the settings that differ. If only one of the two configurations has a table, the path is that of the
-/// table. Secrets are compared, too.
+/// The paths of the settings that differ. If one configuration lacks a whole table, only the table's path is listed. A
+/// changed secret counts as a difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes(Vec<String>);
 
@@ -55,8 +54,8 @@ impl Config {
         Changes(paths)
     }
 
-    /// Returns this configuration, but with the values of `running` for the settings that cannot change while the process
-    /// runs, and the changes that only a restart would apply.
+    /// Returns this configuration with the `running` values of all settings that cannot change while the process runs,
+    /// and the changes that therefore need a restart.
     pub fn keeping_fixed(self, running: &Self) -> (Self, Changes) {
         let Changes(mut paths) = running.changes_to(&self);
         paths.retain(|path| FIXED.iter().any(|fixed| is_at(path, fixed)));
@@ -75,20 +74,20 @@ impl Config {
         (kept, Changes(paths))
     }
 
-    /// Returns the first of `addresses` that other machines can reach although clients need no key. Reads the file of
-    /// keys.
+    /// Returns the first of `addresses` that is reachable from other machines, if clients need no key. Reads the key
+    /// file.
     pub fn open_to_all(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         let is_open = !self.needs_key();
         addresses.iter().find(|address| is_open && !address.ip().to_canonical().is_loopback()).copied()
     }
 }
 
-/// Whether `path` is equal to `above`, or below it.
+/// Whether `path` is `above` or below it.
 fn is_at(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Collects the paths at which two values differ.
+/// Appends the paths at which two values differ.
 fn compare(path: String, values: (Option<&Value>, Option<&Value>), paths: &mut Vec<String>) {
     let parts = match values {
         (Some(Value::Table(before)), Some(Value::Table(after))) => Some((by_key(before), by_key(after))),
@@ -111,7 +110,8 @@ fn by_key(table: &Table) -> BTreeMap<String, &Value> {
     table.iter().map(|(key, value)| (key.clone(), value)).collect()
 }
 
-/// Returns the entries of an array of tables by their names, or by their indices. Empty if the array is absent.
+/// Returns the entries of an array of tables by name, or by index if they have no name. An absent array counts as
+/// empty.
 fn entries(value: Option<&Value>) -> Option<BTreeMap<String, &Value>> {
     let Some(value) = value else { return Some(BTreeMap::new()) };
     let entries = value.as_array().filter(|entries| entries.iter().any(Value::is_table))?;

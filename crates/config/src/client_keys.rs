@@ -1,7 +1,7 @@
-//! `[[keys]]`: named clients, and their permissions.
+//! `[[keys]]`: named clients and their permissions.
 //!
-//! Several entries may have the same name, so that a key can be replaced while the old one is still valid. They share
-//! everything that belongs to the name: permissions, limits, usage, and stored conversations.
+//! Several entries may share a name, so that a key can be replaced while the old one is still valid. They also share
+//! everything that is recorded by name: permissions, limits, usage, and stored conversations.
 
 use std::{collections::HashMap, fmt};
 
@@ -19,33 +19,31 @@ use super::{
 use toolwire_net::store::Owner;
 use toolwire_pipeline::{format::glob_matches, settings::Settings, wire::hex};
 
-/// Maximum length of a name, in bytes.
+/// In bytes.
 const MAX_NAME: usize = 64;
 
-/// Prefix of a written digest.
 const HASH_PREFIX: &str = "sha256:";
 
-/// The SHA-256 digest of a key. Its `Debug` output does not show it.
+/// The SHA-256 digest of a key. `Debug` does not print it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// The digest of a key that a client sent.
     pub fn of(key: &[u8]) -> Self {
         Self(digest(&SHA256, key).as_ref().try_into().unwrap_or_default())
     }
 
-    /// The owner of this key's values, if the key has no name.
+    /// The owner under which values are stored for a key without a name.
     pub fn owner(self) -> Owner {
         Owner(self.0)
     }
 
-    /// Reads `sha256:` with 64 hexadecimal digits.
+    /// Parses `sha256:` followed by 64 hexadecimal digits.
     fn parse(text: &str) -> Option<Self> {
         hex::decode(text.strip_prefix(HASH_PREFIX)?.as_bytes()).map(Self)
     }
 
-    /// The digest in its written form.
+    /// Formats the digest as [`KeyDigest::parse`] reads it.
     pub fn written(self) -> String {
         [HASH_PREFIX, &hex::encode(&self.0)].concat()
     }
@@ -57,20 +55,16 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// An entry of `[[keys]]`.
 #[derive(Debug, Clone)]
 pub struct ClientKey {
-    /// The client's name.
     pub name: String,
-    /// The digest of the key.
     pub digest: KeyDigest,
-    /// The key itself, if the configuration has it.
+    /// The key itself, if the configuration contains it.
     secret: Option<SecretString>,
-    /// The client's permissions.
     pub grant: Grant,
     /// When the key expires, in seconds of Unix time.
     pub expires: Option<u64>,
-    /// Set only for keys made by `toolwire keys add`.
+    /// Only for keys made by `toolwire keys add`.
     pub made: Option<Made>,
 }
 
@@ -117,40 +111,36 @@ pub struct Made {
 }
 
 impl Grant {
-    /// Whether the client may request `model`.
     pub fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| glob_matches(pattern, model))
     }
 }
 
 impl ClientKey {
-    /// A key that has just been made.
     pub fn new(name: &str, key: &str, grant: Grant, expires: Option<u64>, made: Made) -> Self {
         let digest = KeyDigest::of(key.as_bytes());
         Self { name: name.to_owned(), digest, secret: None, grant, expires, made: Some(made) }
     }
 
-    /// The key itself, if the configuration has it.
     pub(super) fn secret(&self) -> Option<&SecretString> {
         self.secret.as_ref()
     }
 
-    /// Whether it was revoked.
     pub fn is_revoked(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.revoked.is_some())
     }
 
-    /// The owner of the client's values.
+    /// The owner under which this client's values are stored.
     pub fn owner(&self) -> Owner {
         owner_of_name(&self.name)
     }
 
-    /// The entry as the configuration shows it, without the key.
+    /// The entry for display, without the key.
     pub(super) fn shown(&self) -> toml::Table {
         table_of(|keys| Draft::of(self).settings(keys))
     }
 
-    /// The entry as it is written to the file of keys.
+    /// The entry as it appears in the key file.
     pub(super) fn written(&self) -> toml::Table {
         let mut table = self.shown();
         table.remove("key");
@@ -163,12 +153,13 @@ impl ClientKey {
     }
 }
 
-/// The owner of the values of the client `name`. No key has the same digest: headers cannot contain NUL.
+/// The owner under which the values of the client `name` are stored. No API key hashes to the same digest, because
+/// headers cannot contain NUL.
 pub fn owner_of_name(name: &str) -> Owner {
     Owner::of_key(format!("\0name\0{name}").as_bytes())
 }
 
-/// Whether `name` is a valid client name, which is safe in logs and metrics.
+/// Whether `name` is a valid client name. Such names are safe in logs and metrics.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
@@ -242,7 +233,7 @@ fn limit(cell: Cell<'_>) -> Option<Option<u64>> {
     count(1)(cell).map(|limit| u64::try_from(limit).ok())
 }
 
-/// Converts a date or time (RFC 3339, section 5.6), given as a TOML value or a string, to Unix time in seconds.
+/// Converts a date or time (RFC 3339, section 5.6) to Unix time in seconds. It may be a TOML date or a string.
 fn moment(cell: Cell<'_>) -> Option<u64> {
     const EXPECTED: &str =
         "a date such as `2027-01-31`, or a time with its offset such as `2027-01-31T18:00:00Z`";
@@ -257,7 +248,7 @@ fn moment(cell: Cell<'_>) -> Option<u64> {
     }
 }
 
-/// Reads an entry. `is_own`: the entry is in the file that `toolwire keys` writes.
+/// Reads one entry. `is_own` says that it comes from the file that `toolwire keys` writes.
 fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     let mut draft = Draft::default();
     draft.settings(&mut Reading(table));
@@ -278,7 +269,7 @@ fn entry(table: &mut Table<'_>, is_own: bool) -> Option<ClientKey> {
     Some(ClientKey { name: name?, digest: digest?, secret, grant, expires, made })
 }
 
-/// Reads `[[keys]]`. `is_own`: the entries are in the file that `toolwire keys` writes.
+/// Reads `[[keys]]`. `is_own` says that the entries come from the file that `toolwire keys` writes.
 pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     let mut cells = Vec::new();
     let mut keys = Vec::new();
@@ -297,8 +288,8 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
     keys
 }
 
-/// Returns `keys`, each with the permissions of its name, and the faults by entry numbers: keys that another entry also has,
-/// and entries with the same name that disagree, of which the first entry wins.
+/// Gives all entries of a name the permissions of the first entry that has any. Also returns the errors, by entry
+/// number: keys that occur twice, and entries whose permissions differ from those of that first entry.
 pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
     let mut grants: HashMap<String, Grant> = HashMap::new();
     for key in keys.iter().filter(|key| key.grant != Grant::default()) {

@@ -1,4 +1,4 @@
-//! Model entries that the program makes, but that are read as if they were in the file.
+//! Model entries that the program generates and then reads like entries in a file.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use super::{
 };
 
 impl Config {
-    /// Returns this configuration with `entries` as its `[[models]]`. Paths in them are relative to the folder of `file`,
-    /// if there is one.
+    /// Returns this configuration with `entries` as its `[[models]]`. Relative paths in the entries start from the
+    /// folder of `file`, if given.
     ///
     /// # Errors
     /// The mistakes in the entries.
@@ -53,11 +53,11 @@ impl Config {
         }
     }
 
-    /// Returns the keys of one of this configuration's models, except those that would have the same value in an entry
-    /// with only a name and an upstream.
+    /// Returns the keys that distinguish `model`, one of this configuration's models, from an entry with only a name
+    /// and an upstream.
     ///
     /// # Errors
-    /// Never for a model of this configuration.
+    /// Never, for a model of this configuration.
     pub fn own_keys(&self, model: &Model, file: Option<&Path>) -> Result<TomlTable, Problems> {
         let name = |key: &str, value: &str| (key.to_owned(), Value::String(value.to_owned()));
         let least = TomlTable::from_iter([name("name", &model.name), name("upstream", &model.upstream.name)]);

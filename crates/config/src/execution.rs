@@ -1,4 +1,4 @@
-//! `[execution]`, `[[providers]]`, `[[tools]]` and `[[permissions]]`: the stage that runs hosted tools.
+//! `[execution]`, `[[providers]]`, `[[tools]]` and `[[permissions]]`: settings of hosted tools.
 
 mod providers;
 #[cfg(test)]
@@ -32,10 +32,9 @@ use toolwire_pipeline::{
     wire::suggest::suggest,
 };
 
-/// Upper limit of `max_rounds`: hops of one turn that may run tools.
+/// Upper limit of `max_rounds`, the number of hops in a turn that may run tools.
 const MAX_ROUNDS: usize = 20;
 
-/// Upper limit of `retries`.
 const MAX_RETRIES: usize = 10;
 
 /// The keys of `[execution]`.
@@ -45,7 +44,6 @@ pub(super) fn keys(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     settings.permissions.settings(keys);
 }
 
-/// The keys for limits.
 fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new(
@@ -97,7 +95,6 @@ fn limits(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     );
 }
 
-/// The keys for what clients and the model see.
 fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     keys.key(
         Key::new("visibility", "what clients [see](tools.md) of hosted calls: `off`, `reasoning` or `items`"),
@@ -146,7 +143,6 @@ fn behaviour(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     images(keys, settings);
 }
 
-/// Generated images.
 fn images(keys: &mut impl Keys, settings: &mut ExecutionSettings) {
     settings.images.settings(keys);
     let off = || "off".to_owned();
@@ -167,7 +163,7 @@ fn shown_rate(rate: &Option<Rate>) -> Option<Value> {
     Some(string(&format!("{count}/{}", duration_value(period).as_str()?)))
 }
 
-/// A rate such as `"10/1m"`, or `"off"` for none.
+/// Reads a rate such as `"10/1m"`, or `"off"` for no limit.
 fn rate(cell: Cell<'_>) -> Option<Option<Rate>> {
     const EXPECTED: &str = "a rate such as \"10/1m\", or \"off\"";
     let written = text(cell.clone())?;

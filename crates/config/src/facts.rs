@@ -1,4 +1,4 @@
-//! [`KeyFacts`]: the facts that a setting's declaration states.
+//! [`KeyFacts`]: what the declaration of a setting says about it.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,20 @@ use super::{
 use toolwire_execution::{ExecutionSettings, ToolRules};
 use toolwire_pipeline::settings::{Field, Key, Settings, Visitor};
 
-/// The facts that a key's declaration states.
+/// What the declaration of a key says about it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyFacts {
-    /// Whether the key may be set over the admin API.
+    /// Whether the admin API may set the key.
     pub is_settable: bool,
-    /// Minimum value.
     pub min: Option<Value>,
-    /// Maximum value.
     pub max: Option<Value>,
 }
 
-/// Facts about settings, by their paths.
+/// Facts about settings, by path.
 #[derive(Debug, Default)]
 pub struct Facts(BTreeMap<String, KeyFacts>);
 
 impl Facts {
-    /// Facts about the settings of `config`.
     pub(super) fn of(config: &Config) -> Self {
         let mut facts = Self::default();
         facts.table("", false, |keys| Root::default().settings(keys));
@@ -67,7 +64,7 @@ impl Facts {
         }));
     }
 
-    /// The facts about a setting, which may be below a key whose value is a table.
+    /// The facts about a setting, or about the closest key above it whose value is a table.
     pub fn find(&self, path: &str) -> Option<&KeyFacts> {
         let mut path = path;
         loop {
@@ -78,13 +75,13 @@ impl Facts {
         }
     }
 
-    /// The paths of the settings that may be set over the admin API.
+    /// The paths of the settings that the admin API may set.
     pub fn settable(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, facts)| facts.is_settable).map(|(path, _)| path.as_str())
     }
 }
 
-/// Visits declarations and collects their facts.
+/// A visitor that collects the facts in declarations.
 #[derive(Debug, Default)]
 struct Describing(Vec<(&'static str, KeyFacts)>);
 

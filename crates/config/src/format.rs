@@ -1,4 +1,4 @@
-//! `[[formats]]`: text formats that the configuration defines, see [`Definition`].
+//! `[[formats]]`: text formats defined in the configuration; see [`Definition`].
 
 use super::{
     keys::{Keys, Reading, strings},
@@ -65,7 +65,7 @@ pub(super) fn keys(keys: &mut impl Keys, definition: &mut Definition) {
     keys.key(Key::new("frame", "markers around the response to ignore"), Field::Texts(&mut definition.frame));
 }
 
-/// The keys for results, and for calls whose name is outside the JSON.
+/// The keys for results, and for calls whose name is not part of the JSON.
 fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
     let two = "two markers: one before, one after";
     let three = "three markers: before the key, after the key, and after the value";
@@ -110,7 +110,7 @@ fn marker_keys(keys: &mut impl Keys, definition: &mut Definition) {
 /// The command that lists the formats.
 pub(super) const LISTED_BY: &str = "toolwire formats";
 
-/// The message for `name`, which is not one of the `known` formats.
+/// The error message for a format `name` that is not one of `known`.
 pub fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f toolwire_pipeline::format::Format>) -> String {
     let known: Vec<_> = known.map(|format| format.name).collect();
     format!(
@@ -119,8 +119,8 @@ pub fn unknown<'f>(name: &str, known: impl Iterator<Item = &'f toolwire_pipeline
     )
 }
 
-/// Reads an entry of `[[formats]]`. `earlier` are the formats of the entries before it. `None` if the
-/// entry contains a mistake.
+/// Reads an entry of `[[formats]]`. `earlier` holds the formats of the preceding entries. Returns `None` if the entry
+/// contains a mistake.
 pub(super) fn read(table: &mut Table<'_>, earlier: &[CustomFormat]) -> Option<CustomFormat> {
     let mut definition = Definition::default();
     keys(&mut Reading(table), &mut definition);

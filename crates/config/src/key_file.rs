@@ -1,5 +1,4 @@
-//! [`KeyFile`]: the keys made by `toolwire keys`, in a separate file in the folder of persistent state. The file contains
-//! only digests of the keys.
+//! [`KeyFile`]: the keys made by `toolwire keys`. They are stored as digests, in a separate file in the state folder.
 
 use std::{
     fs, io,
@@ -16,19 +15,19 @@ use super::{
     table::{Context, Table},
 };
 
-/// The name of the file in its folder.
 const FILE: &str = "keys.toml";
 
-/// The file of keys. Remembers the version that was last read.
+/// The key file, and the version of it that was read last.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
     seen: Option<Version>,
-    /// The version that was found last, if it may still be incomplete.
+    /// A version that was found but may still be incomplete.
     unsettled: Option<Version>,
 }
 
-/// Distinguishes versions of the file. `toolwire keys` replaces the whole file and never writes in place, but editors do.
+/// Identifies a version of the file. `toolwire keys` always replaces the whole file, but an editor may write it in
+/// place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Missing,
@@ -36,7 +35,6 @@ enum Version {
 }
 
 impl KeyFile {
-    /// The file in this folder.
     pub fn in_folder(folder: &Path) -> Self {
         Self { path: folder.join(FILE), seen: None, unsettled: None }
     }
@@ -45,7 +43,7 @@ impl KeyFile {
         &self.path
     }
 
-    /// Reads the keys. Without a file, there are none.
+    /// Reads the keys. A missing file counts as empty.
     ///
     /// # Errors
     /// All mistakes in the file.
@@ -56,12 +54,12 @@ impl KeyFile {
         }
     }
 
-    /// Reads the keys if the file has changed since the last call. The first call always reads it. A version that may be
-    /// incomplete, or a missing file, counts only once it has been found twice: half a file is often valid too, but lacks
-    /// keys.
+    /// Reads the keys if the file has changed since the last call; the first call always reads it. A missing file, or
+    /// one that may be incomplete, is accepted only when it is found again by the next call: a half-written file is
+    /// often valid but lacks keys.
     ///
     /// # Errors
-    /// All mistakes in the file. They are reported once for each version.
+    /// All mistakes in the file, once per version.
     pub fn changed(&mut self) -> Option<Result<Vec<ClientKey>, Problems>> {
         let version = self.version();
         let unsettled = self.unsettled.take();
@@ -94,7 +92,8 @@ impl KeyFile {
 }
 
 impl Version {
-    /// Whether this version may still be incomplete, because the file is written in place or after the old one was removed.
+    /// Whether this version may be incomplete, because the file is being written in place or is replaced after its
+    /// deletion.
     fn may_be_unfinished_after(self, seen: Self) -> bool {
         match (seen, self) {
             (Self::Found { inode: before, .. }, Self::Found { inode, .. }) => before == inode,
@@ -129,11 +128,10 @@ mod edit {
     use super::{ClientKey, KeyFile};
     use toolwire_net::private;
 
-    /// Comment at the beginning of the file.
     const HEAD: &str = "# Written by `toolwire keys`. It has digests of keys, no keys.\n\n";
 
     impl KeyFile {
-        /// Changes the keys under a lock, and replaces the file, unless `change` fails.
+        /// Changes the keys while holding a lock, then replaces the file unless `change` fails.
         ///
         /// # Errors
         /// The file contains mistakes or cannot be written, or `change` fails.

@@ -1,4 +1,5 @@
-//! The visitors of declared keys: [`Reading`] a table, [`Showing`] its resolved values, and [`Documenting`] the keys.
+//! Visitors of declared keys: [`Reading`] reads a table, [`Showing`] collects the resolved values, and [`Documenting`]
+//! lists the keys.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -27,11 +28,11 @@ pub trait Keys: Visitor {
     );
 }
 
-/// Reads the keys of a table into their fields. An absent or wrong key leaves its field unchanged.
+/// Reads the keys of a table into their fields. A field keeps its value if its key is absent or wrong.
 pub struct Reading<'t, 'a>(pub(super) &'t mut Table<'a>);
 
 impl<'a> Reading<'_, 'a> {
-    /// The value of a key, if it is present. Reports a value from the admin API that only the file may set.
+    /// The value of a key, if present. Reports a value from the admin API if only the file may set the key.
     fn cell(&mut self, key: &Key, is_file_only: bool) -> Option<Cell<'a>> {
         let cell = self.0.cell(key.name)?;
         if is_file_only && let Some(place) = cell.overlaid() {
@@ -92,8 +93,8 @@ impl Keys for Reading<'_, '_> {
     }
 }
 
-/// Whether a key may only be set in the file. Secrets are sent to addresses, and paths name files, so neither can be set
-/// over the admin API.
+/// Whether only the file may set a key. Addresses and paths are always such keys: secrets are sent to addresses, and
+/// paths name files.
 pub(super) fn is_file_only(key: &Key, field: &Field<'_>) -> bool {
     key.is_file_only || matches!(field, Field::Address(_) | Field::Path(_))
 }
@@ -111,7 +112,6 @@ fn any_text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Collects the values of fields in a table.
 #[derive(Debug, Default)]
 pub struct Showing(pub(super) toml::Table);
 
@@ -212,17 +212,15 @@ pub(super) fn size_value(size: usize) -> Value {
     string(&format!("{}{name}", size / bytes))
 }
 
-/// The documentation of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub key: &'static str,
-    /// The key's default, in Markdown.
+    /// In Markdown.
     pub default: String,
-    /// The key's description, in Markdown.
+    /// In Markdown.
     pub about: Cow<'static, str>,
 }
 
-/// Collects the documentation of keys, in the order of their declarations.
 #[derive(Debug, Default)]
 pub(super) struct Documenting(pub(super) Vec<Row>);
 
@@ -254,14 +252,14 @@ impl Keys for Documenting {
     }
 }
 
-/// Returns the values of the fields that `visit` declares, as a table.
+/// Returns a table with the values of the fields that `visit` declares.
 pub fn table_of(visit: impl FnOnce(&mut Showing)) -> toml::Table {
     let mut showing = Showing::default();
     visit(&mut showing);
     showing.0
 }
 
-/// Reads `table`, which is not part of a configuration file, into the fields that `visit` declares.
+/// Reads `table`, which does not come from a configuration file, into the fields that `visit` declares.
 ///
 /// # Errors
 /// The mistakes in the table, each with its key.

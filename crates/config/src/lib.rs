@@ -1,4 +1,4 @@
-//! The configuration: one TOML file, flags and environment, resolved to a validated [`Config`].
+//! The configuration: reads a TOML file, flags and environment variables into a validated [`Config`].
 //!
 //! ```text
 //! file ─▶ spanned TOML ─▶ table (typed keys, leftovers) ─▶ upstreams, models, limits ─▶ Config
@@ -6,9 +6,9 @@
 //!   admin API ─▶ Overlay  Overrides ◀─ flags, environment
 //! ```
 //!
-//! Reading continues after a mistake, so one run reports every mistake, each with file, line and column. A
-//! [`Config`] is complete: every model has its upstream, every format name its format, every secret its
-//! value.
+//! Reading continues after a mistake, so a single run reports all of them, each with file, line and column. In a
+//! [`Config`], every reference is resolved: from models to their upstreams, from format names to formats, and from
+//! secrets to their values.
 
 #![allow(
     missing_docs,
@@ -101,19 +101,16 @@ use toolwire_pipeline::{
     wire::digest::Digest,
 };
 
-/// Looks up an environment variable. Passed as an argument so that tests need not change the process's environment.
+/// Looks up an environment variable. It is an argument so that tests need not change the environment of the process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A valid configuration, and warnings about it.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The configuration.
     pub config: Config,
-    /// Warnings, without errors.
     pub warnings: Vec<Problem>,
 }
 
-/// Reads the file that `overrides` names, if it names one, applies the overrides to it, and validates the result.
+/// Reads the file that `overrides` names, if any, applies the overrides, and validates the result.
 ///
 /// # Errors
 /// All mistakes in the configuration.
@@ -121,7 +118,7 @@ pub fn load(overrides: &Overrides, environment: Environment<'_>) -> Result<Loade
     of_source(&Source::read(overrides.file.as_deref())?, None, overrides, environment)
 }
 
-/// Validates a configuration that the program itself has written.
+/// Validates a configuration that the program generated.
 ///
 /// # Errors
 /// All mistakes in the configuration.
@@ -129,8 +126,8 @@ pub fn of_text(text: String) -> Result<Config, Problems> {
     of_source(&Source::made(None, text), None, &Overrides::default(), &|_| None).map(|loaded| loaded.config)
 }
 
-/// Reads a configuration. `overlay` holds settings saved over the admin API; `None` reads them from the folder that the
-/// configuration names.
+/// Reads a configuration. `overlay` holds settings that were saved through the admin API; if it is `None`, they are
+/// read from the state folder.
 fn of_source(
     source: &Source,
     overlay: Option<Overlay>,
@@ -179,7 +176,7 @@ fn of_source(
     }
 }
 
-/// The folder for persistent state. `None` if the user has no folder for state.
+/// The state folder. `None` if none is configured and the user has no folder for state.
 fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     match root.get("state_dir").map(Spanned::get_ref) {
         Some(DeValue::String(written)) => Some(PathBuf::from(written.as_ref())),
@@ -187,7 +184,7 @@ fn state_folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<Path
     }
 }
 
-/// The folder for persistent state according to the file `path`. Nothing else in the file is read.
+/// Returns the state folder that the file `path` configures. Reads nothing else in the file.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -200,85 +197,80 @@ pub fn state_folder_of(
     Ok(state_folder(root.get_ref(), environment))
 }
 
-/// The configuration of `serve`.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Addresses to listen on; at least one. Only loopback addresses if there are no keys.
+    /// At least one address. All are loopback addresses if no key is required.
     pub listen: Vec<SocketAddr>,
-    /// Keys without names. If there are no other keys either, no key is required.
+    /// Keys without a name. If there are no named keys either, clients need no key.
     pub api_keys: Vec<SecretString>,
-    /// The keys of named clients, except those in the file that `toolwire keys` writes.
+    /// Keys of named clients, except those in the file that `toolwire keys` writes.
     pub keys: Vec<ClientKey>,
-    /// The upstreams; at least one.
+    /// At least one upstream.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// The models that clients can request; at least one.
+    /// At least one model.
     pub models: Vec<Model>,
-    /// How requests continue after an upstream has failed, for models with alternatives.
+    /// How to continue when an upstream fails, for models with alternatives.
     pub failover: Failover,
-    /// The formats that models can use: the built-in formats, and the formats in `[[formats]]`.
+    /// The formats that models can use: the built-in ones and those in `[[formats]]`.
     pub formats: Arc<KnownFormats>,
     /// Origins whose web pages may read responses.
     pub cors_origins: Origins,
     /// Host names by which clients that need no key may reach the server, in addition to this machine's own names.
     pub hosts: Vec<String>,
-    /// The folder for persistent state. `None` if the user has no folder for state.
+    /// The state folder. `None` if none is configured and the user has no folder for state.
     pub state_dir: Option<PathBuf>,
-    /// Storage of state that outlives a request: responses that clients continue, limits, and more.
+    /// Where state that outlives a request is stored: responses that clients continue, usage, and more.
     pub store: StoreKind,
-    /// Paths whose requests are passed to the upstream unread.
+    /// Paths whose requests are passed to the upstream without being parsed.
     pub passthrough: Passthrough,
-    /// The optional content of `/metrics`.
+    /// What `/metrics` shows in addition to the standard metrics.
     pub metrics: Metrics,
-    /// Limits of requests and responses.
     pub limits: Limits,
-    /// Time that open streams may continue after a signal to stop.
+    /// How long open streams may continue after a shutdown signal.
     pub drain_timeout: Duration,
-    /// Time that a stopping server still accepts requests while it reports that it is not ready.
+    /// How long the server still accepts requests after a shutdown signal, while it reports that it is not ready.
     pub drain_delay: Option<Duration>,
-    /// Worker threads, each with its own sockets; at least one.
+    /// Number of worker threads, each with its own sockets. At least one.
     pub threads: usize,
     /// Settings of hosted tools; `None` without `[execution]`.
     pub execution: Option<Arc<ExecutionSettings>>,
-    /// The admin API; `None` without `[admin]`.
+    /// `None` without `[admin]`.
     pub admin: Option<Arc<AdminSettings>>,
     /// TLS on the listeners; `None` without `[tls]`.
     pub tls: Option<Arc<TlsSettings>>,
     /// Where traces and metrics are sent; `None` if they are not sent.
     pub telemetry: Option<Arc<TelemetrySettings>>,
-    /// Where the values come from.
     pub sources: Sources,
 }
 
 impl Config {
-    /// Returns the entry that serves `name`: the one with this name, otherwise the wildcard.
+    /// Returns the entry called `name`, or else the wildcard entry.
     pub fn model(&self, name: &str) -> Option<&Model> {
         let named = self.models.iter().find(|model| model.name == name && !model.is_wildcard());
-        // In an upstream's path, such a name would lead to another path on servers that decode before they resolve it.
+        // An upstream that decodes a path before resolving it would treat such a name as a path to another resource.
         let is_relative = || name.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
         named.or_else(|| self.models.iter().find(|model| model.is_wildcard() && !is_relative()))
     }
 
-    /// Whether clients need a key: whether the configuration or the file that `toolwire keys` writes contains keys. Reads
-    /// the file.
+    /// Whether clients need a key, which is the case if there are keys in the configuration or in the file that
+    /// `toolwire keys` writes. Reads that file.
     pub fn needs_key(&self) -> bool {
         let has_saved =
             |folder: &PathBuf| KeyFile::in_folder(folder).read().is_ok_and(|keys| !keys.is_empty());
         !self.api_keys.is_empty() || !self.keys.is_empty() || self.state_dir.as_ref().is_some_and(has_saved)
     }
 
-    /// The scheme of the listeners' URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Whether clients of at least one upstream may send the session of their own account.
+    /// Whether any upstream lets clients send the session of their own account.
     pub fn takes_sessions(&self) -> bool {
         self.upstreams.iter().any(|upstream| upstream.takes_sessions())
     }
 
-    /// All configured secrets: keys of clients, upstreams, providers and the admin API, tokens of upstreams' accounts,
-    /// values of the headers of upstreams and the collector (except headers that are never secret), and passwords of
-    /// proxies.
+    /// All configured secrets: the keys of clients, upstreams, providers and the admin API; account tokens; header
+    /// values for upstreams and the collector, unless the header is known to be public; and proxy passwords.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let keys = self.api_keys.iter().chain(self.upstreams.iter().filter_map(|up| up.api_key.as_ref()));
         let keys = keys.chain(self.keys.iter().filter_map(ClientKey::secret));
@@ -303,12 +295,12 @@ impl Config {
 }
 
 impl Config {
-    /// The settings saved over the admin API that were in effect when this configuration was read.
+    /// The saved settings that were in effect when this configuration was read.
     pub fn overlay(&self) -> Overlay {
         self.sources.origin().map(|origin| origin.overlay.clone()).unwrap_or_default()
     }
 
-    /// The paths of the saved settings in effect, each with its file.
+    /// The paths of the saved settings in effect, each with the file that holds it.
     pub fn saved_settings(&self) -> Vec<(String, PathBuf)> {
         let Some(folder) = &self.state_dir else { return Vec::new() };
         let overlay = self.overlay();
@@ -317,8 +309,8 @@ impl Config {
         paths.map(|path| (path.to_owned(), Overlay::file(folder))).collect()
     }
 
-    /// Reads the configuration again from the same sources: the file, the saved settings, the flags, and the secrets that
-    /// they name.
+    /// Reads the configuration again from the same sources: the file, the saved settings, the flags, and the referenced
+    /// secrets.
     ///
     /// # Errors
     /// All mistakes in the configuration.
@@ -327,20 +319,20 @@ impl Config {
         let Some(origin) = self.sources.origin() else {
             return failed("the configuration was not read from a file".to_owned());
         };
-        // Opening a pipe would wait for a writer, and delay all later reloads.
+        // Opening a pipe would block until there is a writer, and delay all later reloads.
         let is_no_file = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|metadata| !metadata.is_file());
         if let Some(file) = origin.overrides.file.iter().chain(origin.files.keys()).find(is_no_file) {
             return failed(format!("cannot read {} again: it is not a regular file", file.display()));
         }
-        // A new `state_dir` takes effect at the next start.
+        // A changed `state_dir` takes effect at the next start.
         let folder = self.state_dir.as_deref().filter(|_| self.admin.is_some());
         let saved = folder.map(Overlay::read).transpose()?;
         let source = Source::read(origin.overrides.file.as_deref())?;
         of_source(&source, saved, &origin.overrides, &|name| std::env::var(name).ok())
     }
 
-    /// The files that this configuration was read from, with digests of their content: its own file, and the files that it
-    /// names for secrets, texts and certificates. Pipes are left out.
+    /// The files that this configuration was read from, with digests of their content: the configuration file, and the
+    /// files with secrets, texts and certificates that it refers to. Pipes are left out.
     pub fn files(&self) -> BTreeMap<PathBuf, Digest> {
         let Some(origin) = self.sources.origin() else { return BTreeMap::new() };
         let own = origin.source.file().map(|(path, content)| (path.to_owned(), content));
@@ -361,13 +353,13 @@ impl Config {
     }
 }
 
-/// Storage of state that outlives a request.
+/// Where state that outlives a request is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StoreKind {
     /// In files on this machine.
     #[default]
     Embedded,
-    /// Nowhere.
+    /// State is not stored.
     Off,
     /// On a Redis or Valkey server, which several instances share.
     Redis(StoreAddress),
@@ -377,10 +369,10 @@ pub enum StoreKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum UncheckedBudgets {
-    /// Budgets may be used, as far as this instance knows them.
+    /// They may, up to the limit, counting the usage that this instance knows of.
     #[default]
     Allow,
-    /// Budgets may not be used.
+    /// They are refused.
     Refuse,
 }
 

@@ -1,8 +1,8 @@
 //! [`MadeKey`]: a key made by `toolwire keys add`, `tw_<id>_<secret><checksum>`.
 //!
-//! The id has 8 characters and is not secret, the secret has 32 random bytes, and the checksum is the CRC-32 of the text
-//! before it. All three are in base 62: digits, and upper- and lower-case letters. This form lets programs that look for
-//! leaked secrets recognise keys, and distinguishes a mistyped or truncated key from an unknown one.
+//! The id has 8 characters and is public, the secret encodes 32 random bytes, and the checksum is the CRC-32 of the
+//! text before it. All three use base 62: digits, upper-case and lower-case letters. The format lets scanners recognize
+//! leaked keys, and tells a mistyped or truncated key from an unknown one.
 
 use ring::{
     error::Unspecified,
@@ -12,14 +12,13 @@ use secrecy::SecretString;
 
 const PREFIX: &str = "tw_";
 const ID: usize = 8;
-/// Number of digits for 32 bytes.
+/// Number of base-62 digits for 32 bytes.
 const SECRET: usize = 43;
-/// Number of digits for a CRC-32.
+/// Number of base-62 digits for a CRC-32.
 const CHECKSUM: usize = 6;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A key made by `toolwire keys add`.
 pub struct MadeKey {
     pub id: String,
     pub key: SecretString,
@@ -42,7 +41,7 @@ impl MadeKey {
     }
 }
 
-/// Whether `key` begins like a key made by `toolwire keys add`, but is not a valid one.
+/// Whether `key` has the prefix of a key made by `toolwire keys add`, but is not a valid one.
 pub fn is_mistyped(key: &[u8]) -> bool {
     let Some(rest) = key.strip_prefix(PREFIX.as_bytes()) else { return false };
     let is_whole = rest.len() == ID + 1 + SECRET + CHECKSUM && rest.get(ID) == Some(&b'_');
@@ -55,7 +54,7 @@ fn checksum(text: &str) -> String {
     digits(crc32(text.as_bytes()).to_be_bytes(), CHECKSUM)
 }
 
-/// Returns the last `count` digits of the number that the bytes form, the most significant byte first.
+/// Converts a big-endian number to base 62, and returns its last `count` digits.
 fn digits<const N: usize>(mut number: [u8; N], count: usize) -> String {
     let mut digits = Vec::with_capacity(count);
     for _ in 0..count {

@@ -25,61 +25,59 @@ use toolwire_pipeline::{
 };
 use toolwire_template::ChatTemplate;
 
-/// The name of the entry that serves every model name that no other entry has.
+/// The name of the entry for all models without an entry of their own.
 pub const WILDCARD: &str = "*";
 
-/// One entry of `[[models]]`.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// The name that clients request, or [`WILDCARD`].
+    /// The name in clients' requests, or [`WILDCARD`].
     pub name: String,
-    /// The upstream that serves the model.
     pub upstream: Arc<Upstream>,
-    /// The name that is sent to the upstream. `None` stands for the name that the client requested.
+    /// The model's name at the upstream. `None` sends the name that the client requested.
     pub upstream_name: Option<String>,
     /// How tools are described to the model.
     pub tools: ToolStyle,
-    /// Replaces the format's own instruction template.
+    /// Replaces the format's instruction template.
     pub instructions: Option<String>,
-    /// The model's own chat template.
     pub chat_template: Option<Arc<ChatTemplate>>,
-    /// Where a format's instructions go.
+    /// Where the instructions of a format go.
     pub system_position: SystemPosition,
-    /// Whether responses start inside reasoning. `None` lets the model's name decide.
+    /// Whether responses start inside reasoning. If `None`, this depends on the model's name.
     pub starts_in_reasoning: Option<bool>,
-    /// Whether the model gets hosted tools, if there are any.
+    /// Whether the model may use hosted tools.
     pub execution: bool,
-    /// The model that describes images for this one, which has no vision. `None` if the model gets the images itself.
+    /// The model that describes images for this one. `None` if the model receives the images itself.
     pub vision: Option<String>,
-    /// Other models that may answer instead of this one. `None` if there are none.
+    /// Other models that may answer in place of this one.
     pub alternatives: Option<Arc<Alternatives>>,
-    /// The rules for the model's responses, as the pipeline takes them.
+    /// The rules for the model's responses.
     pub settings: Rules,
-    /// The formats that can be named, and those that model names imply.
+    /// The formats that settings can refer to, or that model names imply.
     pub formats: Arc<KnownFormats>,
 }
 
 impl Model {
-    /// Whether the entry matches every name that no other entry has.
+    /// Whether the entry serves all models without an entry of their own.
     pub fn is_wildcard(&self) -> bool {
         self.name == WILDCARD
     }
 
-    /// Returns the name that is sent to the upstream when a client requests `asked`.
+    /// Returns the name that is sent to the upstream for a client's request for the model `asked`.
     pub fn upstream_name<'a>(&'a self, asked: &'a str) -> &'a str {
         self.upstream_name.as_deref().unwrap_or(asked)
     }
 
-    /// Returns [`Model::settings`] for a client that requests `asked`. With `detect = "auto"`, the formats that the model
-    /// is taught or that its name implies come first. The name may also imply that responses start inside reasoning.
+    /// Returns [`Model::settings`] for a client's request for the model `asked`. With `detect = "auto"`, the format
+    /// that the model is taught and the format that its name implies come first. The name may also imply that responses
+    /// start inside reasoning.
     pub fn settings_for(&self, asked: &str) -> Cow<'_, Rules> {
         let name = self.upstream_name(asked);
         settings_for(&self.settings, self.tools, self.starts_in_reasoning, &self.formats, name)
     }
 
-    /// Returns the constraints that the upstream, which supports these `means`, is asked to enforce in the response to
-    /// `conversation`, whose tools are taught in `format`. Empty unless the response will be searched for calls in that
-    /// format.
+    /// Returns the constraints for the upstream to enforce in its response to `conversation`, whose tools are
+    /// taught in `format`. `means` lists the constraints that the upstream supports. The result is empty unless the
+    /// response will be searched for calls in that format.
     pub fn enforced(
         &self,
         conversation: &Conversation,
@@ -87,7 +85,7 @@ impl Model {
         means: &Means,
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
-        // A model that reasons first would have no place for its reasoning after a prefill.
+        // With a prefill, a model that reasons first would have no place to do so.
         let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
         let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
         let means = Means { prefill, ..*means };
@@ -100,8 +98,8 @@ impl Model {
         is_found.then_some(enforced)
     }
 
-    /// Returns the format in which the model writes calls if a client requests it as `asked`, provided that its name or
-    /// `detect` implies one.
+    /// Returns the format in which the model writes calls when a client requests it as `asked`, if its name or `detect`
+    /// implies one.
     pub fn own_format(&self, asked: &str) -> Option<&'static Format> {
         match &self.settings_for(asked).detect {
             Detect::AutoAnd(names) | Detect::Formats(names) => self.formats.named(names).first().copied(),
@@ -109,7 +107,7 @@ impl Model {
         }
     }
 
-    /// How the model is taught the format in [`Model::tools`], if that is a format.
+    /// How the model is taught its tool-call format. Used only if [`Model::tools`] is [`ToolStyle::Format`].
     pub fn teaching(&self) -> Teaching {
         Teaching {
             prefix: self.settings.tool_prefix.clone(),
@@ -124,7 +122,7 @@ impl Model {
         }
     }
 
-    /// The turn state that the model's upstream needs back: none if calls are plain text to the upstream.
+    /// The turn state that the upstream needs back. None is needed if the upstream sees calls as plain text.
     pub fn wants_back(&self) -> WantsBack {
         match self.tools {
             ToolStyle::Native => self.upstream.options.side().wants_back(),
@@ -132,18 +130,18 @@ impl Model {
         }
     }
 
-    /// The chat template that supplies the instructions, if one does.
+    /// The chat template that provides the instructions, if `instructions` selects it.
     pub fn instructing_template(&self) -> Option<&ChatTemplate> {
         let is_chosen = self.instructions.as_deref() == Some(FROM_TEMPLATE);
         self.chat_template.as_deref().filter(|_| is_chosen)
     }
 }
 
-/// The value of `instructions` that takes the instructions from the chat template.
+/// The value of `instructions` that selects the chat template.
 const FROM_TEMPLATE: &str = "template";
 
-/// Completes `settings` for the model called `name` upstream: adds the formats that the `tools` setting and the name
-/// imply. Also sets whether responses start inside reasoning, unless that is configured.
+/// Completes `settings` for a model that the upstream calls `name`: adds the formats that `tools` and the name imply
+/// and, unless configured, whether responses start inside reasoning.
 pub fn settings_for<'s>(
     settings: &'s Rules,
     tools: ToolStyle,
@@ -170,7 +168,6 @@ pub fn settings_for<'s>(
     settings
 }
 
-/// `tools`: how tools are described to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolStyle {
     /// As structured data of the upstream's dialect.
@@ -196,16 +193,15 @@ pub enum SystemPosition {
     /// Into a system turn.
     #[default]
     System,
-    /// Into the first user turn: for models without a system role.
+    /// Into the first user turn, for models without a system role.
     User,
-    /// Into the last user turn: for models that forget text far from the end.
+    /// Into the last user turn, for models that lose track of text far from the end.
     LastUser,
 }
 
-/// An entry's name with its location, and the model as far as it could be read.
+/// An entry's name with its location, and the model if it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Model>);
 
-/// An entry of `[[models]]` that is being read.
 #[derive(Debug)]
 pub(super) struct Draft {
     name: Option<String>,
@@ -241,8 +237,8 @@ impl Default for Draft {
     }
 }
 
-/// The keys that select the model, and how the model learns of tools. `upstreams` and `formats` are those that can be
-/// named.
+/// The keys that select the model and determine how it learns about tools. `upstreams` and `formats` are the ones that
+/// an entry may refer to.
 pub(super) fn selection(
     keys: &mut impl Keys,
     draft: &mut Draft,
@@ -283,7 +279,7 @@ pub(super) fn selection(
     );
 }
 
-/// The keys for writing requests and reading responses. `formats` are those that can be named.
+/// The keys for building requests and reading responses. `formats` are the ones that an entry may refer to.
 pub(super) fn treatment(keys: &mut impl Keys, draft: &mut Draft, formats: &KnownFormats) {
     model_rules::rules(keys, &mut draft.settings, formats);
     model_rules::starts_in_reasoning(keys, &mut draft.starts_in_reasoning);
@@ -358,15 +354,15 @@ pub(super) fn read<'a>(
     (name, model)
 }
 
-/// Sets what the upstream implies for its models: defaults of some keys, and rules that no key sets.
+/// Applies what the upstream implies for its models: defaults of some keys, and rules that have no key.
 fn imply(upstream: &Upstream, draft: &mut Draft) {
     let side = upstream.options.side();
     draft.settings.tolerate_truncation = upstream.tolerate_truncation;
     side.tool_prefix().clone_into(&mut draft.settings.tool_prefix);
     if let ToolStyle::Format(_) = draft.tools {
-        // Where a client's tools are declared natively, a client's tool with the name of a server tool replaces it: the
-        // name then belongs to the client. If tools are taught with a prefix, the client's tool has another name, and the
-        // plain name still belongs to the upstream.
+        // Where client tools are declared natively, a client tool replaces a server tool of the same name, so the name
+        // belongs to the client. Where tools are taught with a prefix, the client's tool has a different name, and the
+        // plain name still refers to the server tool.
         draft.settings.server_tools = side.server_tools().to_vec();
         if side.instructs_in_user_turn() {
             draft.system_position = SystemPosition::User;
@@ -396,13 +392,13 @@ impl Draft {
 }
 
 impl Model {
-    /// The entry's keys with their resolved values.
+    /// The entry's keys with all values.
     pub(super) fn shown(&self) -> toml::Table {
         let others = self.alternatives.as_deref().filter(|others| !others.targets.all.is_empty());
         if let Some(others) = others {
             return alternatives::shown_router(&self.name, others);
         }
-        // Whether a wildcard's responses start in reasoning depends on the name that a client requests.
+        // For a wildcard, this depends on the model that a client requests.
         let is_known = !self.is_wildcard() || self.starts_in_reasoning.is_some();
         let mut draft = Draft {
             name: Some(self.name.clone()),
@@ -425,7 +421,6 @@ impl Model {
     }
 }
 
-/// Reads and compiles a chat template.
 fn chat_template(cell: Cell<'_>) -> Option<Arc<ChatTemplate>> {
     let written = text(cell.clone())?;
     let Some(path) = written.strip_prefix("file:") else { return cell.expected("\"file:PATH\"") };

@@ -1,4 +1,4 @@
-//! Settings for the rules of a model's responses, used by configurations and fixtures.
+//! Settings that control how a model's responses are read. Configurations and fixtures share them.
 
 use toml::{Value, de::DeValue};
 
@@ -14,7 +14,7 @@ use toolwire_pipeline::{
     settings::{Field, Key, Settings, Visitor},
 };
 
-/// The keys of `[[models]]` for handling responses. `formats` are those that can be named.
+/// The keys of `[[models]]` that control how responses are read. `formats` are the ones that a key may refer to.
 pub fn rules(keys: &mut impl Keys, rules: &mut Rules, formats: &KnownFormats) {
     keys.special(
         Key::new(
@@ -70,7 +70,7 @@ fn detect_value(detect: &Detect) -> Value {
     }
 }
 
-/// Parses a flag's text to a value of `detect`: `auto`, `off`, or names separated by commas.
+/// Parses the `--detect` flag: `auto`, `off`, or comma-separated names.
 pub fn detect_of_flag(text: &str) -> Value {
     match text {
         "auto" | "off" => string(text),

@@ -1,4 +1,4 @@
-//! [`Origins`]: the origins whose web pages may read responses (`cors_origins`).
+//! [`Origins`]: the origins whose pages may read responses (`cors_origins`).
 
 use http::HeaderValue;
 use toml::de::DeValue;
@@ -9,16 +9,13 @@ use super::{
     value::{list, text},
 };
 
-/// Origins whose pages may read responses. Every entry has the form that browsers send: scheme, host and port
-/// in lower case, without a default port, so that comparing bytes is enough.
+/// Origins whose pages may read responses. Each is in the form that browsers send (scheme, host and port in lower case,
+/// without a default port), so a byte comparison is enough.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Origins {
-    /// No web page.
     #[default]
     None,
-    /// Every web page.
     Any,
-    /// Pages of these origins.
     Listed(Vec<HeaderValue>),
 }
 
@@ -31,7 +28,7 @@ impl Origins {
         Ok(Self::of(written.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?))
     }
 
-    /// In the form of the configuration file.
+    /// The value in the configuration file.
     pub(super) fn shown(&self) -> toml::Value {
         match self {
             Self::None => strings([]),
@@ -49,7 +46,7 @@ impl Origins {
     }
 }
 
-/// Reads `cors_origins`: an array, or a single origin.
+/// Reads `cors_origins`: one origin, or an array.
 pub(super) fn read(cell: Cell<'_>) -> Option<Origins> {
     let origins = match cell.value {
         DeValue::Array(_) => list(origin)(cell)?,
@@ -63,7 +60,7 @@ fn origin(cell: Cell<'_>) -> Option<Origin> {
     parse(&written).map_or_else(|wrong| cell.wrong(wrong), Some)
 }
 
-/// An origin in the form that browsers send; `None` stands for every origin.
+/// An origin in the form that browsers send. `None` means every origin.
 type Origin = Option<HeaderValue>;
 
 fn parse(written: &str) -> Result<Origin, String> {

@@ -1,8 +1,9 @@
-//! [`Overlay`]: settings saved over the admin API, in a separate file. The user's file is never written.
+//! [`Overlay`]: settings that were saved through the admin API. They live in a separate file; the user's file is never
+//! modified.
 //!
-//! The values are put into the file's tables before these are read, like those of flags, so the same code checks them. They
-//! can only change tables of hosted tools that the file contains; keys that are marked as
-//! [`file_only`](toolwire_pipeline::settings::Key::file_only) are refused when they are read.
+//! Like flags, the values are inserted into the file's tables before the tables are read, so the same code checks them.
+//! They cannot add `[execution]` or a provider. Keys declared as
+//! [`file_only`](toolwire_pipeline::settings::Key::file_only) are rejected when they are read.
 
 mod file;
 mod path;
@@ -20,17 +21,16 @@ use self::path::keys_of;
 use super::{Environment, source::Source, state_folder, value::as_json};
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// Maximum number of saved settings.
 const MAX_SETTINGS: usize = 1000;
 
-/// Maximum size of all saved settings, in bytes.
+/// In bytes, for all settings together.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Maximum size of a setting's path, in bytes.
+/// In bytes.
 const MAX_PATH: usize = 256;
 
-/// Saved values by the paths of their settings, such as `providers.serper.max_results`. The `Debug` output contains no
-/// values, since they may be secret.
+/// Saved values by path, such as `providers.serper.max_results`. `Debug` prints only the paths, since values may be
+/// secret.
 #[derive(Clone, Default, PartialEq)]
 pub struct Overlay(BTreeMap<String, Json>);
 
@@ -40,37 +40,35 @@ impl fmt::Debug for Overlay {
     }
 }
 
-/// Why a path cannot be set.
+/// A path that cannot be set, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The path as it was written; a long path is cut.
+    /// The path as given, shortened if it is long.
     pub path: String,
-    /// The reason.
     pub message: String,
 }
 
-/// The outcome of applying an overlay to a file's tables.
 #[derive(Debug, Default)]
 pub(super) struct LaidOver {
-    /// The file's own values at the paths.
+    /// The file's own values at the overlay's paths.
     pub(super) shadowed: BTreeMap<String, Json>,
-    /// The settings that do not fit into the file's tables.
+    /// Settings that do not fit into the file's tables.
     pub(super) refused: Vec<Refused>,
 }
 
 impl Overlay {
-    /// The paths of its settings, sorted.
+    /// The paths of the settings, in order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Whether both overlays have the same value at `path`, or neither has one.
+    /// Whether both overlays have the same value at `path`, or both have none.
     pub fn agrees(&self, other: &Self, path: &str) -> bool {
         self.0.get(path) == other.0.get(path)
     }
 
-    /// Applies `patch`: an object whose keys are paths, or nested objects. `null` removes a setting and those below it.
-    /// Returns the new overlay and the paths of all settings that were set or removed.
+    /// Applies `patch`, an object whose keys are paths or whose values are nested objects. `null` removes a setting and
+    /// all settings below it. Returns the new overlay and the paths of all settings that were set or removed.
     ///
     /// # Errors
     /// The invalid paths.
@@ -107,7 +105,8 @@ impl Overlay {
         Ok((patched, paths))
     }
 
-    /// Removes the setting at `path` and those below it, and returns their paths too. `None` if nothing is set there.
+    /// Removes the setting at `path` and all settings below it. Also returns their paths. `None` if nothing is set
+    /// there.
     pub fn without(&self, path: &str) -> Option<(Self, Vec<String>)> {
         let path = joined(&keys_of(path)?);
         let mut left = self.clone();
@@ -122,12 +121,13 @@ impl Overlay {
         removed
     }
 
-    /// The values as TOML, or their faults, for [`lay_over`](Self::lay_over).
+    /// Converts the values to TOML for [`lay_over`](Self::lay_over). Values that TOML cannot express become errors.
     pub(super) fn to_toml(&self) -> Vec<Result<String, String>> {
         self.0.values().map(text_of).collect()
     }
 
-    /// Puts the values into `root`, each with the span that stands for it in `source`. `values` is the result of `to_toml`.
+    /// Inserts the values into `root`, each with the span that `source` reserves for it. `values` is the result of
+    /// `to_toml`.
     pub(super) fn lay_over<'i>(
         &self,
         root: &mut DeTable<'i>,
@@ -151,13 +151,12 @@ impl Overlay {
     }
 }
 
-/// The folder of the overlay for the configuration in `root`. `None` if it has no admin API, or if there is no such folder.
+/// The folder with the overlay's file. `None` if the configuration in `root` has no admin API or no state folder.
 pub(super) fn folder(root: &DeTable<'_>, environment: Environment<'_>) -> Option<PathBuf> {
     root.get("admin")?;
     state_folder(root, environment)
 }
 
-/// Whether `path` is below `above`.
 fn is_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'))
 }
@@ -166,7 +165,7 @@ fn joined(keys: &[String]) -> String {
     keys.iter().fold(String::new(), |path, key| below(&path, key))
 }
 
-/// The values of a patch that are not tables, by their paths.
+/// The values in a patch that are not tables, by path.
 fn flatten<'p>(
     above: &str,
     patch: &'p Map<String, Json>,
@@ -194,7 +193,6 @@ fn flatten<'p>(
     }
 }
 
-/// Puts `value` at `keys`. Returns the previous value.
 fn put<'i>(
     root: &mut DeTable<'i>,
     keys: &[String],
@@ -210,15 +208,15 @@ fn put<'i>(
     };
     match keys {
         [top, keys @ ..] if top == "execution" => put_below(table, keys, value),
-        // Setting the name would turn the entry into another one.
+        // A changed name would make this a different entry.
         [_, _, key] if key == "name" => Err("a name can only be set in the configuration file".to_owned()),
         [_, _, keys @ ..] => put_below(table, keys, value),
         _ => Ok(None),
     }
 }
 
-/// The entry `name` of the array `top`. A missing `[[tools]]` entry is created, since it only holds rules; a provider is
-/// not.
+/// The entry called `name` in the array `top`. Creates a missing `[[tools]]` entry, which only holds rules, but not a
+/// missing provider.
 fn entry<'r, 'i>(
     root: &'r mut DeTable<'i>,
     top: &str,
@@ -269,7 +267,7 @@ fn name_of<'e>(entry: &'e Spanned<DeValue<'_>>) -> Option<&'e str> {
     }
 }
 
-/// Puts `value` at `keys` below `table`, creating tables on the way.
+/// Sets `value` at `keys` below `table`, creating tables as needed.
 fn put_below<'i>(
     table: &mut DeTable<'i>,
     keys: &[String],
@@ -292,12 +290,12 @@ fn put_below<'i>(
     }
 }
 
-/// A JSON value as TOML.
+/// Formats a JSON value as TOML.
 fn text_of(value: &Json) -> Result<String, String> {
     Ok(match value {
         Json::Null => return Err("a configuration cannot have the value `null`".to_owned()),
         Json::Bool(switch) => switch.to_string(),
-        // TOML has the same notation.
+        // JSON's notation is also valid TOML.
         Json::Number(number) => number.to_string(),
         Json::String(text) => toml::Value::String(text.clone()).to_string(),
         Json::Array(elements) => {
@@ -312,7 +310,7 @@ fn text_of(value: &Json) -> Result<String, String> {
     })
 }
 
-/// A value whose parts all have the same span.
+/// Gives all parts of a value the same span.
 fn at<'i>(value: Spanned<DeValue<'i>>, span: &Range<usize>) -> Spanned<DeValue<'i>> {
     let value = match value.into_inner() {
         DeValue::Array(elements) => {

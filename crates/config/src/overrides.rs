@@ -1,6 +1,6 @@
-//! [`Overrides`]: values from flags and the environment, put into the file's tables before these are read.
+//! [`Overrides`]: values from flags and environment variables.
 //!
-//! A flag's value replaces the file's value in the TOML tree, so both are validated by the same code.
+//! They replace values in the file's TOML tree before it is read, so the same code validates both.
 
 use std::{borrow::Cow, ops::Range, path::PathBuf};
 
@@ -16,41 +16,38 @@ use super::{
     source::{Flag, Source},
 };
 
-/// Values from the command line and the environment. An empty value or `None` means that none was given, so
-/// the file or the default decides.
+/// Values from flags and environment variables. For an empty value or `None`, the file or the default applies.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// The configuration file.
     pub file: Option<PathBuf>,
     /// Replaces `listen`.
     pub listen: Vec<String>,
     /// Replaces `api_keys`: `env:NAME`, `file:PATH` or the key itself.
     pub client_keys: Vec<SecretString>,
-    /// Whether one of these keys was typed on the command line, where other users of the machine can read it.
+    /// Whether one of these keys was typed on the command line, where other users of the machine can see it.
     pub typed_client_keys: bool,
-    /// Replaces all upstreams and models by one upstream at this URL, which serves every model name.
+    /// The URL of an upstream that replaces all upstreams and models, and serves every model name.
     pub upstream: Option<String>,
-    /// That upstream's dialect.
+    /// The dialect of `upstream`.
     pub dialect: Option<String>,
-    /// That upstream's key: `env:NAME`, `file:PATH` or the key itself.
+    /// The key of `upstream`: `env:NAME`, `file:PATH` or the key itself.
     pub api_key: Option<SecretString>,
-    /// Whether that key was typed on the command line.
     pub typed_api_key: bool,
     /// Replaces `tools` of every model.
     pub tools: Option<String>,
-    /// Replaces `chat_template` of every model: the path of a file.
+    /// Replaces `chat_template` of every model with the path of a file.
     pub chat_template: Option<String>,
-    /// Replaces `detect` of every model; names are separated by commas.
+    /// Replaces `detect` of every model. Names are separated by commas.
     pub detect: Option<String>,
     /// Replaces `server_calls` of every model.
     pub server_calls: Option<String>,
 }
 
-/// The name of the only upstream when flags describe it.
+/// The name of the upstream that flags describe.
 const UPSTREAM: &str = "upstream";
 
 impl Overrides {
-    /// Puts the values into `root`.
+    /// Inserts the values into `root`.
     pub(super) fn lay_over(&self, root: &mut DeTable<'_>, source: &Source) {
         let at = |flag| source.flag(flag);
         if !self.listen.is_empty() {
@@ -85,7 +82,7 @@ impl Overrides {
         }
     }
 
-    /// Warns about keys on the command line.
+    /// Warns about keys that were typed on the command line.
     pub(super) fn warn(&self, findings: &Findings, source: &Source) {
         let typed = [(self.typed_client_keys, Flag::ClientKey), (self.typed_api_key, Flag::ApiKey)];
         for (_, flag) in typed.into_iter().filter(|(is_typed, _)| *is_typed) {

@@ -1,4 +1,4 @@
-//! [`Passthrough`]: the paths whose requests go to the upstream unread (`passthrough`).
+//! [`Passthrough`]: paths whose requests are passed to the upstream without being parsed (`passthrough`).
 
 use toml::de::DeValue;
 
@@ -8,10 +8,10 @@ use super::{
     value::{list, text},
 };
 
-/// The beginning of all paths. The rest is appended to the upstream's base URL.
+/// The prefix of all paths. The part after it is appended to the upstream's base URL.
 pub const BASE: &str = "/v1/";
 
-/// The paths that toolwire serves itself, each with whether toolwire also serves everything below it.
+/// The paths that toolwire serves itself, and whether it also serves everything below them.
 const OWN: &[(&str, bool)] = &[
     ("/v1/chat/completions", false),
     ("/v1/messages", false),
@@ -21,7 +21,7 @@ const OWN: &[(&str, bool)] = &[
     ("/v1/providers", true),
 ];
 
-/// Patterns of paths: a path, or a prefix followed by `*`.
+/// Path patterns. Each is a path, or a prefix followed by `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Passthrough(Vec<String>);
 
@@ -29,13 +29,13 @@ impl Passthrough {
     /// Parses patterns.
     ///
     /// # Errors
-    /// A description of the first pattern that is invalid, or that covers one of toolwire's own paths.
+    /// A description of the first pattern that is invalid or that covers one of toolwire's own paths.
     pub fn parse(written: &[&str]) -> Result<Self, String> {
         Ok(Self(written.iter().map(|pattern| parse(pattern)).collect::<Result<_, _>>()?))
     }
 
-    /// Whether requests for `path`, as the client wrote it, are passed through. Paths that two servers could read
-    /// differently are never passed through: those with escapes, empty segments or dot segments.
+    /// Whether requests for `path`, exactly as the client sent it, are passed through. Paths with escapes, empty
+    /// segments or dot segments never are, because two servers could interpret them differently.
     pub fn covers(&self, path: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
             Some(beginning) => path.starts_with(beginning),
@@ -44,13 +44,13 @@ impl Passthrough {
         self.0.iter().any(matches) && is_plain(path)
     }
 
-    /// In the form of the configuration file.
+    /// The value in the configuration file.
     pub(super) fn shown(&self) -> toml::Value {
         strings(self.0.iter().map(String::as_str))
     }
 }
 
-/// Reads `passthrough`: an array, or a single pattern.
+/// Reads `passthrough`: one pattern, or an array.
 pub(super) fn read(cell: Cell<'_>) -> Option<Passthrough> {
     let patterns = match cell.value {
         DeValue::Array(_) => list(|cell: Cell<'_>| Some((pattern(cell.clone())?, cell)))(cell)?,
@@ -88,7 +88,7 @@ fn parse(written: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a pattern, a prefix or one path, covers a path of toolwire's own.
+/// Whether a pattern covers one of toolwire's own paths. `Ok` is a prefix, `Err` a single path.
 fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> bool {
     let is_below = |path: &str| has_below && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
     match pattern {
@@ -97,7 +97,7 @@ fn conflicts(pattern: Result<&str, &str>, &(own, has_below): &(&str, bool)) -> b
     }
 }
 
-/// Whether all servers read this path in the same way.
+/// Whether all servers interpret this path in the same way.
 fn is_plain(path: &str) -> bool {
     let is_segment = |segment: &str| {
         let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte);

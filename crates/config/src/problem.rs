@@ -4,14 +4,12 @@ use std::{cell::RefCell, fmt, ops::Range};
 
 use super::source::Source;
 
-/// A mistake in a configuration, or something that looks like one.
+/// A mistake in a configuration, or a likely mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Whether the configuration can still be used.
     pub severity: Severity,
-    /// The location of the mistake.
     pub place: Place,
-    /// Describes the mistake and how to fix it. Never contains a secret.
+    /// The mistake and how to fix it. Never contains a secret.
     pub message: String,
 }
 
@@ -28,12 +26,11 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// A mistake without a location in the file.
+    /// Creates an error without a location.
     pub fn error(message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, place: Place::Nowhere, message: message.into() }
     }
 
-    /// Logs the problem.
     pub fn log(&self) {
         let place = (self.place != Place::Nowhere).then(|| self.place.to_string());
         match self.severity {
@@ -43,12 +40,11 @@ impl Problem {
     }
 }
 
-/// Whether a configuration with the problem can be used.
+/// Whether a configuration with this problem can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// The configuration can be used, but should be reviewed.
+    /// The configuration can be used.
     Warning,
-    /// The configuration cannot be used.
     Error,
 }
 
@@ -61,28 +57,25 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The location of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In the file.
     File {
-        /// The file, as it was named.
+        /// The file's path, as it was given.
         path: String,
-        /// Counted from 1.
         line: usize,
-        /// In characters, counted from 1.
+        /// In characters. Lines and columns start at 1.
         column: usize,
     },
-    /// In a flag or its environment variable. The text names both.
+    /// In a flag or its environment variable. The string names both.
     Flag(&'static str),
-    /// In the settings that were saved over the admin API.
+    /// In the settings that were saved through the admin API.
     Overlay {
-        /// The file that holds them.
+        /// The file with these settings.
         path: String,
-        /// The path of the setting.
         setting: String,
     },
-    /// Without a location: something is missing.
+    /// Nowhere in particular, because something is missing.
     Nowhere,
 }
 
@@ -97,7 +90,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The mistakes in a configuration that cannot be used, in the order of the file. Never empty.
+/// What is wrong with a configuration, in the order of the file. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -110,7 +103,6 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Collects problems while a configuration is read.
 #[derive(Debug, Default)]
 pub(super) struct Findings(RefCell<Vec<Finding>>);
 
@@ -130,32 +122,32 @@ enum Kind {
 }
 
 impl Findings {
-    /// Reports that the file is not valid TOML at this place.
+    /// Reports invalid TOML.
     pub(super) fn syntax(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Syntax, span, message.into());
     }
 
-    /// Reports that the value at this place is wrong.
+    /// Reports a wrong value.
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::DefinitionError, Some(span), message.into());
     }
 
-    /// Reports that something required is missing. `span` is its expected location, if that is known.
+    /// Reports something that is required but missing. `span` is where it should be, if known.
     pub(super) fn missing(&self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Kind::Missing, span, message.into());
     }
 
-    /// Warns that the value at this place is valid, but probably a mistake.
+    /// Warns about a value that is valid but probably a mistake.
     pub(super) fn warning(&self, span: Range<usize>, message: impl Into<String>) {
         self.add(Kind::Warning, Some(span), message.into());
     }
 
-    /// Warns that something outside the configuration is probably a mistake.
+    /// Warns about something outside the configuration file.
     pub(super) fn remark(&self, message: impl Into<String>) {
         self.add(Kind::Warning, None, message.into());
     }
 
-    /// Whether something in `span` was reported as wrong.
+    /// Whether an error was reported in `span`.
     pub(super) fn has_error_in(&self, span: &Range<usize>) -> bool {
         let is_in = |found: &Finding| {
             found.kind != Kind::Warning
@@ -164,7 +156,7 @@ impl Findings {
         self.0.borrow().iter().any(is_in)
     }
 
-    /// The messages alone, each with the offset of its place.
+    /// The messages, each with the offset of its location.
     pub(super) fn into_messages(self) -> Vec<(Option<usize>, String)> {
         let findings = self.0.into_inner().into_iter();
         findings.map(|found| (found.span.map(|span| span.start), found.message)).collect()
@@ -176,8 +168,8 @@ impl Findings {
 
     /// Returns the problems in the order of `source`, and whether any of them is an error.
     ///
-    /// A syntax error hides the rest of its line. Other problems on that line, and all reports of missing
-    /// keys, are left out: they may concern text that could not be read.
+    /// The text after a syntax error, up to the end of its line, is not read. Other problems on that line, and all reports
+    /// of missing keys, are therefore left out.
     pub(super) fn into_problems(self, source: &Source) -> (Vec<Problem>, bool) {
         let mut findings = self.0.into_inner();
         let place = |finding: &Finding| match &finding.span {

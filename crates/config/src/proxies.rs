@@ -1,4 +1,4 @@
-//! The proxies between toolwire and other servers, as configured or from the environment.
+//! The proxies between toolwire and other servers, from the configuration or the environment.
 
 use http::Uri;
 use toml::Value;
@@ -12,7 +12,7 @@ use super::{
 pub use toolwire_net::proxied::HttpProxy;
 use toolwire_net::proxied::Proxies;
 
-/// Reads `proxy`. The outer `None` means that it is invalid.
+/// Reads `proxy`. The inner `None` means that no proxy is used.
 pub(super) fn read(cell: Cell<'_>) -> Option<Option<HttpProxy>> {
     let (written, origin) = referred(cell.clone())?;
     if written == "none" {
@@ -29,7 +29,7 @@ pub(super) fn read(cell: Cell<'_>) -> Option<Option<HttpProxy>> {
     }
 }
 
-/// The proxy that the environment names. Warns if it cannot be used.
+/// The proxy that environment variables select for `base`. Warns if it cannot be used.
 pub(super) fn of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpProxy> {
     let cell = table.cell("base_url")?;
     HttpProxy::of_environment(base, cell.context.environment).unwrap_or_else(|(name, wrong)| {
@@ -38,7 +38,7 @@ pub(super) fn of_environment(table: &mut Table<'_>, base: &Uri) -> Option<HttpPr
     })
 }
 
-/// Returns the proxies that the environment names for any server. Warns at `cell` about unusable ones.
+/// The proxies that environment variables select for any server. Warns at `cell` about unusable ones.
 pub(super) fn of_any(cell: &Cell<'_>) -> Proxies {
     let proxies = Proxies::of_environment(cell.context.environment);
     for (name, wrong) in proxies.faults() {
@@ -47,7 +47,6 @@ pub(super) fn of_any(cell: &Cell<'_>) -> Proxies {
     proxies
 }
 
-/// The value of `proxy` for display.
 pub(super) fn shown(proxy: Option<&HttpProxy>) -> Value {
     string(
         &proxy.map_or_else(
@@ -61,7 +60,7 @@ pub(super) fn shown(proxy: Option<&HttpProxy>) -> Value {
 mod tests {
     use crate::{Overrides, Problems, load};
 
-    /// The displayed proxy of the upstream, and the messages about it.
+    /// Returns the upstream's proxy for display, and the messages about it.
     fn shown(key: &str, variables: &[(&str, &str)]) -> (String, String) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let text = format!(

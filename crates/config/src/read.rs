@@ -1,4 +1,4 @@
-//! Reads a file's tables into a [`Config`]: the keys of the top level, and the checks across tables.
+//! Reads a file's tables into a [`Config`]: the top-level keys, and checks that involve several tables.
 
 use std::{
     collections::HashSet, net::SocketAddr, num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration,
@@ -80,7 +80,6 @@ pub(super) struct Root {
     pub(super) has_keys: bool,
 }
 
-/// Reads `store`.
 fn store(cell: Cell<'_>) -> Option<StoreKind> {
     let (written, origin) = referred(cell.clone())?;
     match written.as_str() {
@@ -117,8 +116,8 @@ pub(super) fn state_dir(environment: super::Environment<'_>) -> Option<PathBuf> 
     Some(state.join("toolwire"))
 }
 
-/// Reads the root table. `None` only if a mistake has been reported. `has_saved_keys`: another file
-/// contains clients' keys.
+/// Reads the root table. Returns `None` only if a mistake has been reported. `has_saved_keys` says that the key file
+/// contains keys.
 pub(super) fn config<'a>(
     table: &'a DeTable<'a>,
     context: &'a Context<'a>,
@@ -188,12 +187,11 @@ fn in_table<'a>(table: &mut Table<'a>, key: &'static str, read: impl FnOnce(&mut
     }
 }
 
-/// Number of cores that this process may use.
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Reads `listen`: an address, or an array of them.
+/// Reads `listen`: one address, or an array.
 fn addresses(cell: Cell<'_>, has_keys: bool) -> Option<Vec<SocketAddr>> {
     let addresses = one_or_more(|cell: Cell<'_>| Some((address(cell.clone())?, cell)))(cell)?;
     let mut seen = HashSet::new();
@@ -246,7 +244,7 @@ fn upstreams<'a>(table: &mut Table<'a>, context: &Context<'_>) -> Vec<Declared<'
     declared.collect()
 }
 
-/// The built-in formats, and the valid ones of the configuration.
+/// The built-in formats, and the valid formats in `[[formats]]`.
 fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
     let mut own = Vec::new();
     for cell in entries(table, "formats") {
@@ -255,7 +253,7 @@ fn formats(table: &mut Table<'_>) -> Arc<KnownFormats> {
     Arc::new(KnownFormats::new(own))
 }
 
-/// Reads `[[models]]`. `None` only if a mistake has been reported.
+/// Returns `None` only if a mistake has been reported.
 pub(super) fn models<'a>(
     table: &mut Table<'a>,
     context: &Context<'_>,
@@ -270,7 +268,7 @@ pub(super) fn models<'a>(
     }
     let (mut names, mut routers) = (HashSet::new(), HashSet::new());
     let (mut describers, mut others) = (Vec::new(), Vec::new());
-    // Routers refer to other entries, so they are resolved last.
+    // Entries with targets refer to other entries, so they are resolved last.
     let mut models: Vec<Option<super::Model>> = Vec::new();
     let mut unresolved = Vec::new();
     for cell in cells {

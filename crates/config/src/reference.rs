@@ -1,4 +1,4 @@
-//! [`reference()`]: documentation of every key of a configuration file.
+//! [`reference()`]: documentation for every key of a configuration file.
 
 use super::{
     AdminSettings, Failover, Limits, Metrics, client_keys, execution, format,
@@ -15,9 +15,8 @@ use toolwire_pipeline::{
 /// A table of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The table's name in the file, such as `[[models]]`; empty for the top level.
+    /// The table's header in the file, such as `[[models]]`. Empty for the top level.
     pub name: String,
-    /// The table's keys.
     pub rows: Vec<Row>,
 }
 
@@ -28,7 +27,6 @@ impl Section {
         Self { name: name.into(), rows: keys.0 }
     }
 
-    /// The keys as a Markdown table.
     pub fn to_markdown(&self) -> String {
         let mut page = "| key | default | |\n|---|---|---|\n".to_owned();
         for Row { key, default, about } in &self.rows {

@@ -1,4 +1,4 @@
-//! The resolved configuration as TOML: every key with its value, secrets masked.
+//! The resolved configuration as TOML.
 
 use toml::{Table, Value};
 
@@ -6,16 +6,16 @@ use super::{Config, admin, execution, keys::table_of, mask::hide, read::Root, te
 use toolwire_pipeline::settings::Settings;
 
 impl Config {
-    /// The complete configuration as TOML, with defaults filled in and secrets masked. If it is loaded again,
-    /// it resolves to the same configuration, except for the secrets.
+    /// The complete configuration, with defaults filled in and secrets masked. If the result is loaded, it resolves to
+    /// the same configuration, except for the secrets.
     pub fn to_toml(&self) -> Table {
         let mut shown = self.comparable();
         shown.iter_mut().for_each(|(_, value)| hide(value));
         shown
     }
 
-    /// As [`Config::to_toml`], with [hashes](masked) by which secrets can be compared. The table must not
-    /// leave the process.
+    /// Like [`Config::to_toml`], but with [hashes](masked) for comparing secrets. This table must not leave the
+    /// process.
     pub(super) fn comparable(&self) -> Table {
         let mut root = Root {
             listen: self.listen.clone(),
@@ -37,7 +37,7 @@ impl Config {
             ("failover", table_of(|keys| self.failover.clone().settings(keys))),
         ];
         shown.extend(tables.map(|(key, table)| (key.to_owned(), Value::Table(table))));
-        // A definition contains only the keys that were set, without defaults.
+        // Includes only the keys that were set, no defaults.
         let formats: Vec<_> =
             self.formats.own().iter().filter_map(|own| Value::try_from(&own.definition).ok()).collect();
         let upstreams = self.upstreams.iter().map(|upstream| Value::Table(upstream.shown()));

@@ -1,4 +1,4 @@
-//! [`Source`]: the text that a configuration is read from, and the flags and saved settings that override it.
+//! [`Source`]: the text of a configuration, and the flags and saved settings that override it.
 
 use std::{
     fs,
@@ -12,17 +12,17 @@ use strum::VariantArray;
 use super::problem::{Place, Problem, Problems, Severity};
 use toolwire_pipeline::wire::digest::Digest;
 
-/// The text and name of a file. Offsets after the end of the text stand for flags, and offsets after those for saved
-/// settings, so that the same code reads and reports values from all three.
+/// The text and path of a configuration file. Offsets past its end represent flags, and offsets after those represent
+/// saved settings, so that the same code reads and reports values from all three.
 #[derive(Clone, Default)]
 pub(super) struct Source {
     path: Option<PathBuf>,
     text: String,
-    /// Whether the program made the text, so that a location in it means nothing to a reader.
+    /// Whether the program generated the text, in which case locations in it mean nothing to users.
     is_made: bool,
-    /// The file of the saved settings, and their paths.
+    /// The file with the saved settings, and their paths.
     overlay: (PathBuf, Vec<String>),
-    /// Digest of the file's content, if there is a file.
+    /// Digest of the file's content.
     content: Option<Digest>,
 }
 
@@ -57,13 +57,13 @@ impl Flag {
     }
 }
 
-/// Maximum size of a configuration file, in bytes.
+/// In bytes.
 const MAX_FILE: u64 = 8 << 20;
 
-/// Reads the bytes of a configuration file.
+/// Reads a configuration file.
 ///
 /// # Errors
-/// The file cannot be read, or is too large.
+/// The file cannot be read or is too large.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
@@ -77,7 +77,7 @@ pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 toolwire_pipeline::wire::debug_fields!(Source { path });
 
 impl Source {
-    /// Reads the file; without one, the text is empty.
+    /// Reads the file. Without a path, the text is empty.
     pub(super) fn read(path: Option<&Path>) -> Result<Self, Problems> {
         let Some(path) = path else { return Ok(Self::default()) };
         let failed =
@@ -106,55 +106,52 @@ impl Source {
         }
     }
 
-    /// Creates a source for text that the program made. Paths in the text are resolved next to the file `beside`, if it is
-    /// given.
+    /// Creates a source for generated text. Relative paths in it start from the folder of the file `beside`, if given.
     pub(super) fn made(beside: Option<&Path>, text: String) -> Self {
         Self { path: beside.map(Path::to_owned), text, is_made: true, ..Self::default() }
     }
 
-    /// The text; empty without a file.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether there is a file.
     pub(super) fn has_file(&self) -> bool {
         self.path.is_some()
     }
 
-    /// The path of the file, and the digest of its content.
+    /// The file's path, and the digest of its content.
     pub(super) fn file(&self) -> Option<(&Path, Digest)> {
         self.path.as_deref().zip(self.content)
     }
 
-    /// The span that stands for `flag`.
+    /// The span that represents `flag`.
     pub(super) fn flag(&self, flag: Flag) -> Range<usize> {
         let offset = self.text.len() + 1 + flag as usize;
         offset..offset
     }
 
-    /// Adds saved settings: the file that holds them, and their paths.
+    /// Adds the saved settings: the file that holds them, and their paths.
     pub(super) fn with_overlay(&self, file: PathBuf, paths: Vec<String>) -> Self {
         Self { overlay: (file, paths), ..self.clone() }
     }
 
-    /// The span that stands for the saved setting `number`.
+    /// The span that represents the saved setting `number`.
     pub(super) fn overlaid(&self, number: usize) -> Range<usize> {
         let offset = self.text.len() + 1 + Flag::VARIANTS.len() + number;
         offset..offset
     }
 
-    /// Whether `offset` stands for a saved setting.
+    /// Whether `offset` represents a saved setting.
     pub(super) fn is_overlay(&self, offset: usize) -> bool {
         offset > self.text.len() + Flag::VARIANTS.len()
     }
 
-    /// Whether `offset` stands for a flag or a saved setting.
+    /// Whether `offset` represents a flag or a saved setting.
     pub(super) fn is_outside(&self, offset: usize) -> bool {
         offset > self.text.len()
     }
 
-    /// The location that `offset` stands for.
+    /// The location that `offset` refers to.
     pub(super) fn place(&self, offset: usize) -> Place {
         if let Some(index) = offset.checked_sub(self.text.len() + 1) {
             if let Some(flag) = Flag::VARIANTS.get(index) {
@@ -180,8 +177,8 @@ impl Source {
         }
     }
 
-    /// Resolves the path `written`: relative to the file's directory if it comes from the file, otherwise to
-    /// the working directory.
+    /// Resolves the path `written`. A path in the file is relative to the file's folder; any other is relative to the
+    /// working directory.
     pub(super) fn resolve(&self, written: &str, offset: usize) -> PathBuf {
         let beside = self.path.as_deref().and_then(Path::parent).filter(|_| !self.is_outside(offset));
         beside.unwrap_or(Path::new("")).join(written)

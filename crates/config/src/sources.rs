@@ -1,7 +1,7 @@
-//! [`Setting`]: a setting with its value, its default and the source of its value.
+//! [`Setting`]: a setting with its value, its default, and where its value comes from.
 //!
-//! A setting is named by its path: `limits.max_body`, `providers.serper.api_key`. Entries of arrays are identified by their
-//! `name`.
+//! A setting is identified by its path, such as `limits.max_body` or `providers.serper.api_key`. In arrays, the `name`
+//! of an entry is part of the path.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -24,66 +24,62 @@ use toolwire_execution::ExecutionSettings;
 use toolwire_pipeline::settings::Settings;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// The sources of a configuration's values, by their paths. Settings without a source have their default.
+/// Where the values of a configuration come from, by path. Settings without a source have their default value.
 #[derive(Clone, Default)]
 pub struct Sources {
     values: BTreeMap<String, ValueSource>,
-    /// The values in the file of settings that were saved over the admin API.
+    /// The file's own values of settings that saved settings override.
     shadowed: BTreeMap<String, serde_json::Value>,
-    /// The saved settings that do not fit into the file's tables.
+    /// Saved settings that do not fit into the file's tables.
     refused: Vec<Refused>,
     origin: Option<Arc<Origin>>,
 }
 
-// Leaves out the values in the file, which may be secrets.
+// The values in the file may be secret, so they are left out.
 toolwire_pipeline::wire::debug_fields!(Sources { values });
 
-/// The files that a configuration was read from.
+/// What a configuration was read from.
 #[derive(Debug)]
 pub(super) struct Origin {
     pub(super) source: Source,
     pub(super) overrides: Overrides,
     pub(super) overlay: Overlay,
-    /// The files that values name, with digests of their content.
+    /// The files that values refer to, with digests of their content.
     pub(super) files: BTreeMap<PathBuf, Digest>,
 }
 
-/// The source of a value.
+/// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueSource {
-    /// `file`, `env`, `flag`, or `overlay`: saved over the admin API.
+    /// `file`, `env`, `flag`, or `overlay` for a setting that was saved through the admin API.
     pub kind: &'static str,
-    /// The file and line, the variable, or the flag. For `overlay`, the source of the value that it replaces, if there is
+    /// The file and line, the variable, or the flag. For `overlay`, where the overridden value comes from, if there is
     /// one.
     pub place: Option<String>,
 }
 
-/// A setting with its resolved value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     pub path: String,
     pub value: SettingValue,
-    /// The value if the setting is not set. `None` if it has no default, or one that depends on other settings.
+    /// `None` if there is no default, or if the default depends on other settings.
     pub default: Option<Value>,
     /// `None` if the value is the default.
     pub source: Option<ValueSource>,
-    /// With the source `overlay`, the value in the file, unless it is secret.
+    /// For the source `overlay`, the value in the file, unless it is secret.
     pub file_value: Option<serde_json::Value>,
-    /// The facts in its declaration.
     pub facts: KeyFacts,
 }
 
-/// The value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SettingValue {
-    /// Not a secret.
     Plain(Value),
-    /// A secret, and whether it is set.
+    /// Whether the secret is set.
     Secret(bool),
 }
 
 impl Sources {
-    /// The sources of the values in the tables of `root`.
+    /// Finds the sources of the values in the tables of `root`.
     pub(super) fn of(root: &DeTable<'_>, source: &Source) -> Self {
         let mut sources = Self::default();
         sources.table("", root, source);
@@ -125,12 +121,11 @@ impl Sources {
 }
 
 impl Config {
-    /// The facts in the settings' declarations.
     pub fn facts(&self) -> Facts {
         Facts::of(self)
     }
 
-    /// All settings, in the order of their paths.
+    /// All settings, ordered by path.
     pub fn settings(&self) -> Vec<Setting> {
         let mut values = BTreeMap::new();
         flatten("", &Value::Table(self.to_toml()), &mut values);
@@ -159,7 +154,7 @@ impl Config {
         settings
     }
 
-    /// The tables with their default values.
+    /// All tables with default values.
     fn defaults(&self) -> Table {
         let mut root = Root { threads: self.threads, ..Root::default() };
         let mut defaults = table_of(|keys| root.settings(keys));
@@ -179,13 +174,11 @@ impl Config {
 }
 
 impl Sources {
-    /// The source of a setting.
     fn of_setting(&self, path: &str) -> Option<&ValueSource> {
         self.values.get(path)
     }
 
-    /// Completes the sources of tables after saved settings have been applied. `in_file` are the sources of the tables
-    /// before that.
+    /// Completes the sources of tables into which saved settings were inserted. `in_file` holds the sources before that.
     pub(super) fn over(self, in_file: Self, laid: LaidOver, origin: Origin) -> Self {
         let (mut values, mut in_file) = (self.values, in_file.values);
         for (path, value) in values.iter_mut().filter(|(_, value)| value.kind == "overlay") {
@@ -199,14 +192,13 @@ impl Sources {
         self.origin.as_deref()
     }
 
-    /// The saved settings that do not fit into the file's tables.
+    /// Saved settings that do not fit into the file's tables.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 }
 
-/// Collects the values in `value` by their paths. Entries of arrays are identified by their names; those without are left
-/// out.
+/// Collects the values in `value` by path. Array entries are identified by name; entries without a name are left out.
 fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     match value {
         Value::Table(table) => {
@@ -225,7 +217,7 @@ fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Whether this is the mask of a secret, or of several.
+/// Whether this is a masked secret, or a list of them.
 fn is_secret(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with(MASK),

@@ -1,7 +1,8 @@
-//! [`Cell`] and [`Table`]: a TOML value with its location, and a table that records which keys were read.
+//! [`Cell`]: a TOML value with its location. [`Table`]: a table that records which keys were read.
 //!
-//! A value is read by a function `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's location and returns `None`.
-//! An absent or wrong key keeps its default, so reading continues and finds the next mistake.
+//! A value is read by a function of type `Fn(Cell) -> Option<T>`, which reports a mistake at the cell's location and
+//! returns `None`. A field whose key is absent or wrong keeps its default, so that reading can continue and find
+//! further mistakes.
 
 use std::ops::Range;
 
@@ -13,19 +14,17 @@ use toml::{
 use super::{problem::Findings, source::Source, watch::NamedFiles};
 use toolwire_pipeline::wire::suggest::suggest;
 
-/// The command that lists all keys.
 const LIST_KEYS: &str = "toolwire check --keys";
 
-/// The context of reading.
+/// What all readers of a configuration share.
 pub(crate) struct Context<'a> {
     pub(super) source: &'a Source,
-    /// The files that values name.
+    /// The files that values refer to.
     pub(super) files: NamedFiles,
     pub(super) findings: Findings,
     pub(super) environment: super::Environment<'a>,
 }
 
-/// A value and its location.
 #[derive(Clone)]
 pub struct Cell<'a> {
     pub(super) value: &'a DeValue<'a>,
@@ -34,28 +33,27 @@ pub struct Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// The cell of `value`.
     pub(super) fn new(value: &'a Spanned<DeValue<'a>>, context: &'a Context<'a>) -> Self {
         Self { value: value.get_ref(), span: value.span(), context }
     }
 
-    /// Reports that the value is wrong.
+    /// Reports a wrong value.
     pub(super) fn wrong<T>(&self, message: impl Into<String>) -> Option<T> {
         self.context.findings.wrong(self.span.clone(), message);
         None
     }
 
-    /// Reports that the value has the wrong type.
+    /// Reports a value of the wrong type.
     pub(super) fn expected<T>(&self, what: &str) -> Option<T> {
         self.wrong(format!("expected {what}, found {}", with_article(self.value.type_str())))
     }
 
-    /// Warns that the value is valid, but probably a mistake.
+    /// Warns about a value that is valid but probably a mistake.
     pub(super) fn warn(&self, message: impl Into<String>) {
         self.context.findings.warning(self.span.clone(), message);
     }
 
-    /// Reads the value as a table; then reports the keys that `read` did not read.
+    /// Reads the value as a table, then reports all keys that `read` did not look up.
     pub(super) fn table<T>(self, read: impl FnOnce(&mut Table<'a>) -> Option<T>) -> Option<T> {
         let DeValue::Table(entries) = self.value else { return self.expected("a table") };
         let mut table = Table { entries, span: self.span, context: self.context, known: Vec::new() };
@@ -64,12 +62,12 @@ impl<'a> Cell<'a> {
         result
     }
 
-    /// Whether the value was saved over the admin API.
+    /// Whether the value was saved through the admin API.
     pub(super) fn is_overlaid(&self) -> bool {
         self.context.source.is_overlay(self.span.start)
     }
 
-    /// The location of the part of the value that was saved over the admin API, if there is one.
+    /// The location of a part of the value that was saved through the admin API, if any.
     pub(super) fn overlaid(&self) -> Option<Range<usize>> {
         if self.is_overlaid() {
             return Some(self.span.clone());
@@ -82,12 +80,11 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Whether the value is `[]`.
     pub(super) fn is_empty_array(&self) -> bool {
         matches!(self.value, DeValue::Array(elements) if elements.is_empty())
     }
 
-    /// All entries of the table, each with its key's location. Empty if the value is not a table.
+    /// The entries of the table, each with the location of its key. Empty if the value is not a table.
     pub(super) fn entries(&self) -> Vec<(&'a str, Range<usize>, Cell<'a>)> {
         let DeValue::Table(entries) = self.value else {
             self.expected::<()>("a table");
@@ -109,7 +106,6 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the root of a document.
     pub(super) fn root<T>(
         entries: &'a DeTable<'a>,
         context: &'a Context<'a>,
@@ -121,7 +117,6 @@ impl<'a> Table<'a> {
         result
     }
 
-    /// The value of `key`, if it is present.
     pub(super) fn cell(&mut self, key: &'static str) -> Option<Cell<'a>> {
         if !self.known.contains(&key) {
             self.known.push(key);
@@ -129,13 +124,12 @@ impl<'a> Table<'a> {
         self.entries.get(key).map(|value| Cell::new(value, self.context))
     }
 
-    /// Reports that `key` is absent, at the table's location.
     pub(super) fn report_missing(&self, key: &str) {
         self.context.findings.missing(Some(self.span.clone()), format!("missing key `{key}`"));
     }
 
-    /// Reports a fault of `key`: at the key's location, or at the table's if the key is absent. Reports nothing if a mistake
-    /// in it has been reported already.
+    /// Reports a mistake in the value of `key`, at the key's location, or at the table's location if the key is absent.
+    /// Does nothing if an error in the value was already reported.
     pub(super) fn report_fault(&self, key: &str, message: &str) {
         let findings = &self.context.findings;
         match self.entries.get(key).map(Spanned::span) {
@@ -157,12 +151,12 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The tables of `[[key]]`; empty if it is absent or not an array.
+/// The tables in `[[key]]`. Empty if the key is absent or not an array.
 pub(super) fn entries<'a>(table: &mut Table<'a>, key: &'static str) -> Vec<Cell<'a>> {
     let Some(cell) = table.cell(key) else { return Vec::new() };
     match cell.value {
         DeValue::Array(entries) => entries.iter().map(|entry| Cell::new(entry, cell.context)).collect(),
-        // A table instead of an array is read anyway, to report the mistakes in it.
+        // A single table is read too, to report the mistakes in it.
         DeValue::Table(_) => {
             cell.wrong::<()>(format!("expected `[[{key}]]` with two brackets: there may be several"));
             vec![cell]

@@ -1,5 +1,4 @@
-//! `[telemetry]`: traces and metrics for a collector. Settings that the table leaves out may come from OpenTelemetry's
-//! variables.
+//! `[telemetry]`: traces and metrics for a collector. OpenTelemetry's environment variables replace missing settings.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +16,6 @@ use super::{
 use toolwire_net::telemetry::TelemetrySettings;
 use toolwire_pipeline::settings::{Settings, TableText};
 
-/// Default name of the service.
 const SERVICE: &str = "toolwire";
 
 /// The values of the table. `None` if a key is not set.
@@ -65,7 +63,7 @@ fn is_share(number: f64) -> bool {
     (0.0..=1.0).contains(&number)
 }
 
-/// Reads the table. `None` if nothing is sent, or if there are mistakes. `has_keys`: clients need a key.
+/// Returns `None` if nothing is exported, or if there are mistakes. `has_keys` says that clients need a key.
 pub(super) fn read(
     table: &mut Table<'_>,
     context: &Context<'_>,
@@ -103,7 +101,7 @@ fn check_headers(table: &mut Table<'_>, headers: &BTreeMap<String, TableText>) {
     }
 }
 
-/// The table with its resolved values, secrets masked.
+/// The table with all values, secrets masked.
 pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
     let mut draft = Draft {
         endpoint: Some(settings.endpoint.clone()),
@@ -116,15 +114,15 @@ pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
     table_of(|keys| draft.settings(keys))
 }
 
-/// Reads OpenTelemetry's variables. An invalid one counts as not set.
+/// Reads OpenTelemetry's environment variables. Invalid values count as not set.
 struct Variables<'e> {
     environment: Environment<'e>,
-    /// Names of the invalid variables, and the expected values.
+    /// The names of the invalid variables, and the values that they may have.
     wrong: Vec<(&'static str, &'static str)>,
 }
 
 impl Variables<'_> {
-    /// Combines the table and the variables. `None` if there is no collector.
+    /// Fills in missing settings from the variables. Returns `None` if there is no collector.
     fn complete(&mut self, draft: Draft, has_keys: bool) -> Option<TelemetrySettings> {
         let is_disabled = (self.environment)("OTEL_SDK_DISABLED");
         if is_disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -133,7 +131,7 @@ impl Variables<'_> {
         let endpoint = draft.endpoint.or_else(|| {
             self.of("OTEL_EXPORTER_OTLP_ENDPOINT", "a URL such as `http://127.0.0.1:4318`", collector)
         })?;
-        // The value is read only to report an invalid one: no other protocol is supported.
+        // The value is read only to report an invalid one: there is no other protocol.
         let _ = self.of("OTEL_EXPORTER_OTLP_PROTOCOL", "`http/protobuf`", |text| {
             (text == "http/protobuf").then_some(())
         });
@@ -164,10 +162,9 @@ impl Variables<'_> {
         })
     }
 
-    /// The fraction of traces that are recorded.
+    /// The fraction of traces to record.
     fn sample(&mut self) -> Option<f64> {
-        // Whether a client's trace is continued is a separate setting, so each sampler means the same with and without
-        // the prefix.
+        // A separate setting decides whether a client's trace is continued, so the prefix makes no difference.
         let fixed = |name: &str| match name.strip_prefix("parentbased_").unwrap_or(name) {
             "always_on" => Some(Some(1.0)),
             "always_off" => Some(Some(0.0)),
@@ -181,7 +178,7 @@ impl Variables<'_> {
             .or_else(|| self.of("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1", share))
     }
 
-    /// Interval between two exports of metrics, if they are exported.
+    /// The interval between exports of metrics. `None` if metrics are not exported.
     fn metrics_interval(&mut self) -> Option<Duration> {
         if (self.environment)("OTEL_METRICS_EXPORTER").is_some_and(|exporter| exporter == "none") {
             return None;
@@ -217,7 +214,7 @@ fn millis(text: &str) -> Option<Duration> {
     text.parse().ok().filter(|millis| *millis > 0).map(Duration::from_millis)
 }
 
-/// Parses `name=value,name=value`, percent-encoded.
+/// Parses `name=value,name=value` with percent-encoded values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
     let pairs = pairs.map(|pair| {
@@ -249,7 +246,7 @@ mod tests {
         (settings, variables.wrong.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Reads a file with this table.
+    /// Loads a configuration that contains `table`.
     fn loaded(table: &str) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         let rest = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";

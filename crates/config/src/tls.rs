@@ -77,7 +77,7 @@ pub(super) fn read(table: &mut Table<'_>) -> Option<Arc<TlsSettings>> {
     })
 }
 
-/// The table with its resolved values, the key masked.
+/// The table with all values, the key masked.
 pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     let mut draft = Draft {
         cert: Some(settings.files.cert.clone()),
@@ -93,8 +93,8 @@ pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     shown
 }
 
-/// Loads `files`; `cert` and `key` are the keys in `table` that name them. Reports mistakes in them, and warns of
-/// an expired certificate.
+/// Loads `files`, which the keys `cert` and `key` of `table` name. Reports mistakes in the files, and warns about an
+/// expired certificate.
 pub(super) fn identity(
     table: &mut Table<'_>,
     files: &IdentityFiles,
@@ -118,14 +118,14 @@ pub(super) fn identity(
     }
 }
 
-/// Reads the path of a file, relative to the configuration file.
+/// Reads a path. It is relative to the configuration file.
 pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     let written = text(cell.clone())?;
     let written = written.strip_prefix("file:").unwrap_or(&written);
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// Reads a private key. The path of a file is kept, not its content, since the content may change.
+/// Reads where a private key is. A path is not resolved to the file's content, which may change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {
@@ -144,7 +144,7 @@ pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     }
 }
 
-/// Reads the certificate authorities in the PEM file `path`, which `cell` names.
+/// Reads the certificate authorities in the PEM file `path`. Reports mistakes at `cell`.
 pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Arc<RootCertStore>)> {
     match tls::authorities(&path) {
         Ok(roots) => Some((path, Arc::new(roots))),
@@ -152,7 +152,6 @@ pub(super) fn authorities(cell: &Cell<'_>, path: PathBuf) -> Option<(PathBuf, Ar
     }
 }
 
-/// A path for display.
 pub(super) fn path_value(path: &Path) -> Value {
     string(&path.display().to_string())
 }
@@ -169,7 +168,7 @@ mod tests {
 
     const REST: &str = "[[upstreams]]\nname = \"up\"\ndialect = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[[models]]\nname = \"m\"\n";
 
-    /// A folder with a certificate that expires at the beginning of `year`, its key, and another key.
+    /// Creates a folder with a certificate that expires at the start of `year`, its key, and an unrelated key.
     fn folder(year: i32) -> TempDir {
         let folder = TempDir::new().unwrap();
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
@@ -186,7 +185,6 @@ mod tests {
         folder
     }
 
-    /// The configuration, or the messages about it.
     fn read(folder: &TempDir, table: &str) -> (Option<Config>, String) {
         let file = folder.path().join("toolwire.toml");
         fs::write(&file, format!("{table}\n{REST}")).unwrap();

@@ -1,4 +1,4 @@
-//! [`Upstream`]: a server that requests are sent to, and its limits.
+//! [`Upstream`]: a server that toolwire sends requests to, and the limits for it.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -20,41 +20,37 @@ use toolwire_pipeline::{
     settings::{Settings, names_secret},
 };
 
-/// One server that toolwire calls.
 #[derive(Debug, Clone)]
 pub struct Upstream {
-    /// The upstream's name in the configuration, in logs and in metrics.
+    /// The name in the configuration, in logs and in metrics.
     pub name: String,
-    /// The upstream's dialect, with the settings specific to the dialect.
+    /// The dialect, with its own settings.
     pub options: UpstreamDialect,
-    /// Scheme `http` or `https`, host and path; without a query, and without a slash at the end.
+    /// An `http` or `https` URL without a query or a trailing slash.
     pub base_url: Uri,
-    /// The key for the header that the dialect defines for keys. `None` sends no such header.
+    /// The value of the dialect's header for keys. `None` sends no such header.
     pub api_key: Option<SecretString>,
     /// Headers for every request, marked as sensitive.
     pub headers: HeaderMap,
-    /// The certificates to trust and to present. `None` trusts the system's authorities, and presents no certificate.
+    /// The certificates to trust and to present. If `None`, the system's authorities are trusted and no certificate is
+    /// presented.
     pub tls: Option<Arc<UpstreamTls>>,
-    /// The proxy through which the upstream is reached.
     pub proxy: Option<HttpProxy>,
-    /// Time limits of requests to the upstream.
     pub timeouts: Timeouts,
-    /// Limits of concurrent and waiting requests.
     pub queue: QueueLimits,
-    /// Whether a stream that closes without its end mark counts as complete.
+    /// Whether a stream that closes without its end marker counts as complete.
     pub tolerate_truncation: bool,
-    /// Whether a request is repeated if a reused connection ends without a byte of a response. An upstream that crashed
-    /// while working on the request may then act on it twice.
+    /// Whether a request is repeated if a reused connection closes before any byte of the response. If the upstream
+    /// crashed while it processed the request, it may then process it twice.
     pub retry_unanswered: bool,
 }
 
 impl Upstream {
-    /// The API of the upstream.
     pub fn dialect(&self) -> Dialect {
         self.options.dialect()
     }
 
-    /// The settings of the account used for requests, if the upstream's dialect has accounts.
+    /// The account that requests use, if the dialect has accounts.
     pub fn account(&self) -> Option<&AccountSettings> {
         self.options.side().account()
     }
@@ -64,20 +60,20 @@ impl Upstream {
         self.account().is_some_and(|account| account.credentials == Credentials::Client)
     }
 
-    /// The URL of requests.
+    /// The URL for generating responses.
     ///
     /// # Errors
-    /// If it exceeds the maximum length of a URL.
+    /// The URL is too long.
     pub fn endpoint(&self) -> Result<Uri, http::Error> {
         self.below(self.options.side().path())
     }
 
-    /// The URL of the upstream's list of models; `None` if its dialect has no such list.
+    /// The URL of the list of models. `None` if the dialect has no such list.
     pub fn models_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().models_path().map(|path| self.below(path))
     }
 
-    /// The URL of the list used to check a server and a key; `None` if the upstream's dialect has no such list.
+    /// The URL of the list that is used to check a server and a key. `None` if the dialect has no such list.
     pub fn check_endpoint(&self) -> Option<Result<Uri, http::Error>> {
         self.options.side().check_path().map(|path| self.below(path))
     }
@@ -85,7 +81,7 @@ impl Upstream {
     /// The URL of a probe.
     ///
     /// # Errors
-    /// As [`Upstream::endpoint`].
+    /// See [`Upstream::endpoint`].
     pub fn probe_endpoint(&self, probe: &Probe) -> Result<Uri, http::Error> {
         match probe.root {
             Root::Base => self.below(probe.path),
@@ -93,10 +89,10 @@ impl Upstream {
         }
     }
 
-    /// The URL for a path below the base URL. The path may have a query.
+    /// Appends a path to the base URL. The path may include a query.
     ///
     /// # Errors
-    /// As [`Upstream::endpoint`], or if the path contains characters that are not allowed in URLs.
+    /// See [`Upstream::endpoint`]. Also if the path contains characters that URLs do not allow.
     pub fn endpoint_at(&self, path: &str) -> Result<Uri, http::Error> {
         self.below(path)
     }
@@ -134,13 +130,13 @@ pub struct Timeouts {
     pub total: Option<Duration>,
 }
 
-/// Default time limit for the headers of a response that is not streamed. A longer `header_timeout`, or any `total_timeout`,
-/// replaces it. It is the default timeout of client libraries.
+/// Default time limit for the headers of a response that is not streamed, which is also the default of client libraries. A
+/// longer `header_timeout`, or any `total_timeout`, replaces it.
 const WHOLE_ANSWER: Duration = Duration::from_secs(600);
 
 impl Timeouts {
-    /// Time limit for the upstream's response headers. If the response is not streamed, its headers arrive only when it is
-    /// complete, so the limit for the complete response applies.
+    /// Time limit for the response's headers. A response that is not streamed has headers only when it is complete, so
+    /// the limit for the complete response applies to them.
     pub fn first_headers(&self, stream: bool) -> Duration {
         if stream { self.header } else { self.total.unwrap_or(WHOLE_ANSWER).max(self.header) }
     }
@@ -170,14 +166,13 @@ const OWN_HEADERS: [HeaderName; 6] = [
     header::ACCEPT_ENCODING,
 ];
 
-/// An entry's name with its location, and the upstream as far as it could be read.
+/// An entry's name with its location, and the upstream if it could be read.
 pub(super) type Entry<'a> = (Option<(String, Cell<'a>)>, Option<Upstream>);
 
-/// An entry of `[[upstreams]]`, which may be incomplete.
+/// An entry of `[[upstreams]]`, which may contain mistakes.
 pub(super) struct Declared<'a> {
-    /// The upstream's name, if the entry has one.
     pub(super) name: Option<String>,
-    /// `None` if it contains mistakes.
+    /// `None` if the entry contains mistakes.
     pub(super) upstream: Option<Arc<Upstream>>,
     pub(super) cell: Cell<'a>,
 }
@@ -238,7 +233,6 @@ fn dialects() -> Vec<(&'static str, Dialect)> {
     dialects.map(|dialect| (dialect.name(), dialect)).collect()
 }
 
-/// Reads an entry of `[[upstreams]]`.
 pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     let mut draft = Draft::default();
     draft.settings(&mut Reading(table));
@@ -255,8 +249,8 @@ pub(super) fn read<'a>(table: &mut Table<'a>) -> Entry<'a> {
     (name, upstream)
 }
 
-/// Reads the tables of all dialects, to report the mistakes in them. Returns the table of the upstream's own dialect, the
-/// only one that is allowed.
+/// Reads the tables of all dialects, to report the mistakes in them. Returns the table of the upstream's own dialect,
+/// and reports the tables of other dialects.
 fn options(table: &mut Table<'_>, draft: &Draft) -> Option<UpstreamDialect> {
     let host = draft.base_url.as_ref().and_then(Uri::host).unwrap_or_default();
     let mut own = None;
@@ -309,7 +303,7 @@ impl Draft {
 }
 
 impl Upstream {
-    /// The entry's keys with their resolved values, secrets masked.
+    /// The entry's keys with all values, secrets masked.
     pub(super) fn shown(&self) -> toml::Table {
         let mut draft = Draft {
             name: Some(self.name.clone()),
@@ -356,7 +350,7 @@ fn check(upstream: &Upstream, table: &mut Table<'_>) {
     }
 }
 
-/// Checks an upstream's account, and where its tokens are sent.
+/// Checks an account, and where its tokens are sent.
 fn check_account(upstream: &Upstream, table: &mut Table<'_>) {
     let Some((account, cell)) = upstream.account().zip(table.cell(upstream.dialect().name())) else { return };
     if let Some(problem) = account.problem(upstream.api_key.is_some()) {
@@ -414,10 +408,10 @@ const PUBLIC_HEADERS: [&str; 10] = [
     "x-title",
 ];
 
-/// Minimum length in bytes of a value that may be a secret. Shorter values are words, such as a provider's name.
+/// Values of at least this many bytes may be secrets. Shorter ones are words, such as a provider's name.
 const SECRET_LENGTH: usize = 16;
 
-/// The values of `headers` that are or may be secrets. Of `Bearer KEY` and similar values, only the key is returned.
+/// Header values that are or may be secret. For `Bearer KEY` and similar values, only the key.
 pub(super) fn secret_headers(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let secret = headers.iter().filter(|(name, value)| {
         let name = name.as_str();

@@ -1,4 +1,4 @@
-//! `[upstreams.tls]`: the certificates that toolwire trusts and presents in connections to an upstream.
+//! `[upstreams.tls]`: the certificates that toolwire trusts and presents when it connects to an upstream.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -62,7 +62,7 @@ fn content(roots: &RootCertStore) -> Vec<u8> {
     parts.flatten().copied().collect()
 }
 
-/// Reads the table of an upstream at `base_url`. `None` if it is absent or contains mistakes.
+/// Reads the TLS table of the upstream at `base_url`. Returns `None` if it is absent or contains mistakes.
 pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<UpstreamTls>> {
     let cell = table.cell("tls")?;
     if base_url.is_some_and(|url| url.scheme_str() == Some("http")) {
@@ -91,7 +91,7 @@ pub(super) fn read(table: &mut Table<'_>, base_url: Option<&Uri>) -> Option<Arc<
     })
 }
 
-/// The table with its resolved values, the key masked.
+/// The table with all values, the key masked.
 pub(super) fn shown(tls: &UpstreamTls) -> toml::Table {
     let identity = tls.identity.as_ref();
     let mut draft = Draft {
@@ -119,7 +119,6 @@ mod tests {
         [upstreams.tls]\nca = \"ca.pem\"\nclient_cert = \"cert.pem\"\nclient_key = \"file:key.pem\"\n\
         [[models]]\nname = \"m\"\n";
 
-    /// Writes a new certificate and its key.
     fn write(folder: &Path, cert: &str, key: &str) {
         let pair = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned()]).unwrap();

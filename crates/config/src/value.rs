@@ -1,4 +1,4 @@
-//! Readers of single values: text, sizes, durations, choices, secrets, URLs.
+//! Readers for single values: strings, sizes, durations, choices, secrets, URLs.
 
 use std::{collections::BTreeMap, fs, ops::RangeInclusive, time::Duration};
 
@@ -13,7 +13,7 @@ use toolwire_pipeline::{
     wire::suggest::suggest,
 };
 
-/// Reads a string that is not empty.
+/// Reads a non-empty string.
 pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     match cell.value {
         DeValue::String(text) if text.is_empty() => cell.wrong("expected text, found an empty string"),
@@ -22,7 +22,6 @@ pub(super) fn text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Reads `true` or `false`.
 pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
     match cell.value {
         DeValue::Boolean(switch) => Some(*switch),
@@ -30,7 +29,7 @@ pub(super) fn switch(cell: Cell<'_>) -> Option<bool> {
     }
 }
 
-/// Reads a whole number that is at least `least`.
+/// Reads an integer of at least `least`.
 pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
@@ -41,7 +40,7 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// Reads a whole number in `range`.
+/// Reads an integer in `range`.
 pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
@@ -52,7 +51,7 @@ pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Opt
     }
 }
 
-/// Reads a whole number that is at least 1, or `"off"` for none.
+/// Reads a positive integer, or `"off"` for `None`.
 pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
     match cell.value {
         DeValue::String(text) if text == "off" => Some(None),
@@ -60,7 +59,7 @@ pub(super) fn count_or_off(cell: Cell<'_>) -> Option<Option<usize>> {
     }
 }
 
-/// Reads a size in bytes: `"10MiB"`, or a plain number.
+/// Reads a size in bytes: `"10MiB"`, or an integer.
 pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
     const EXPECTED: &str = "a size such as \"10MiB\"";
     let size = match cell.value {
@@ -75,7 +74,7 @@ pub(super) fn size(cell: Cell<'_>) -> Option<usize> {
     }
 }
 
-/// Reads a duration that is not zero: `"90s"`, `"1m 30s"`, `"250ms"`.
+/// Reads a positive duration: `"90s"`, `"1m 30s"`, `"250ms"`.
 pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
     const EXPECTED: &str = "a duration such as \"90s\"";
     let DeValue::String(text) = cell.value else { return cell.expected(EXPECTED) };
@@ -86,7 +85,6 @@ pub(super) fn duration(cell: Cell<'_>) -> Option<Duration> {
     }
 }
 
-/// Reads a duration in `range`.
 pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) -> Option<Duration> {
     move |cell| match duration(cell.clone())? {
         given if range.contains(&given) => Some(given),
@@ -94,7 +92,7 @@ pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) 
     }
 }
 
-/// Reads a duration, or `"off"` for none.
+/// Reads a duration, or `"off"` for `None`.
 pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     match cell.value {
         DeValue::String(text) if text == "off" => Some(None),
@@ -102,13 +100,12 @@ pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     }
 }
 
-/// Reads a table as JSON.
 pub(super) fn json(cell: Cell<'_>) -> Option<serde_json::Value> {
     let DeValue::Table(_) = cell.value else { return cell.expected("a table") };
     as_json(cell.value)
 }
 
-/// Converts a value to JSON. `None` for a number that JSON cannot express.
+/// Converts a value to JSON. Returns `None` if it contains a number that JSON cannot express.
 pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     use serde_json::Value;
     Some(match value {
@@ -131,12 +128,12 @@ pub(super) fn as_json(value: &DeValue<'_>) -> Option<serde_json::Value> {
     })
 }
 
-/// Reads one of several words.
+/// Reads one of several keywords.
 pub(super) fn choice<T: Clone>(choices: &[(&str, T)]) -> impl Fn(Cell<'_>) -> Option<T> {
     listed_choice(choices, None)
 }
 
-/// Reads one of many words, which the command `listed_by` lists.
+/// Reads one of many keywords, which the command `listed_by` prints.
 pub(super) fn listed_choice<T: Clone>(
     choices: &[(&str, T)],
     listed_by: Option<&str>,
@@ -153,7 +150,7 @@ pub(super) fn listed_choice<T: Clone>(
     }
 }
 
-/// Reads an array. Reading continues after a wrong element.
+/// Reads an array. Continues after a wrong element, to report all mistakes.
 pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
     move |cell| {
         let DeValue::Array(elements) = cell.value else { return cell.expected("an array") };
@@ -161,7 +158,7 @@ pub(super) fn list<'a, T>(each: impl Fn(Cell<'a>) -> Option<T>) -> impl Fn(Cell<
     }
 }
 
-/// Reads an array, or a single element.
+/// Reads an array or a single element.
 pub(super) fn one_or_more<'a, T>(
     each: impl Fn(Cell<'a>) -> Option<T>,
 ) -> impl Fn(Cell<'a>) -> Option<Vec<T>> {
@@ -172,15 +169,15 @@ pub(super) fn one_or_more<'a, T>(
     }
 }
 
-/// Reads a path, relative to the file's folder.
+/// Reads a path. It is relative to the file's folder.
 pub(super) fn path(cell: Cell<'_>) -> Option<std::path::PathBuf> {
     let written = text(cell.clone())?;
     Some(cell.context.source.resolve(&written, cell.span.start))
 }
 
-/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself. Also returns where the text was found.
+/// Reads `"env:NAME"`, `"file:PATH"`, or the text itself. Also returns where the text comes from.
 ///
-/// The last newline of a file, which editors add, is removed.
+/// Removes one newline at the end of a file's content, because editors add it.
 pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     let text = text(cell.clone())?;
     let is_reference = text.starts_with("env:") || text.starts_with("file:");
@@ -212,16 +209,15 @@ pub(super) fn referred(cell: Cell<'_>) -> Option<(String, Origin)> {
     }
 }
 
-/// Where a text was found.
+/// Where a text comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// In the value itself.
     Here,
-    /// In the environment or in a file.
+    /// The environment or a file.
     Elsewhere,
 }
 
-/// Reads a secret, in the forms of [`referred`]. Warns if the configuration file contains the secret itself.
+/// Reads a secret in one of the forms of [`referred`]. Warns if the secret itself is in the configuration file.
 pub(super) fn secret(cell: Cell<'_>) -> Option<SecretString> {
     let is_header = |value: &str| HeaderValue::from_str(value).is_ok();
     secret_that(cell, is_header, "the secret holds characters that no HTTP header can carry")
@@ -256,9 +252,8 @@ pub(super) fn text_table(cell: Cell<'_>) -> Option<BTreeMap<String, TableText>> 
     entries.map(|(name, _, cell)| Some((name.to_owned(), text(name, cell)?))).collect()
 }
 
-/// Reads the base URL of an API.
 pub(super) fn base_url(cell: Cell<'_>) -> Option<Uri> {
-    // A URL may contain a password, so none of these messages quotes it.
+    // The URL may contain a password, so no message quotes it.
     let Ok(url) = text(cell.clone())?.trim_end_matches('/').parse::<Uri>() else {
         return cell.wrong("not a URL; expected one such as \"https://host/v1\"");
     };

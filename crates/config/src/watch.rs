@@ -1,8 +1,8 @@
-//! [`FileWatch`]: detects changes of the configuration file and the files that it names.
+//! [`FileWatch`]: detects changes to the configuration file and the files that it refers to.
 //!
-//! The watch reads the files and compares their content. Notifications of the file system would miss files that are
-//! replaced through their folder: Kubernetes swaps a symbolic link two levels above a ConfigMap's file, editors rename
-//! files, and network file systems send no notifications at all.
+//! It reads the files and compares their content. Notifications of the file system are not reliable: Kubernetes updates
+//! a ConfigMap by replacing a symbolic link two levels above the file, editors rename files, and network file systems
+//! do not send any.
 
 use std::{
     cell::RefCell,
@@ -14,25 +14,25 @@ use std::{
 use super::{Config, source::read_file};
 use toolwire_pipeline::wire::digest::Digest;
 
-/// The files of a configuration, with the content seen last.
+/// The files of a configuration, with the content that was last seen.
 #[derive(Debug)]
 pub struct FileWatch(BTreeMap<PathBuf, Watched>);
 
 #[derive(Debug)]
 struct Watched {
-    /// The content when the configuration was loaded, or a change was reported.
+    /// The content when the configuration was loaded or a change was last reported.
     known: Content,
-    /// The content seen last. A change is reported once it has been seen twice in a row, because a file may be written in
-    /// several steps.
+    /// The content that was last seen. A change is reported only when the same content is seen twice in a row, because
+    /// a file may be written in several steps.
     seen: Content,
 }
 
-/// The digest of a file's content, or why it cannot be read.
+/// The digest of a file's content, or why the file cannot be read.
 type Content = Result<Digest, io::ErrorKind>;
 
 impl FileWatch {
-    /// Watches the files that `config` was read from. `None` if there are none, or if its own file is a pipe, which cannot
-    /// be read again.
+    /// Watches the files that `config` was read from. `None` if there are none, or if the configuration file is a pipe,
+    /// which cannot be read again.
     pub fn new(config: &Config) -> Option<Self> {
         if let Some((path, _)) = config.sources.origin()?.source.file()
             && !fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
@@ -44,8 +44,7 @@ impl FileWatch {
         (!watch.0.is_empty()).then_some(watch)
     }
 
-    /// Watches the files that `config` was read from, and no others. Changes that were already reported are not reported
-    /// again.
+    /// Watches only the files that `config` was read from. Changes that were already reported are not reported again.
     pub fn follow(&mut self, config: &Config) {
         let files = config.files();
         self.0.retain(|path, _| files.contains_key(path));
@@ -54,8 +53,8 @@ impl FileWatch {
         }
     }
 
-    /// Whether a file has changed since the last report, and no file is changing any more. Blocks on the disk. Call it at
-    /// intervals long enough to write a file.
+    /// Whether a file has changed since the last report and all files have settled. Blocks on the disk. Call it at
+    /// intervals that are long enough for a file to be written.
     pub fn has_changed(&mut self) -> bool {
         let mut is_settled = true;
         for (path, watched) in &mut self.0 {
@@ -71,20 +70,19 @@ impl FileWatch {
     }
 }
 
-/// The files that the values of a configuration name, collected while it is read.
+/// The files that a configuration refers to, collected while it is read.
 #[derive(Debug, Default)]
 pub(super) struct NamedFiles(RefCell<BTreeMap<PathBuf, Digest>>);
 
 impl NamedFiles {
-    /// Records `path` before the file is read, so that a later change is noticed. Files that can be read only once are left
-    /// out; so are unreadable files, which are reported elsewhere.
+    /// Records `path` before the file is read, so that a later change is noticed. Skips files that can be read only
+    /// once, and unreadable files, which are reported elsewhere.
     pub(super) fn note(&self, path: &Path) {
         if let Ok(content) = content(path) {
             self.0.borrow_mut().insert(path.to_owned(), content);
         }
     }
 
-    /// The files, with digests of their content.
     pub(super) fn into_read(self) -> BTreeMap<PathBuf, Digest> {
         self.0.into_inner()
     }
@@ -92,7 +90,7 @@ impl NamedFiles {
 
 fn content(path: &Path) -> Content {
     let kind = |error: io::Error| error.kind();
-    // Opening a pipe would wait for a writer.
+    // Opening a pipe would block until there is a writer.
     if !fs::metadata(path).map_err(kind)?.is_file() {
         return Err(io::ErrorKind::InvalidInput);
     }
@@ -189,7 +187,7 @@ mod tests {
         assert_eq!([watch.has_changed(), watch.has_changed(), watch.has_changed()], [false, true, false]);
     }
 
-    /// The link swap is how a kubelet updates a ConfigMap.
+    /// Kubernetes updates a ConfigMap by replacing this link.
     #[test]
     fn swap_of_a_link_above_the_file_is_noticed() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,19 +12,17 @@ use super::Overlay;
 use crate::{Place, Problem, Problems, Severity};
 use toolwire_net::private;
 
-/// The file's name in `state_dir`.
 const FILE: &str = "settings.json";
 
-/// Maximum size of the file, in bytes.
+/// In bytes.
 const MAX_FILE: u64 = 2 << 20;
 
 impl Overlay {
-    /// The path of the file in the folder `state_dir`.
     pub fn file(state_dir: &Path) -> PathBuf {
         state_dir.join(FILE)
     }
 
-    /// Reads the overlay in the folder `state_dir`. Without a file, it is empty.
+    /// Reads the overlay in the folder `state_dir`. A missing file counts as empty.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
@@ -44,7 +42,7 @@ impl Overlay {
         serde_json::from_str(&text).map(Self).map_err(|error| {
             let (line, column) = (error.line().max(1), error.column().max(1));
             let place = Place::File { path: file.display().to_string(), line, column };
-            // The error's own text may repeat a value, which may be secret.
+            // The error's text may quote a value, which may be secret.
             let reason = match error.classify() {
                 Category::Eof => "it ends too early",
                 Category::Data => "it is not an object",
@@ -56,8 +54,7 @@ impl Overlay {
         })
     }
 
-    /// Replaces the file atomically, so that it is complete at any moment. It may contain secrets, so only this user may
-    /// read it. Blocks on the disk.
+    /// Replaces the file atomically. Only this user may read it, since it may contain secrets. Blocks on the disk.
     ///
     /// # Errors
     /// The file cannot be written. It is then unchanged.
@@ -66,13 +63,12 @@ impl Overlay {
         private::replace_on_disk(&Self::file(state_dir), self.text().as_bytes())
     }
 
-    /// The text of the file. Equal overlays have equal texts.
+    /// The content of the file. Equal overlays have equal content.
     pub fn text(&self) -> String {
         serde_json::to_string_pretty(&self.0).unwrap_or_default() + "\n"
     }
 }
 
-/// Reads a file that toolwire has written.
 fn read(file: &Path) -> io::Result<String> {
     if !fs::symlink_metadata(file)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

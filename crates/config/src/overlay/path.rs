@@ -1,18 +1,18 @@
-//! The paths of settings, as TOML writes dotted keys.
+//! Paths of settings, in TOML's dotted-key notation.
 
 use toml::de::DeValue;
 
-/// The path of `key` in the table at `path`.
+/// Appends `key` to the path of a table.
 pub(crate) fn below(path: &str, key: &str) -> String {
     let key = match !key.is_empty() && key.chars().all(is_bare) {
         true => key.to_owned(),
-        // A JSON string is a basic string of TOML, on one line.
+        // A JSON string is also a valid single-line string in TOML.
         false => serde_json::Value::from(key).to_string(),
     };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// Parses the keys of a path. `None` if it is not a path.
+/// Splits a path into its keys. `None` if it is malformed.
 pub(super) fn keys_of(path: &str) -> Option<Vec<String>> {
     let (mut keys, mut rest) = (Vec::new(), path);
     loop {
@@ -25,7 +25,7 @@ pub(super) fn keys_of(path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The key at the beginning of `text`, and the text after it.
+/// Splits off the key at the start of `text`. Returns the key and the remaining text.
 fn first_key(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let Some(quote) = quote else {
