@@ -1,8 +1,8 @@
-//! [`Bucket`]: limits the usage of requests, tokens and hosted tools in a period.
+//! [`Bucket`]: limits how many requests, tokens or hosted calls may be used in a period.
 //!
-//! Buckets use the generic cell rate algorithm. `governor` implements it too, but can only take: here the surplus must
-//! be returned when a response turns out to be smaller than expected. The state is a single number, the time at which
-//! the bucket is full again, so no lock is needed.
+//! Buckets use the generic cell rate algorithm. `governor` implements it too, but cannot return part of an amount,
+//! which is necessary when a response turns out to be smaller than expected. The state is a single number, the time at
+//! which the bucket is full again, so no lock is needed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -11,11 +11,10 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The period of limits per minute.
 pub const MINUTE: Duration = Duration::from_secs(60);
 
-/// A bucket that holds `limit` and refills evenly within `period`. Times are nanoseconds since `start`, on a monotonic
-/// clock.
+/// Holds `limit` units and refills evenly within `period`. Times are in nanoseconds since `start`, measured with a
+/// monotonic clock.
 #[derive(Debug)]
 pub struct Bucket {
     limit: u64,
@@ -24,26 +23,25 @@ pub struct Bucket {
     full_at: AtomicU64,
 }
 
-/// An amount that was taken out of a bucket and may be returned.
+/// An amount that was taken from a bucket and can be returned.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     amount: u64,
-    /// Time at which the bucket would have been full again. The part that has refilled by itself until then is not
-    /// returned again.
+    /// The time at which the bucket would be full again. The part of the amount that has refilled by itself must not be
+    /// returned as well, so at most the time that remains until then is given back.
     end: u64,
 }
 
-/// The level of a bucket.
+/// How full a bucket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level {
     pub limit: u64,
     pub remaining: u64,
-    /// Time until the bucket is full.
     pub reset: Duration,
 }
 
 impl Level {
-    /// The level of a bucket that refills within `period` and is full again after `reset`.
+    /// Computes the level of a bucket that will be full again after `reset`.
     pub fn of(limit: u64, period: Duration, reset: Duration) -> Self {
         let used = (reset.as_nanos() * u128::from(limit)).div_ceil(period.as_nanos().max(1));
         let used = u64::try_from(used).unwrap_or(u64::MAX);
@@ -52,18 +50,16 @@ impl Level {
 }
 
 impl Bucket {
-    /// A full bucket.
     pub fn new(limit: u64, period: Duration) -> Self {
         let (limit, period) = (limit.max(1), nanoseconds(period));
         Self { limit, period, start: Instant::now(), full_at: AtomicU64::new(0) }
     }
 
-    /// The capacity of the bucket.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes `amount`, which is at most the limit.
+    /// Takes `amount`, which must not exceed the limit.
     ///
     /// # Errors
     /// The time until the bucket contains enough.
@@ -82,17 +78,17 @@ impl Bucket {
         }
     }
 
-    /// Takes `amount`, even if that leaves the bucket in debt.
+    /// Takes `amount` even if the bucket does not contain enough. The bucket is then in debt.
     pub fn owe(&self, amount: u64) {
         self.settle(Taken { amount: 0, end: 0 }, amount);
     }
 
-    /// Replaces the taken amount with the used amount. If more was used, the bucket may be in debt.
+    /// Replaces an amount that was taken with the amount that was used. The bucket may then be in debt.
     pub fn settle(&self, taken: Taken, used: u64) {
         let now = self.now();
         let update = |change: &dyn Fn(u64) -> u64| {
             let changed = |full_at| Some(change(full_at));
-            // Never fails, since `changed` always returns a value.
+            // Cannot fail: `changed` always returns a value.
             let _ = self.full_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
         };
         if used > taken.amount {
@@ -105,22 +101,20 @@ impl Bucket {
         }
     }
 
-    /// The current level.
     pub fn level(&self) -> Level {
         Level::of(self.limit, Duration::from_nanos(self.period), self.missing())
     }
 
-    /// Whether the bucket is full, so that a new one can replace it.
+    /// Whether the bucket is full, in which case it can be replaced with a new one.
     pub fn is_full(&self) -> bool {
         self.missing() == Duration::ZERO
     }
 
-    /// Time until the bucket is full.
     fn missing(&self) -> Duration {
         Duration::from_nanos(self.full_at.load(Ordering::Acquire).saturating_sub(self.now()))
     }
 
-    /// Time in nanoseconds that refilling `amount` takes.
+    /// The time, in nanoseconds, in which `amount` refills.
     fn cost(&self, amount: u64) -> u64 {
         let cost = u128::from(amount) * u128::from(self.period) / u128::from(self.limit);
         u64::try_from(cost).unwrap_or(u64::MAX)
@@ -206,7 +200,7 @@ mod tests {
         assert_eq!(bucket.level().remaining, 0);
         advance(Duration::from_secs(30)).await;
         assert_eq!(bucket.level().remaining, 30);
-        // Half has refilled; the rest of the unused amount is returned now.
+        // Half of it has refilled; the remaining unused amount is returned here.
         bucket.settle(other, 6);
         assert_eq!(bucket.level().remaining, 60);
     }
@@ -222,7 +216,6 @@ mod tests {
     }
 
     proptest! {
-        /// An amount that is taken and immediately settled with the same amount leaves the bucket unchanged.
         #[test]
         fn unused_reservations_leave_nothing(limit in 1..1_000_000_u64, parts in prop::collection::vec(0.0..1.0_f64, 1..20)) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

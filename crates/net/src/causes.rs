@@ -2,7 +2,7 @@
 
 use std::{error::Error, iter};
 
-/// The message of `error`, followed by those of its causes that it does not already contain.
+/// Returns the message of `error`, followed by the messages of its causes unless they are already part of it.
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in iter::successors(error.source(), |&cause| cause.source()) {

@@ -1,4 +1,4 @@
-//! Shared code for toolwire's I/O: TLS, proxies, state, traces, and texts that are safe to show.
+//! I/O code that other crates share: TLS, proxies, stored state, traces, and making text safe to display.
 
 #![allow(
     missing_docs,

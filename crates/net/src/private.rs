@@ -1,4 +1,4 @@
-//! Files and folders that only their owner can read: they contain private conversations or secrets.
+//! Files and folders that only their owner can read, for conversations and secrets.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -6,15 +6,12 @@ use std::{
     path::Path,
 };
 
-/// Creates a folder.
-///
 /// # Errors
-/// If the folder already exists or cannot be created.
+/// The folder already exists or cannot be created.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     dir_builder().create(path)
 }
 
-/// Creates a folder and its missing parents.
 pub fn create_dir_all(path: &Path) -> io::Result<()> {
     dir_builder().recursive(true).create(path)
 }
@@ -22,7 +19,7 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
 /// Creates an empty file.
 ///
 /// # Errors
-/// If the file already exists or cannot be created.
+/// The file already exists or cannot be created.
 pub fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -31,17 +28,16 @@ pub fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Replaces a file atomically: if the process ends meanwhile, either the old or the new content remains.
+/// Replaces a file atomically: if the process crashes, the file has either its old or its new content.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, |_| Ok(()))
 }
 
-/// Like [`replace`], but also survives a crash of the machine: once this returns, the new content is on disk. Waits
-/// for the disk.
+/// Like [`replace`], but also survives a crash of the machine: the new content is on disk when this returns. Blocks on
+/// the disk.
 pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
     put(path, bytes, File::sync_all)?;
-    // The new name is on disk once the folder is synced. On systems where a folder cannot be synced, nothing better can
-    // be done.
+    // The new name is on disk once the folder is synced. Some systems cannot sync folders, so an error is ignored.
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -51,9 +47,10 @@ pub fn replace_on_disk(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn put(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    // `.new` is appended to the full name: files that differ only in their extension may be replaced at the same time.
+    // `.new` is appended to the full name, because files that differ only in their extension may be replaced at the
+    // same time.
     let fresh = path.with_added_extension("new");
-    // An earlier attempt may have left this file. It is removed first, so that nothing is written through a link.
+    // A file left by an earlier attempt is removed first, because it might be a link that must not be followed.
     if let Err(error) = fs::remove_file(&fresh)
         && error.kind() != io::ErrorKind::NotFound
     {

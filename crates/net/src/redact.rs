@@ -1,7 +1,7 @@
-//! [`Redactor`]: masks secrets in recordings, logs and forwarded errors.
+//! [`Redactor`]: masks secrets in recordings, logs and forwarded error messages.
 //!
-//! Two kinds of secrets are known: the configured ones, by value, and anything that has the form of a key. A secret is
-//! replaced with as many `x` as it has bytes, so that lengths and the timing of recorded pieces stay correct.
+//! It masks the configured secrets and any text that looks like a key. Each byte of a secret is replaced with an `x`,
+//! so that lengths and the timing of recorded pieces stay accurate.
 
 mod pieces;
 mod spread;
@@ -15,9 +15,8 @@ use serde_json::Value;
 pub use self::pieces::Pieces;
 use crate::failure::Redact;
 
-/// Patterns of secrets; the first group is masked. A key may follow an escape in a JSON string (`\nsk-…`), whose last
-/// character looks like a letter before the key. Members may be inside a string, so backslashes may precede their
-/// quotes.
+/// Patterns of secrets. The first group is masked. A key may directly follow a JSON escape (`\nsk-…`), whose last
+/// character looks like a letter. Members may be inside a JSON string, so their quotes may be escaped with backslashes.
 const PATTERNS: [&str; 5] = [
     r"(?i-u)\bbearer[ \t]+((?:[a-z0-9._~+/=-]|\\/){8,})",
     concat!(
@@ -36,48 +35,46 @@ const PATTERNS: [&str; 5] = [
     ),
 ];
 
-/// Length in bytes of the shortest configured secret that is masked. Shorter ones (`none`, `EMPTY`, `key`) are
-/// placeholders and ordinary words.
+/// Minimum length of a configured secret that is masked, in bytes. Shorter values (`none`, `EMPTY`, `key`) are
+/// placeholders or ordinary words.
 const SHORTEST: usize = 6;
 
-/// Maximum number of bytes of a line that are held until the line ends. Of a longer line, everything except the last
-/// [`WINDOW`] bytes is settled.
+/// Maximum number of bytes of an unfinished line that are held back. Of a longer line, only the last [`WINDOW`] bytes
+/// are.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// Number of bytes at the end of a long line that may be the start of a secret.
+/// Number of bytes at the end of a long unfinished line that may be the start of a secret.
 const WINDOW: usize = 16 << 10;
 
-/// Finds and masks secrets. Its `Debug` output does not show them.
+/// Finds and masks secrets. `Debug` does not print them.
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// Number of patterns for configured secrets; these patterns come first.
+    /// The first patterns, as many as this, match configured secrets.
     configured: usize,
-    /// The configured secrets themselves.
     secrets: Arc<[Box<str>]>,
-    /// Length in bytes of the longest configured secret.
+    /// In bytes.
     longest: usize,
-    /// Secrets that were learned later; the newest comes last. Clones share them.
+    /// Secrets that were learned at run time, oldest first. Clones share them.
     learned: Arc<RwLock<VecDeque<LearnedSecret>>>,
 }
 
-/// A secret that was learned later.
 #[derive(Clone)]
 struct LearnedSecret {
     secret: Box<str>,
     pattern: Regex,
 }
 
-/// Maximum number of learned secrets that are masked at the same time. Older ones are no longer valid.
+/// Maximum number of learned secrets. Older ones are dropped, because they are no longer valid.
 const MAX_LEARNED: usize = 64;
 
 impl Redactor {
-    /// Creates a redactor for keys of well-known forms, for members whose name marks them as secret, and for
-    /// `secrets` in any escaped form.
+    /// Creates a redactor that masks `secrets` in any escaped form, keys in well-known formats, and the values of
+    /// members whose names suggest a secret.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let patterns = PATTERNS.iter().filter_map(|pattern| Regex::new(pattern).ok());
-        // There is one pattern per secret, since combined patterns could exceed the size limit. A text may contain only
-        // some lines of a secret, and there are many forms of line endings, so each line has its own pattern.
+        // Each secret has its own pattern, since a combined one could exceed the size limit. Each line of a secret has
+        // its own pattern too, since a text may contain only some of the lines, with any kind of line ending.
         let lines = secrets.into_iter().flat_map(|secret| secret.split(['\n', '\r']));
         let secrets: Vec<_> = lines.filter(|secret| secret.len() >= SHORTEST).collect();
         let longest = secrets.iter().map(|secret| secret.len()).max().unwrap_or(0);
@@ -88,18 +85,18 @@ impl Redactor {
         Self { patterns, configured, secrets, longest, learned: Arc::default() }
     }
 
-    /// Returns a redactor for the configured secrets only, for texts that must otherwise stay unchanged even if they
-    /// contain something that looks like a key.
+    /// Returns a redactor for only the configured secrets. It is for text that must stay unchanged otherwise, even if
+    /// some of it looks like a key.
     pub fn of_configured(&self) -> Self {
         Self { patterns: self.patterns.iter().take(self.configured).cloned().collect(), ..self.clone() }
     }
 
-    /// Returns a redactor for other configured secrets, which shares the learned secrets with this one.
+    /// Returns a redactor with different configured secrets. It shares the learned secrets with this one.
     pub fn with_configured<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { learned: Arc::clone(&self.learned), ..Self::new(secrets) }
     }
 
-    /// Masks `secret` from now on, as if it were configured.
+    /// Masks `secret` from now on, like a configured secret.
     pub fn learn(&self, secret: &str) {
         let is_known =
             |learned: &VecDeque<LearnedSecret>| learned.iter().any(|known| *known.secret == *secret);
@@ -114,8 +111,8 @@ impl Redactor {
         learned.push_back(LearnedSecret { secret: secret.into(), pattern });
     }
 
-    /// Returns the number of bytes at the end of `text`, which is not complete yet, that may be the start of an
-    /// unescaped configured secret.
+    /// Returns how many bytes at the end of `text`, which is still incomplete, may be the start of a configured secret.
+    /// Does not recognize escaped secrets.
     pub fn begun_in(&self, text: &str) -> usize {
         let learned = self.learned.read();
         let secrets = self.secrets.iter().chain(learned.iter().map(|learned| &learned.secret));
@@ -129,12 +126,12 @@ impl Redactor {
         secrets.filter_map(|secret| begun(secret)).max().unwrap_or(0)
     }
 
-    /// Length in bytes of the longest configured secret.
+    /// The length of the longest configured secret, in bytes.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Returns `text` with its secrets masked; borrowed if there are no secrets.
+    /// Returns `text` with its secrets masked. Borrows if there are none.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let found = self.find(text.as_bytes());
         if found.is_empty() {
@@ -142,7 +139,7 @@ impl Redactor {
         }
         let mut covered = text.as_bytes().to_vec();
         found.into_iter().for_each(|range| cover_range(&mut covered, range));
-        // Whole characters are masked, each with as many `x` as it has bytes.
+        // Only complete characters are masked, so this cannot fail.
         String::from_utf8(covered).unwrap_or_else(|_| "x".repeat(text.len())).into()
     }
 
@@ -151,7 +148,7 @@ impl Redactor {
         self.find(bytes).into_iter().for_each(|range| cover_range(bytes, range));
     }
 
-    /// Masks the secrets in the texts of `value`; the rest of `value` is unchanged.
+    /// Masks the secrets in all strings in `value`.
     pub fn cover_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -165,9 +162,9 @@ impl Redactor {
         }
     }
 
-    /// Returns how many of `bytes`, which are not complete yet, can be masked now because no secret that begins in them
-    /// continues after them: everything up to the last line ending, since no secret contains one, and in a very long
-    /// line everything except its end.
+    /// Returns how many of `bytes`, which are still incomplete, can be masked now because no secret that starts in them
+    /// continues after them. These are all complete lines, since no secret contains a line ending, and everything
+    /// except the end of a very long line.
     pub fn settled(&self, bytes: &[u8]) -> usize {
         let lines = memchr::memrchr2(b'\n', b'\r', bytes).map_or(0, |at| at + 1);
         if bytes.len() - lines <= LONGEST_LINE {
@@ -175,11 +172,11 @@ impl Redactor {
         }
         let end = bytes.len() - WINDOW;
         let across = self.find(bytes).into_iter().filter(|range| range.start < end && range.end > end);
-        // A match that is this long is not a secret, so a part of it must be released.
+        // A match this long cannot be a secret, so it does not hold back the text.
         across.map(|range| range.start).min().filter(|start| *start > lines).unwrap_or(end)
     }
 
-    /// Returns the ranges of secrets. Ranges may overlap.
+    /// Returns the ranges of secrets, which may overlap.
     pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let mut found = self.find_written(bytes);
         if let Some(unescaped) = Unescaped::of(bytes) {
@@ -202,16 +199,15 @@ impl Redactor {
 
 crate::wire::debug_fields!(Redactor {});
 
-/// A text in which each `\u` escape is replaced with the character that it stands for. Any character of a secret may be
-/// written as an escape, in JSON (RFC 8259, section 7) and, with more backslashes, in JSON inside a JSON string.
+/// A text with each `\u` escape replaced by its character. Secrets may contain such escapes in JSON (RFC 8259, section
+/// 7), and with more backslashes in JSON inside a JSON string.
 struct Unescaped {
     bytes: Vec<u8>,
-    /// The escapes: their range in `bytes`, and their range in the original text.
+    /// For each escape, the range of its character in `bytes`, and the range of the escape in the original text.
     escapes: Vec<(Range<usize>, Range<usize>)>,
 }
 
 impl Unescaped {
-    /// Returns `None` if there are no escapes.
     fn of(text: &[u8]) -> Option<Self> {
         memchr::memmem::find(text, br"\u")?;
         let mut unescaped = Self { bytes: Vec::with_capacity(text.len()), escapes: Vec::new() };
@@ -227,7 +223,7 @@ impl Unescaped {
                 unescaped.escapes.push((start..unescaped.bytes.len(), at..at + length));
                 at += length;
             } else {
-                // Skips all backslashes at once, so that each is examined only once.
+                // Skips all backslashes at once, so that no byte is examined twice.
                 let backslashes = escape.iter().take_while(|byte| **byte == b'\\').count();
                 unescaped.bytes.extend_from_slice(escape.get(..backslashes).unwrap_or_default());
                 at += backslashes;
@@ -236,7 +232,7 @@ impl Unescaped {
         (!unescaped.escapes.is_empty()).then_some(unescaped)
     }
 
-    /// Maps `range` to the original text. An escape is included completely or not at all.
+    /// Converts `range` to a range in the original text, which contains only complete escapes.
     fn original(&self, range: Range<usize>) -> Range<usize> {
         let place = |at: usize, is_end: bool| {
             let before = self.escapes.partition_point(|(own, _)| own.start < at);
@@ -256,7 +252,7 @@ impl Unescaped {
     }
 }
 
-/// Returns the character that the escape at the start of `bytes` stands for, and the length of the escape.
+/// Returns the character of the escape at the start of `bytes`, and the length of the escape.
 fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     let (first, length) = escaped_unit(bytes)?;
     if let Some(char) = char::from_u32(first.into()) {
@@ -267,7 +263,7 @@ fn escaped_char(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char, length + more))
 }
 
-/// Parses one UTF-16 code unit that is written as `\uXXXX`, with any number of backslashes.
+/// Parses one UTF-16 code unit, written as `\uXXXX` with one or more backslashes.
 fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     let backslashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
     let digits = bytes.get(backslashes..)?.strip_prefix(b"u")?.get(..4)?;
@@ -277,8 +273,8 @@ fn escaped_unit(bytes: &[u8]) -> Option<(u16, usize)> {
     Some((u16::from_str_radix(digits, 16).ok()?, backslashes + 5))
 }
 
-/// Returns a pattern for a secret in every form that it may have in JSON, in JSON inside a JSON string, and in a URL,
-/// except with `\u` escapes.
+/// Returns a pattern for all forms that a secret can have in JSON, in JSON inside a JSON string, and in a URL, except
+/// `\u` escapes.
 fn pattern_of(secret: &str) -> String {
     let byte = |byte: u8| {
         let plain = regex::escape(char::from(byte).encode_utf8(&mut [0; 4]));
@@ -293,8 +289,8 @@ fn pattern_of(secret: &str) -> String {
     format!("(?-u)({})", secret.bytes().map(byte).collect::<String>())
 }
 
-/// If the first byte of a match is the letter of a JSON escape (`\n` before the rest of a secret that begins with `n`),
-/// moves the start of the match after that letter: masking the escape would make the JSON invalid.
+/// If a match starts with the letter of a JSON escape (the `n` of `\n`, for a secret that starts with `n`), moves its
+/// start past that letter, because masking the letter would make the JSON invalid.
 fn behind_escape(bytes: &[u8], range: Range<usize>) -> Range<usize> {
     let before = bytes.get(..range.start).unwrap_or_default();
     let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
@@ -415,7 +411,6 @@ mod tests {
             (r"é\u00e9 ", r"plain-secre\u0074", ""),
             ("key ", r"s\u006b-proj-abcdefghijkl", "."),
             (r#"{"pass\u0077ord":""#, "hunter2", r#""}"#),
-            // These are not escapes of a character.
             (r"\uD83D\u0041 \u00g1 \u00", "", ""),
             (r"\\\", "", ""),
         ] {

@@ -1,20 +1,18 @@
-//! Makes text from outside safe for a log line or a terminal.
+//! Makes text from outside safe to display in a log or on a terminal.
 //!
-//! Clients and upstreams choose model names, paths, error codes and messages. Written unchanged, such text can
-//! start a new log line, move a terminal's cursor, or fill a disk. Code that shows it to people passes it through
-//! this module, which escapes invisible characters and clips long texts.
+//! Model names, paths, error codes and messages come from clients and upstreams. Unmodified, they could start a new log
+//! line, move a terminal's cursor, or fill a disk. This module escapes invisible characters and clips long text.
 
 use std::{
     borrow::Cow,
     fmt::{self, Write},
 };
 
-/// Maximum number of bytes of one value in a log line. The rest is replaced with a mark that says how many bytes are
-/// missing.
+/// Maximum size of a value in a log line, in bytes. Text beyond it is replaced with a marker that gives its length.
 pub const MAX_VALUE: usize = 256;
 
-/// Whether a terminal or a line reader could treat `char` as anything but a visible character: control
-/// characters (C0, DEL, C1), line and paragraph separators, and characters that reorder or hide text.
+/// Whether a terminal or a line-based reader might not show `char` as a visible character: control characters (C0, DEL,
+/// C1), line and paragraph separators, and characters that reorder or hide text.
 pub fn is_unprintable(char: char) -> bool {
     char.is_control()
         || matches!(char,
@@ -22,7 +20,7 @@ pub fn is_unprintable(char: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns `text` with unprintable characters escaped as in Rust: `\r`, `\n`, `\u{1b}`.
+/// Escapes unprintable characters as in Rust: `\r`, `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
@@ -32,19 +30,19 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `value` as JSON on one line, with unprintable characters escaped.
+/// Formats `value` as JSON on one line, with unprintable characters escaped.
 pub fn printable_json(value: &serde_json::Value) -> String {
     let json = value.to_string();
     if !json.contains(is_unprintable) {
         return json;
     }
     let mut out = String::with_capacity(json.len() + 16);
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     let _ = write_printable(&mut out, &json);
     out
 }
 
-/// Writes `json` with its unprintable characters escaped. They occur only in its strings.
+/// Writes `json` with unprintable characters escaped. They occur only in its strings.
 pub fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
     for char in json.chars() {
         if is_unprintable(char) {
@@ -57,8 +55,8 @@ pub fn write_printable(writer: &mut impl Write, json: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Returns at most the first `max` bytes of `text`, cut between characters. If there are more, a mark says how many are
-/// missing.
+/// Returns at most the first `max` bytes of `text`, cut between characters. A marker states how many bytes were cut
+/// off.
 pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     let (kept, rest) = text.split_at_checked(text.floor_char_boundary(max)).unwrap_or((text, ""));
     match rest.len() {
@@ -67,7 +65,7 @@ pub fn clip(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// The mark that replaces the bytes that were cut off.
+/// The marker in place of the bytes that were cut off.
 struct Mark(usize);
 
 impl fmt::Display for Mark {
@@ -76,10 +74,10 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. The rest is never kept.
+/// Returns the `Debug` form of `value`, escaped and clipped to [`MAX_VALUE`] bytes. Never holds more of it in memory.
 pub fn cleaned(value: &dyn fmt::Debug) -> String {
     let mut cleaner = Cleaner { text: String::new(), missing: 0 };
-    // Writing to a string cannot fail. A value whose `Debug` implementation fails is shown up to that point.
+    // Writing to a string cannot fail. If the `Debug` implementation fails, its output up to that point is used.
     let _ = write!(cleaner, "{value:?}");
     match cleaner.missing {
         0 => cleaner.text,
@@ -87,10 +85,9 @@ pub fn cleaned(value: &dyn fmt::Debug) -> String {
     }
 }
 
-/// A writer that keeps, escaped, the first [`MAX_VALUE`] bytes that are written to it.
+/// A writer that escapes and retains the first [`MAX_VALUE`] bytes written to it.
 struct Cleaner {
     text: String,
-    /// Number of bytes that were cut off.
     missing: usize,
 }
 
@@ -122,7 +119,7 @@ fn put(out: &mut String, char: char) {
 mod tests {
     use super::*;
 
-    /// Writes each piece separately.
+    /// Writes each string separately.
     struct Pieces<'p>(&'p [&'p str]);
 
     impl fmt::Debug for Pieces<'_> {

@@ -1,4 +1,4 @@
-//! [`HttpProxy`]: a proxy between toolwire and a server. [`Proxies`]: chooses the proxy for each server.
+//! [`HttpProxy`]: a proxy between toolwire and a server. [`Proxies`]: selects the proxy for a server.
 
 use std::{fmt, net::IpAddr};
 
@@ -7,10 +7,9 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use super::port_of;
 
-/// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The variables that name proxies, and the hosts to which connections use no proxy.
+/// Environment variables that name proxies, or hosts that are reached without one.
 const VARIABLES: [&str; 8] = [
     "https_proxy",
     "HTTPS_PROXY",
@@ -22,24 +21,23 @@ const VARIABLES: [&str; 8] = [
     "NO_PROXY",
 ];
 
-/// A proxy that speaks HTTP. Requests to `https` addresses go through a tunnel that the proxy opens (`CONNECT`);
-/// other requests are sent to the proxy itself.
+/// An HTTP proxy. For an `https` URL, it opens a tunnel (`CONNECT`); for an `http` URL, it receives the request itself.
 #[derive(Debug, Clone)]
 pub struct HttpProxy {
-    /// The proxy's address, without user and password.
+    /// Contains no user or password.
     pub address: Uri,
-    /// The `Proxy-Authorization` header, marked as sensitive.
+    /// The value of `Proxy-Authorization`, marked as sensitive.
     pub authorization: Option<HeaderValue>,
 }
 
 impl HttpProxy {
-    /// Parses the URL of a proxy, which may contain a user and a password. The default scheme is `http`.
+    /// Parses a proxy's URL, which may contain a user and a password. The scheme defaults to `http`.
     ///
     /// # Errors
-    /// Says what is wrong with the URL without repeating it, since it may contain a password.
+    /// What is wrong with the URL. The URL itself is not quoted, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected the URL of a proxy such as \"http://proxy.example:3128\"";
-        // hyper-util parses such a URL only as part of rules. The rules built here send all requests to the proxy.
+        // hyper-util only parses proxy URLs as part of rules. These rules use the proxy for all requests.
         let found =
             Matcher::builder().all(written).build().intercept(&Uri::from_static("http://any.example/"));
         let found = found.ok_or(EXPECTED)?;
@@ -52,7 +50,7 @@ impl HttpProxy {
         Ok(Self { address: found.uri().clone(), authorization: found.basic_auth().cloned() })
     }
 
-    /// The URL with user and password masked.
+    /// The URL, with `mask` in place of the user and password.
     pub fn shown(&self, mask: &str) -> String {
         match self.authorization {
             Some(_) => format!("http://{mask}@{}", self.host()),
@@ -60,22 +58,21 @@ impl HttpProxy {
         }
     }
 
-    /// The host and port.
     fn host(&self) -> &str {
         self.address.authority().map_or("", |authority| authority.as_str())
     }
 
-    /// The secret part of the header that is sent to the proxy.
+    /// The part of the `Proxy-Authorization` header that is secret.
     pub fn secret(&self) -> Option<&str> {
         self.authorization.as_ref()?.to_str().ok()?.strip_prefix("Basic ")
     }
 
-    /// Returns the proxy that the environment names for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, otherwise `ALL_PROXY`,
-    /// unless `NO_PROXY` lists the host. The names may also be in lower case, which takes precedence, as in curl. This
-    /// machine is never reached through a proxy.
+    /// Returns the proxy that the environment selects for `base`: `HTTPS_PROXY` or `HTTP_PROXY`, or else `ALL_PROXY`,
+    /// unless `NO_PROXY` lists the host. As in curl, lower-case names take precedence. Loopback addresses are always
+    /// reached directly.
     ///
     /// # Errors
-    /// The variable that cannot be used, and the reason.
+    /// The variable that cannot be used, and why.
     pub fn of_environment(
         base: &Uri,
         environment: Environment<'_>,
@@ -96,17 +93,16 @@ impl HttpProxy {
     }
 }
 
-/// Chooses the proxy for requests whose servers are not known in advance.
+/// Selects the proxy for servers that are not known in advance.
 #[derive(Debug, Clone)]
 pub enum Proxies {
-    /// The same proxy for all servers, or no proxy.
+    /// The same for every server: this proxy, or none.
     One(Option<HttpProxy>),
-    /// The proxy that these environment variables name.
+    /// As these environment variables say.
     Environment(Vec<(&'static str, String)>),
 }
 
 impl Proxies {
-    /// Reads the environment variables.
     pub fn of_environment(environment: Environment<'_>) -> Self {
         let set = VARIABLES.into_iter().filter_map(|name| Some((name, environment(name)?)));
         Self::Environment(set.collect())
@@ -117,13 +113,13 @@ impl Proxies {
         self.find(url).unwrap_or_default()
     }
 
-    /// The variables that cannot be used, and the reasons.
+    /// The variables that cannot be used, and why.
     pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
         let urls = ["https://any.example", "http://any.example"].map(Uri::from_static);
         urls.iter().filter_map(|url| self.find(url).err()).collect()
     }
 
-    /// The secret parts of the headers that are sent to the proxies.
+    /// The secret parts of the `Proxy-Authorization` headers of all proxies.
     pub fn secrets(&self) -> Vec<String> {
         let proxies = match self {
             Self::One(proxy) => vec![proxy.clone()],
@@ -142,14 +138,14 @@ impl Proxies {
     }
 }
 
-/// The URL without user and password.
+/// Writes the URL without the user and password.
 impl fmt::Display for HttpProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}", self.host())
     }
 }
 
-/// Whether a URL's host is this machine.
+/// Whether a URL's host is a loopback address or `localhost`.
 pub fn is_loopback(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     let name = host.trim_end_matches('.').to_ascii_lowercase();
@@ -157,9 +153,9 @@ pub fn is_loopback(url: &Uri) -> bool {
     name == "localhost" || name.ends_with(".localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether `NO_PROXY`, a comma-separated list, excludes `url`. Its entries are `*`, domains (which include their
-/// subdomains), addresses and networks, each with an optional port. hyper-util matches the entries, but does not
-/// support ports.
+/// Whether `NO_PROXY`, a comma-separated list, contains the host of `url`. Entries are `*`, domains with their
+/// subdomains, addresses, and networks, each with an optional port. hyper-util matches entries but does not support
+/// ports.
 fn excludes(list: &str, url: &Uri) -> bool {
     let port = port_of(url);
     let entries = list.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty());
@@ -168,7 +164,7 @@ fn excludes(list: &str, url: &Uri) -> bool {
         only.is_none_or(|only| only == port).then_some(host)
     });
     let entries: Vec<_> = entries.map(|entry| entry.strip_prefix('*').unwrap_or(entry)).collect();
-    // An entry `*` is now empty.
+    // An empty entry was `*` before its port was removed.
     if entries.contains(&"") {
         return true;
     }
@@ -176,13 +172,13 @@ fn excludes(list: &str, url: &Uri) -> bool {
     rules.intercept(&without_dot(url)).is_none()
 }
 
-/// Splits an entry into its host, without brackets, and its port, if it has one.
+/// Splits an entry into its host, without brackets, and its port.
 fn with_port(entry: &str) -> (&str, Option<u16>) {
     if let Some((address, rest)) = entry.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (address, rest.strip_prefix(':').and_then(|port| port.parse().ok()));
     }
     match entry.split_once(':') {
-        // More than one colon means an IPv6 address or network.
+        // An entry with more than one colon is an IPv6 address or network.
         Some((host, port)) if !port.contains(':') && !host.is_empty() => match port.parse() {
             Ok(port) => (host, Some(port)),
             Err(_) => (entry, None),
@@ -191,7 +187,7 @@ fn with_port(entry: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// Removes the trailing dot of a fully qualified host name from `url`.
+/// Removes the trailing dot of an absolute host name.
 fn without_dot(url: &Uri) -> Uri {
     let host = url.host().unwrap_or_default().trim_end_matches('.');
     let scheme = url.scheme_str().unwrap_or("http");

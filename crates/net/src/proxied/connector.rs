@@ -1,7 +1,7 @@
-//! [`TcpConnector`]: opens TCP connections to a server, directly or through a proxy.
+//! [`TcpConnector`]: opens TCP connections, directly or through a proxy.
 //!
-//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), in which everything works as without a proxy. For
-//! `http`, the connection goes to the proxy, and each request names the server (RFC 9112, section 3.2.2).
+//! For `https`, the proxy opens a tunnel (RFC 9110, section 9.3.6), which then works like a direct connection. For
+//! `http`, the connection ends at the proxy, and each request contains the server's full URL (RFC 9112, section 3.2.2).
 
 use std::{
     error::Error,
@@ -21,19 +21,18 @@ use tower_service::Service;
 
 use super::{HttpProxy, open_tunnel};
 
-/// Opens TCP connections to one server.
+/// Opens TCP connections for requests to one server.
 #[derive(Debug, Clone)]
 pub enum TcpConnector {
-    /// Directly to the server.
     Direct(HttpConnector),
-    /// To the server, through a tunnel that this proxy opens.
+    /// To the server, through a tunnel of this proxy.
     Tunnel(HttpConnector, HttpProxy),
-    /// To the proxy at this address.
+    /// To the proxy at this address, which forwards each request.
     Forward(HttpConnector, Uri),
 }
 
 impl TcpConnector {
-    /// Creates a connector to the server at `address`, which opens connections with `tcp`.
+    /// Creates a connector for the server at `address`. It opens connections with `tcp`.
     pub fn new(tcp: HttpConnector, proxy: Option<&HttpProxy>, address: &Uri) -> Self {
         match proxy {
             None => Self::Direct(tcp),
@@ -43,7 +42,6 @@ impl TcpConnector {
     }
 }
 
-/// A connection that is being opened.
 type Connecting = Pin<Box<dyn Future<Output = Result<TcpConnection, Box<dyn Error + Send + Sync>>> + Send>>;
 
 impl Service<Uri> for TcpConnector {
@@ -82,21 +80,20 @@ impl Service<Uri> for TcpConnector {
     }
 }
 
-/// The port of the server in `url`.
+/// The port in `url`, or the default port of its scheme.
 pub fn port_of(url: &Uri) -> u16 {
     url.port_u16().unwrap_or(if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
 }
 
-/// An open connection.
 #[derive(Debug)]
 pub struct TcpConnection {
     stream: TokioIo<TcpStream>,
-    /// Whether a proxy reads the requests and forwards them.
+    /// Whether the other end is a proxy that forwards each request.
     is_forwarded: bool,
 }
 
 impl TcpConnection {
-    /// Wraps a connection to the server itself, possibly through a tunnel.
+    /// Wraps a connection to the server itself, with or without a tunnel.
     pub fn direct(stream: TokioIo<TcpStream>) -> Self {
         Self { stream, is_forwarded: false }
     }

@@ -1,4 +1,4 @@
-//! Connections through HTTP proxies: the choice of the proxy, connectors, and tunnels.
+//! HTTP proxies: selecting one, and connecting through it.
 
 mod choice;
 mod connector;

@@ -1,41 +1,37 @@
-//! Tunnels through an HTTP proxy (RFC 9110, section 9.3.6).
+//! Opens tunnels through an HTTP proxy (RFC 9110, section 9.3.6).
 
 use std::io;
 
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Maximum size in bytes of the head of a proxy's response.
+/// Maximum size of the head of a proxy's response, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
-/// Maximum number of header fields in the proxy's response.
 const MAX_FIELDS: usize = 100;
 
-/// The reason why a tunnel cannot be opened.
+/// Why a tunnel could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
     #[error("the proxy answered CONNECT with 407: put its user and password into the proxy's URL")]
     Unauthorized,
-    /// The proxy answered with a status other than 2xx and 407.
     #[error("the proxy refused the tunnel with status {0}")]
     Refused(StatusCode),
-    /// The response is not HTTP, or has too many fields.
     #[error("the proxy's answer to CONNECT is not HTTP")]
     Unreadable,
-    /// The head of the response is too long.
     #[error("the proxy's answer to CONNECT is too long")]
     TooLong,
     #[error("the proxy closed the connection instead of answering CONNECT")]
     Closed,
-    /// The cause is not a source: messages name the innermost source, which must mention the proxy.
+    /// Not a `#[source]`, because messages show the innermost source, and that would not mention the proxy.
     #[error("the connection to the proxy failed: {0}")]
     Io(io::Error),
 }
 
-/// Asks the proxy at the other end of `stream` for a tunnel to `target`, a host with its port.
+/// Asks the proxy at the other end of `stream` for a tunnel to `target`, a `host:port`.
 ///
 /// # Errors
-/// If the tunnel cannot be opened.
+/// The tunnel could not be opened.
 pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     target: &str,
@@ -58,7 +54,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
         if (&mut stream).take(room).read_buf(&mut head).await.map_err(TunnelError::Io)? == 0 {
             return Err(TunnelError::Closed);
         }
-        // Bytes after the head are discarded: no server speaks before it has received a request.
+        // Bytes after the head are discarded: a TLS server sends nothing before the client does.
         match status(&head)? {
             Some(status) if status.is_success() => return Ok(stream),
             Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => return Err(TunnelError::Unauthorized),
@@ -68,7 +64,7 @@ pub async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Parses the status of a response that begins with `head`. `None` if the head is incomplete.
+/// Parses the status of the response in `head`. `None` if the head is not complete yet.
 fn status(head: &[u8]) -> Result<Option<StatusCode>, TunnelError> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
@@ -88,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the result for the proxy's response `answer`, and the request that was sent.
+    /// Returns what [`open`] makes of the proxy's response `answer`, and the request that it sent.
     async fn opened(answer: &[u8], authorization: Option<&HeaderValue>) -> (String, String) {
         let (client, mut proxy) = duplex(64 << 10);
         proxy.write_all(answer).await.unwrap();

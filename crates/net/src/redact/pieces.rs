@@ -1,30 +1,28 @@
-//! [`Pieces`]: masks secrets in the pieces of a body. Each piece is passed on as soon as it cannot contain part of an
-//! undecided secret.
+//! [`Pieces`]: masks secrets in a body that arrives in pieces, and passes each piece on as early as possible.
 //!
-//! A piece waits until the line at its end is complete, since a secret may be split over two pieces but not over two
-//! lines. It also waits until the last word of a streamed text has ended, since a model writes a secret token by token.
+//! A piece is held back until its last line is complete, since a secret may be split across pieces but not across
+//! lines. It is also held back until the last word of a streamed text is complete, since a model writes a secret token
+//! by token.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use super::{LONGEST_LINE, Redactor, spread::Spread};
 
-/// Masks the secrets in the pieces of one body.
 #[derive(Debug)]
 pub struct Pieces {
     redactor: Redactor,
-    /// Bytes that have not been passed on yet.
+    /// Bytes that were not passed on yet.
     held: Vec<u8>,
-    /// Number of the held bytes that have been masked.
+    /// Number of held bytes in which secrets were masked.
     covered: usize,
-    /// Number of bytes that have already been passed on.
+    /// Number of bytes that were passed on.
     passed: usize,
     spread: Spread,
-    /// Arrival times and lengths of the pieces.
+    /// Arrival times and lengths of the held pieces.
     waiting: VecDeque<(Duration, usize)>,
 }
 
 impl Pieces {
-    /// Starts a new body.
     pub fn new(redactor: Redactor) -> Self {
         Self {
             redactor,
@@ -36,7 +34,7 @@ impl Pieces {
         }
     }
 
-    /// Takes a piece that arrived at `after`, and calls `pass` with the pieces that are now decided.
+    /// Adds a piece that arrived at the time `after`, and calls `pass` with the pieces that can be passed on now.
     ///
     /// # Errors
     /// Errors of `pass`.
@@ -49,7 +47,7 @@ impl Pieces {
         self.held.extend_from_slice(bytes);
         self.waiting.push_back((after, bytes.len()));
         let open = self.held.get(self.covered..).unwrap_or_default();
-        // The undecided bytes before this piece contain no line ending.
+        // The held bytes before this piece contain no line ending.
         if open.len() > LONGEST_LINE || memchr::memchr2(b'\n', b'\r', bytes).is_some() {
             #[cfg(test)]
             tests::LOOKED.set(tests::LOOKED.get() + open.len());
@@ -60,7 +58,7 @@ impl Pieces {
         self.pass(decided, pass)
     }
 
-    /// Ends the body: calls `pass` with the rest.
+    /// Ends the body, and calls `pass` with all held pieces.
     ///
     /// # Errors
     /// Errors of `pass`.
@@ -91,7 +89,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Masks secrets in the next `len` held bytes, and earlier bytes that turn out to be part of such a secret.
+    /// Masks secrets in the next `len` held bytes, and the earlier parts of those secrets.
     fn cover(&mut self, len: usize) {
         let mut at = self.passed + self.covered;
         let Some(open) = self.held.get_mut(self.covered..self.covered + len) else { return };
@@ -105,7 +103,6 @@ impl Pieces {
         self.covered += len;
     }
 
-    /// Masks these ranges of the body.
     fn mask(&mut self, found: Vec<Range<usize>>) {
         for place in found {
             let place = place.start.saturating_sub(self.passed)..place.end.saturating_sub(self.passed);
@@ -123,11 +120,10 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Number of bytes that were searched for line endings or the end of a long line.
+        /// Number of bytes that were searched for the end of a line.
         pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Tests a response that is not streamed: it is a single line, and may arrive byte by byte.
     #[test]
     fn line_that_does_not_end_is_looked_at_a_bounded_number_of_times() {
         let (mut pieces, mut passed) = (Pieces::new(Redactor::new([])), Vec::new());

@@ -1,18 +1,19 @@
-//! [`StoreAddress`]: the URL of one or several Redis or Valkey servers.
+//! [`StoreAddress`]: the URL of a Redis or Valkey server, or of several.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-/// The URL of a server: `redis://host:6379/0`; of sentinels that know which server is the primary:
-/// `redis+sentinel://host:26379,host:26379/name/0`; or of servers of a cluster: `redis+cluster://host:6379,host:6379`.
-/// `rediss…` uses TLS. The URL may contain a user and a password, so it is never shown completely.
+/// The URL of a server (`redis://host:6379/0`), of sentinels that know which server is the primary
+/// (`redis+sentinel://host:26379,host:26379/name/0`), or of servers in a cluster
+/// (`redis+cluster://host:6379,host:6379`). Schemes that start with `rediss` use TLS. The URL may contain a user and a
+/// password, so it is never displayed in full.
 #[derive(Clone)]
 pub struct StoreAddress {
-    /// The URL as it was written.
+    /// The URL as it was configured.
     written: SecretString,
-    /// The URL of the server. If there are sentinels or a cluster, its host is the first of them.
+    /// The URL of the server. For sentinels or a cluster, its host is the first in the list.
     url: SecretString,
     sentinels: Option<Sentinels>,
     cluster: Option<Vec<Node>>,
@@ -20,21 +21,19 @@ pub struct StoreAddress {
     password: Option<SecretString>,
 }
 
-/// Programs that watch servers and say which server is the primary.
+/// Programs that monitor servers and know which one is the primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sentinels {
-    /// The URLs of the sentinels.
     pub urls: Vec<String>,
-    /// The name under which the sentinels know the servers.
+    /// The name of the group of servers that the sentinels monitor.
     pub name: String,
 }
 
-/// A server of a cluster, or a sentinel.
+/// A sentinel, or a server in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// A name or an address, without brackets.
+    /// A name, or an address without brackets.
     pub host: String,
-    /// Its TCP port.
     pub port: u16,
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// Maximum number of sentinels or cluster servers in one address. A cluster may have more servers.
+/// Maximum number of sentinels or cluster servers in a URL. The cluster itself may have more.
 const MAX_NODES: usize = 16;
 
 const EXPECTED: &str =
@@ -56,7 +55,7 @@ const EXPECTED_SENTINELS: &str =
 
 const EXPECTED_CLUSTER: &str = "expected the URL of servers of a cluster such as \"redis+cluster://host:6379,host:6379\"; a cluster has database 0 only";
 
-/// Parses several hosts with optional ports.
+/// Parses a comma-separated list of hosts with optional ports.
 fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
     let node = |host: &str| {
         let url = Url::parse(&format!("{scheme}://{host}")).ok()?;
@@ -69,16 +68,13 @@ fn nodes(scheme: &str, hosts: &str, port: u16) -> Option<Vec<Node>> {
     (nodes.len() <= MAX_NODES).then_some(nodes)
 }
 
-/// The nodes as they are shown.
 fn listed(nodes: &[Node]) -> String {
     nodes.iter().map(Node::to_string).collect::<Vec<_>>().join(",")
 }
 
 impl StoreAddress {
-    /// Parses a URL.
-    ///
     /// # Errors
-    /// Says what is wrong with the URL without repeating it, since it may contain a password.
+    /// What is wrong with the URL. The URL itself is not quoted, since it may contain a password.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         match (written.split_once("+sentinel://"), written.split_once("+cluster://")) {
             (Some((scheme @ ("redis" | "rediss"), rest)), _) => Self::of_sentinels(written, scheme, rest),
@@ -149,32 +145,31 @@ impl StoreAddress {
         Ok(Self { written: whole.clone(), url: whole, sentinels: None, cluster: None, shown, password })
     }
 
-    /// The whole URL of the server, which must not be shown. With sentinels, its host and port are not the server's.
+    /// The URL of the server, including the password. With sentinels, its host and port are not those of the server.
     pub fn url(&self) -> &str {
         self.url.expose_secret()
     }
 
-    /// The sentinels, which know which server is the primary. `None` if the URL names no sentinels.
+    /// The sentinels to ask for the primary server. `None` if the URL does not list sentinels.
     pub fn sentinels(&self) -> Option<&Sentinels> {
         self.sentinels.as_ref()
     }
 
-    /// Servers of a cluster, which know the cluster's other servers. `None` if the URL does not name a cluster.
+    /// Some servers in a cluster, which know the others. `None` if the URL does not describe a cluster.
     pub fn cluster(&self) -> Option<&[Node]> {
         self.cluster.as_deref()
     }
 
-    /// Whether connections use TLS.
     pub fn uses_tls(&self) -> bool {
         self.shown.starts_with("rediss")
     }
 
-    /// The password, as it is written in the URL.
+    /// The password as written in the URL.
     pub fn password(&self) -> Option<&str> {
         self.password.as_ref().map(|password| password.expose_secret())
     }
 
-    /// Returns the URL with `mask` instead of the user and the password.
+    /// Returns the URL with `mask` in place of the user and password.
     pub fn covered(&self, mask: &str) -> String {
         match (&self.password, self.shown.split_once("://")) {
             (Some(_), Some((scheme, rest))) => format!("{scheme}://{mask}@{rest}"),
@@ -183,14 +178,14 @@ impl StoreAddress {
     }
 }
 
-/// Shows the URL without user and password.
+/// Writes the URL without the user and password.
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-/// Shows the URL without user and password.
+/// Writes the URL without the user and password.
 impl fmt::Debug for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StoreAddress").field(&self.shown).finish()

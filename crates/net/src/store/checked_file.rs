@@ -1,8 +1,8 @@
-//! [`CheckedFile`]: the file that redb uses. It detects blocks that no longer contain what was written to them.
+//! [`CheckedFile`]: a file for redb that detects when a block no longer contains what was written to it.
 //!
-//! redb verifies what it reads when it opens a file. Later it trusts its pages, and may panic if they have changed. So
-//! the checksum of each block is remembered when the block is first read or written, and a read that finds different
-//! content fails, as it does for a damaged file.
+//! redb verifies a file only when it opens it. Later it trusts the pages, and may panic if they have changed. This
+//! module remembers the checksum of each block when it is first read or written, and a later read with a different
+//! checksum fails like a read from a damaged file.
 
 use std::{
     fs::File,
@@ -14,14 +14,13 @@ use std::{
 use parking_lot::Mutex;
 use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
 
-/// Size of a block in bytes: one page of redb.
+/// The size of a block in bytes, which is the size of a page in redb.
 const BLOCK: usize = 4096;
 
-/// A file whose blocks are checked when they are read.
 #[derive(Debug)]
 pub(super) struct CheckedFile {
     file: FileBackend,
-    /// Checksums by block number. 0 if unknown.
+    /// Checksums by block number. 0 means unknown.
     sums: Mutex<Vec<u64>>,
     #[cfg(test)]
     pub(super) faults: super::disk::Faults,
@@ -37,7 +36,7 @@ impl CheckedFile {
         })
     }
 
-    /// Forgets the checksums of the blocks that these bytes touch.
+    /// Forgets the checksums of all blocks that overlap these bytes.
     fn forget(&self, offset: u64, bytes: &[u8]) {
         let end = offset.saturating_add(size(bytes.len())).div_ceil(size(BLOCK));
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -46,7 +45,8 @@ impl CheckedFile {
         sums.get_mut(number(offset)..end).unwrap_or_default().fill(0);
     }
 
-    /// Remembers the checksums of the complete blocks in these bytes. Returns whether they match the known checksums.
+    /// Remembers the checksums of the complete blocks in these bytes. Returns whether they agree with the checksums
+    /// that were known before.
     fn learn(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut sums = self.sums.lock();
         for (number, block) in whole_blocks(offset, bytes) {
@@ -69,7 +69,6 @@ fn size(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// The number of the block at `offset`.
 fn number(offset: u64) -> usize {
     usize::try_from(offset / size(BLOCK)).unwrap_or(usize::MAX)
 }
@@ -83,7 +82,7 @@ fn whole_blocks(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8]
     blocks.enumerate().map(move |(number, block)| (first.saturating_add(number), block))
 }
 
-/// Checksum of a block. Never 0.
+/// The checksum of a block. Never 0.
 fn sum(block: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(block);
@@ -115,7 +114,7 @@ impl StorageBackend for CheckedFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // After a failed write, the content of these blocks is unknown.
+        // If the write fails, the content of these blocks is unknown.
         self.forget(offset, data);
         #[cfg(test)]
         self.faults.write()?;

@@ -1,15 +1,15 @@
-//! [`Disk`]: values in one redb file.
+//! [`Disk`]: values in a redb file.
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `values` | the key's bytes | number, time of expiry, the value |
+//! | `values` | the key's bytes | number, expiry time, the value |
 //! | `ages` | number | size of the value, the key's bytes |
 //! | `format` | `version` | [`VERSION`]; files without an entry have version 1 |
 //!
 //! Numbers and times are eight bytes, big-endian.
 //!
-//! Older files must still be readable, so a change of the format begins with a folder in `fixtures/upgrade` that the
-//! old program wrote. If older programs cannot read the new files, raise [`VERSION`].
+//! Files of older versions must stay readable. Before changing the format, add files that the current version wrote to
+//! `fixtures/upgrade`. If older versions cannot read the new files, increase [`VERSION`].
 
 use std::{
     fs, io,
@@ -27,20 +27,20 @@ const VALUES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("values")
 const AGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("ages");
 const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 
-/// The version of these tables and of the values in them. A file with a higher version is not changed.
+/// The format version of the tables and values. Files with a higher version are not modified.
 const VERSION: u64 = 1;
 
-/// Bytes that redb may cache. The operating system also caches the file's pages.
+/// Size of redb's cache in bytes. The operating system caches the file as well.
 const CACHE: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
-/// Estimated bytes that a value takes in addition to its content. This also limits the number of values.
+/// Estimated overhead of a value in bytes. Counting it also limits the number of values.
 const OVERHEAD: u64 = 256;
 
-/// Minimum time before an unusable file is tried again.
+/// Minimum time before an unusable file is opened again.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// Returns the pause after an attempt to open a file. Opening may take long, since all of the file is read; the pause
-/// limits attempts to about a tenth of the time.
+/// Returns how long to wait before the next attempt to open a file. An attempt may take long, because it reads the
+/// whole file, so attempts may take up only about a tenth of the time.
 pub(super) fn pause_after(attempt: Duration) -> Duration {
     (attempt * 10).clamp(RETRY, RETRY * 60)
 }
@@ -49,17 +49,17 @@ pub(super) struct Disk {
     file: Option<PathBuf>,
     max_bytes: u64,
     state: State,
-    /// The last reason that was logged for why the file could not be used.
+    /// The last error that was logged.
     logged: Option<String>,
     #[cfg(test)]
     pub(super) faults: Faults,
 }
 
 enum State {
-    /// Not opened yet, or closed after an error: redb then refuses everything until the file is opened again.
+    /// Not opened yet, or closed after an error: redb then refuses all operations until the file is opened again.
     Closed,
     Open(Box<Open>),
-    /// The file cannot be opened. `until`: time of the next attempt.
+    /// The file cannot be opened. `until` is the time of the next attempt.
     Unusable {
         why: StoreError,
         until: Option<Instant>,
@@ -68,9 +68,8 @@ enum State {
 
 struct Open {
     database: Database,
-    /// Total bytes of all values.
+    /// Total size of all values.
     bytes: u64,
-    /// The number of the next value.
     next: u64,
 }
 
@@ -87,32 +86,32 @@ impl Disk {
         }
     }
 
-    /// Whether there is a file, as far as can be seen.
+    /// Whether the file exists, or may exist.
     pub(super) fn exists(&self) -> bool {
         self.file.as_ref().is_some_and(|file| !matches!(file.try_exists(), Ok(false)))
     }
 
-    /// Opens the file if it exists, so that the first request that needs it does not have to wait.
+    /// Opens the file if it exists, so that the first request does not have to wait for that.
     pub(super) fn prepare(&mut self) {
-        // An error has been logged.
+        // Errors were logged.
         let _ = self.existing();
     }
 
-    /// Lets the next use try again, even if the last attempt has only just failed.
+    /// Lets the next operation try to open the file again, regardless of when the last attempt failed.
     pub(super) fn try_again(&mut self) {
         if matches!(self.state, State::Unusable { until: Some(_), .. }) {
             self.state = State::Closed;
         }
     }
 
-    /// Returns the value under `key`. Does not create the file if it does not exist.
+    /// Returns the value of `key`. Does not create the file.
     pub(super) fn get(&mut self, key: &[u8], now: u64) -> Result<Option<Bytes>, StoreError> {
         let found = self.act(Self::existing, |open, _| open.get(key, now))?;
         Ok(found.flatten())
     }
 
-    /// Writes all of these values with their times of expiry, or none of them, and removes the values that have expired
-    /// at `now`.
+    /// Writes all of these values with their expiry times, or none of them. Removes the values that have expired at
+    /// `now`.
     pub(super) fn put<'v>(
         &mut self,
         values: impl Iterator<Item = (&'v [u8], u64, &'v [u8])> + Clone,
@@ -121,14 +120,14 @@ impl Disk {
         self.act(Self::open, |open, max_bytes| open.put(values.clone(), max_bytes, now)).map(|_| ())
     }
 
-    /// Removes the value under `key`. Returns whether it existed.
+    /// Removes the value of `key`. Returns whether there was one.
     pub(super) fn remove(&mut self, key: &[u8], now: u64) -> Result<bool, StoreError> {
         let removed = self.act(Self::existing, |open, _| open.remove(key, now))?;
         Ok(removed.unwrap_or(false))
     }
 
-    /// Calls `act` with the open file and its size limit. `None` if there is no file. If the file turns out to be
-    /// damaged, it is set aside, and `act` is called again with the next file.
+    /// Calls `act` with the open file and its size limit. Returns `None` if there is no file. If the file turns out to
+    /// be damaged, it is moved out of the way, and `act` is called again with the next file.
     fn act<T>(
         &mut self,
         open: impl Fn(&mut Self) -> Result<Option<&mut Open>, StoreError>,
@@ -155,7 +154,7 @@ impl Disk {
 
     fn close(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Closed);
-        // Closing the file writes what can be written. Any error here is already known.
+        // Closing the file writes what can still be written. Its errors have the same cause as the earlier one.
         let _ = contained(|| {
             drop(state);
             Ok(())
@@ -170,7 +169,7 @@ impl Disk {
         }
     }
 
-    /// The open file, which is created if it does not exist. `None` if values are kept in memory only.
+    /// The open file, which is created if necessary. `None` if values are only kept in memory.
     fn open(&mut self) -> Result<Option<&mut Open>, StoreError> {
         let Some(file) = &self.file else { return Ok(None) };
         match &self.state {
@@ -194,7 +193,7 @@ impl Disk {
                         State::Open(Box::new(open))
                     }
                     Err(error) => {
-                        // This program will not be able to read the file later either.
+                        // This version will never be able to read the file.
                         let is_final = matches!(&error, redb::Error::Io(error) if error.kind() == io::ErrorKind::Unsupported);
                         let until = (!is_final).then(|| Instant::now() + pause_after(took));
                         State::Unusable { why: self.unusable(error), until }
@@ -209,7 +208,7 @@ impl Disk {
         }
     }
 
-    /// Logs why the file cannot be used, once for each reason.
+    /// Converts the error, and logs it unless it was the last one logged.
     fn unusable(&mut self, error: redb::Error) -> StoreError {
         use redb::Error::{DatabaseAlreadyOpen, LockProtocolMismatch};
         let (trouble, why) = match error {
@@ -230,21 +229,20 @@ impl Disk {
     }
 }
 
-/// Whether the error shows that there is something at the path that this program cannot have created or cannot use. A
-/// full disk, for example, does not show that.
+/// Whether the error means that the path holds something that this program cannot have created or cannot use. A full
+/// disk, for example, does not mean that.
 fn is_for_others(error: &io::Error) -> bool {
     use io::ErrorKind::{IsADirectory, NotADirectory, PermissionDenied, Unsupported};
     matches!(error.kind(), PermissionDenied | IsADirectory | NotADirectory | Unsupported)
 }
 
-/// Returns the result of `act`. redb documents that it may panic on damaged files, so a panic also counts as
-/// damage.
+/// Calls `act`, and treats a panic as damage to the file: redb documents that it may panic on damaged files.
 fn contained<T>(act: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
     panic::catch_unwind(AssertUnwindSafe(act))
         .unwrap_or_else(|_| Err(redb::Error::Corrupted("its contents contradict each other".to_owned())))
 }
 
-/// Opens or creates the file. A damaged file is set aside, and a new one is created.
+/// Opens or creates the file. If it is damaged, moves it out of the way and creates a new one.
 fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, redb::Error> {
     if let Some(folder) = file.parent() {
         make_private_folder(folder)?;
@@ -267,10 +265,10 @@ fn open_or_replace(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Open, re
     }
 }
 
-/// Maximum number of damaged files of one store that are set aside.
+/// Maximum number of damaged files that are retained.
 const MAX_ASIDE: usize = 1000;
 
-/// Renames a damaged file, so that a new one can be created. Nothing is overwritten.
+/// Renames a damaged file, so that a new one can be created. Never overwrites a file.
 fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
     let damaged = file.with_added_extension("damaged");
     let numbered = (2..=MAX_ASIDE).map(|number| damaged.with_added_extension(number.to_string()));
@@ -283,7 +281,7 @@ fn set_aside(file: &Path, error: &redb::Error) -> io::Result<()> {
     fs::rename(file, &aside)
 }
 
-/// Creates a folder that no other user can read, since it contains conversations.
+/// Creates a folder that only this user can read, because it will contain conversations.
 fn make_private_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -306,7 +304,7 @@ fn is_damage(error: &redb::Error) -> bool {
     }
 }
 
-/// The error for a file that is neither read nor replaced: the program that wrote it may understand its content.
+/// The error for a file of a newer version. The file is neither read nor replaced, since a newer program can use it.
 fn newer(version: u64) -> io::Error {
     let what = format!(
         "it was written by a newer version of toolwire (format {version}, this one knows {VERSION}); update toolwire, or move the file away"
@@ -315,9 +313,9 @@ fn newer(version: u64) -> io::Error {
 }
 
 impl Open {
-    /// Reads the whole file, so that damage is found before the file is used.
+    /// Reads the whole file, so that damage is detected before it is used.
     fn new(file: &Path, #[cfg(test)] faults: &Faults) -> Result<Self, redb::Error> {
-        // Opening a pipe has side effects, and may block.
+        // Opening a pipe has side effects and may block.
         if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a regular file").into());
         }
@@ -414,13 +412,12 @@ impl Open {
     }
 }
 
-/// The number of the oldest value, and its entry in `ages`.
+/// The oldest value's number and its entry in `ages`.
 fn oldest(ages: &Table<'_, u64, &'static [u8]>) -> Result<Option<(u64, Vec<u8>)>, StorageError> {
     let first = ages.first()?;
     Ok(first.map(|(number, age)| (number.value(), age.value().to_vec())))
 }
 
-/// A value that was removed.
 struct Removed {
     size: u64,
     expires: u64,
@@ -439,7 +436,6 @@ fn take(
     Ok(Some(Removed { size, expires }))
 }
 
-/// An entry of `values`.
 struct Value<'b> {
     number: u64,
     expires: u64,
@@ -454,7 +450,6 @@ impl<'b> Value<'b> {
     }
 }
 
-/// An entry of `ages`.
 struct Age<'b> {
     size: u64,
     key: &'b [u8],
@@ -467,7 +462,7 @@ impl<'b> Age<'b> {
     }
 }
 
-/// Splits off the number at the start.
+/// Splits off the eight-byte number at the start.
 fn word(bytes: &[u8]) -> (u64, &[u8]) {
     match bytes.split_first_chunk() {
         Some((word, rest)) => (u64::from_be_bytes(*word), rest),
@@ -475,7 +470,6 @@ fn word(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Simulates a full disk in tests.
 #[cfg(test)]
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults(std::sync::Arc<std::sync::atomic::AtomicBool>);

@@ -1,4 +1,4 @@
-//! [`Memory`]: values in memory, up to a limit.
+//! [`Memory`]: values in memory, with a size limit.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::Key;
 
-/// Estimated bytes that a value takes in addition to its content. This also limits the number of values.
+/// Estimated overhead of a value in bytes. Counting it also limits the number of values.
 const OVERHEAD: usize = 256;
 
-/// Values by key, and their keys by age.
+/// Values by key, and keys by age.
 #[derive(Debug)]
 pub(super) struct Memory {
     max_bytes: usize,
@@ -19,13 +19,12 @@ pub(super) struct Memory {
     by_age: BTreeMap<u64, Key>,
 }
 
-/// A value.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) value: Bytes,
-    /// Time of expiry in seconds of Unix time.
+    /// In seconds of Unix time.
     pub(super) expires: u64,
-    /// Later values have higher numbers.
+    /// Newer values have higher numbers.
     pub(super) number: u64,
 }
 
@@ -43,13 +42,12 @@ impl Memory {
         self.entries.get(key).cloned()
     }
 
-    /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The oldest values, starting with the number `from`: at most `count`, and none after they reach `max_bytes`
-    /// bytes.
+    /// Returns the oldest values whose number is at least `from`: at most `count`, and no more once they add up to
+    /// `max_bytes`.
     pub(super) fn oldest(&self, from: u64, count: usize, max_bytes: usize) -> Vec<(Key, Entry)> {
         let mut bytes = 0;
         let entries = self
@@ -65,7 +63,7 @@ impl Memory {
         entries.take(count).take_while(within).collect()
     }
 
-    /// Keeps a value, and removes the oldest values beyond the limit. Returns the number of removed values.
+    /// Stores a value, and removes the oldest values if the limit is exceeded. Returns how many were removed.
     pub(super) fn put(&mut self, key: Key, value: Bytes, expires: u64) -> u64 {
         self.take(&key);
         self.bytes += size(&key, &value);
@@ -82,12 +80,12 @@ impl Memory {
         removed
     }
 
-    /// Removes a value. Returns whether it existed.
+    /// Removes a value. Returns whether there was one.
     pub(super) fn remove(&mut self, key: &Key, now: u64) -> bool {
         self.take(key).is_some_and(|entry| entry.expires > now)
     }
 
-    /// Removes the value with this number, which is now on disk.
+    /// Removes the value with this number after it was written to disk.
     pub(super) fn written(&mut self, key: &Key, number: u64) {
         if self.entries.get(key).is_some_and(|entry| entry.number == number) {
             self.take(key);

@@ -1,21 +1,21 @@
-//! State that outlives a request: values that are kept for a limited time under keys that belong to a client, and
-//! the limits that clients share.
+//! State that outlives a request: values that expire, under keys that belong to a client, and limits that instances
+//! share.
 //!
 //! ```text
 //! put ─▶ Memory ─▶ the store's thread ─▶ Disk (one file), or a server
-//! get ─▶ Memory, else the same
+//! get ─▶ Memory, or else the same
 //! ```
 //!
-//! A value can be read as soon as it has been put; the thread writes it later, so no response waits for a disk or a
-//! server. The memory holds the values that are not written yet. If writing fails, it is tried again in the order of
-//! the values, until newer values displace them. Nothing is created on disk before the first value is put.
+//! A value can be read as soon as it has been put. A thread writes it later, so that no response waits for a disk or a
+//! server; until then it is in memory. If writing fails, it is retried, oldest values first, until newer values
+//! displace them. Nothing is created on disk before the first value is put.
 //!
-//! `Stores` says where values are kept: in files on this machine, or on a Redis or Valkey server that several
-//! instances share. Each kind of state has its own `Space` there. Only a server has `SharedLimits` and
-//! `SharedText`.
+//! `Stores` selects where values are stored: in files on this machine, or on a Redis or Valkey server that several
+//! instances share. Each kind of state has its own `Space` there. `SharedLimits` and `SharedText` exist only on a
+//! server.
 //!
-//! The functions of a [`Store`] that read or remove values may block on the disk or the network: async code calls
-//! them on a thread for blocking work.
+//! Reading or removing values of a [`Store`] may block on the disk or the network. Async code must call these functions
+//! on a thread that may block.
 
 mod address;
 mod checked_file;
@@ -49,147 +49,141 @@ pub use self::{
 };
 use self::{disk::Disk, memory::Memory};
 
-/// Whether this build can keep state on a Redis or Valkey server.
+/// Whether this build can store state on a Redis or Valkey server.
 pub const HAS_REDIS: bool = cfg!(feature = "redis");
 
-/// Stores values. Other implementations can store them on another machine.
+/// A store for values, on this machine or elsewhere.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// Returns the value under `key`, if it has been put and has not expired at `now`, in seconds of Unix time.
+    /// Returns the value of `key`. `None` if there is none, or if it has expired at `now`, in seconds of Unix time.
     ///
     /// # Errors
-    /// If the store cannot be read, so that it is unknown whether there is a value.
+    /// The store cannot be read, so it is unknown whether there is a value.
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError>;
 
-    /// Returns the values under several keys, in the order of the keys.
+    /// Returns the values of several keys, in the order of the keys.
     ///
     /// # Errors
-    /// As for [`Store::get`].
+    /// See [`Store::get`].
     fn get_all(&self, keys: &[Key], now: u64) -> Result<Vec<Option<Bytes>>, StoreError> {
         keys.iter().map(|key| self.get(key, now)).collect()
     }
 
-    /// Whether other instances also put values into the store.
+    /// Whether other instances use the same store.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Keeps a value from `now` on. Never blocks on the disk or the network.
+    /// Stores a value. `now` is the start of its lifetime. Never blocks on the disk or the network.
     fn put(&self, key: Key, value: Bytes, now: u64);
 
-    /// Removes the value under `key`. Returns whether it existed at `now`.
+    /// Removes the value of `key`. Returns whether there was one at `now`.
     ///
     /// # Errors
-    /// If the removal failed; the value may still exist.
+    /// The removal failed, so the value may still exist.
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError>;
 }
 
-/// A key: its owner, whose values no one else can name, and an id of arbitrary bytes.
+/// A key: an owner and an id of arbitrary bytes. Clients can only name keys of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     bytes: Box<[u8]>,
 }
 
 impl Key {
-    /// The key `id` of this owner.
     pub fn new(owner: Owner, id: &str) -> Self {
         Self { bytes: [owner.0.as_slice(), id.as_bytes()].concat().into() }
     }
 }
 
-/// The owner of a value: the digest of the client's API key.
+/// The owner of a value, identified by the digest of an API key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Owner(pub [u8; 32]);
 
 impl Owner {
-    /// The owner of this API key.
     pub fn of_key(key: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, key);
         Self(digest.as_ref().try_into().unwrap_or_default())
     }
 }
 
-/// The reason why the store cannot be used.
+/// Why a store cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}{reason}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
 pub struct StoreError {
-    /// The file that the store uses, if the file is the problem.
+    /// The file of the store, if it is the cause.
     file: Option<PathBuf>,
     #[source]
     reason: Arc<dyn Error + Send + Sync>,
     trouble: Trouble,
 }
 
-/// The kind of problem with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
-    /// The store has failed, but may work next time.
+    /// The operation failed, but the next one may succeed.
     Failed,
-    /// The file exists, but this process cannot open it and has written nothing to it.
+    /// The file exists, but this process cannot open it and has not written to it.
     Unusable,
-    /// Another process uses the file.
     Busy,
 }
 
 impl StoreError {
-    /// An error with this reason, an error or a message.
+    /// Creates an error from another error or from a message.
     pub fn new(reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { file: None, reason: reason.into().into(), trouble: Trouble::Failed }
     }
 
-    /// Whether the file exists but cannot be opened. Values are then kept in memory only.
+    /// Whether the file exists but cannot be opened. Values are then kept only in memory.
     pub fn is_unusable(&self) -> bool {
         self.trouble == Trouble::Unusable
     }
 
-    /// Whether another process uses the file.
     pub fn is_busy(&self) -> bool {
         self.trouble == Trouble::Busy
     }
 }
 
-/// The location and limits of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// The folder of the file. `None` if values are kept in memory only.
+    /// The folder of the file. `None` keeps values only in memory.
     pub folder: Option<PathBuf>,
-    /// Maximum total bytes of all values. If they exceed it, the oldest are removed.
+    /// Maximum size of all values in bytes. If it is exceeded, the oldest are removed.
     pub max_bytes: usize,
-    /// Time for which a value is kept.
+    /// How long a value is stored.
     pub ttl: Duration,
 }
 
 /// Called with the number of values that could not be written.
 pub type OnFailure = Box<dyn Fn(u64) + Send + Sync>;
 
-/// The store on this machine.
+/// A store on this machine.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
-    /// The thread that writes, with the channel that wakes it. `None` until a value is put.
+    /// The thread that writes, and the channel that wakes it. `None` until the first value is put.
     writer: Mutex<Option<Writer>>,
 }
 
 struct Writer {
-    /// Dropping this sender ends the thread.
+    /// Dropping it ends the thread.
     wake: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 struct Shared {
     settings: StoreSettings,
-    /// Values that are not on disk yet, or cannot be written.
+    /// Values that are not on disk yet, or that cannot be written.
     memory: Mutex<Memory>,
     disk: Mutex<Disk>,
     on_failure: OnFailure,
 }
 
 impl EmbeddedStore {
-    /// Creates a store with these settings. Does not look at the disk yet.
+    /// Creates a store. Does not access the disk yet.
     pub fn new(settings: StoreSettings, on_failure: OnFailure) -> Self {
         Self::in_file(settings, Space::Responses.file(), on_failure)
     }
 
-    /// Creates a store in the file with this name. Only one store may use a file at a time. If the file exists, the
-    /// thread starts to read it.
+    /// Creates a store in the file of this name, which no other store may use. If the file exists, the thread starts to
+    /// read it.
     pub(crate) fn in_file(settings: StoreSettings, file: &str, on_failure: OnFailure) -> Self {
         let memory = Mutex::new(Memory::new(settings.max_bytes.min(MAX_MEMORY)));
         let disk = Disk::new(settings.folder.as_ref().map(|folder| folder.join(file)), settings.max_bytes);
@@ -202,7 +196,7 @@ impl EmbeddedStore {
         store
     }
 
-    /// Notifies the thread that there is something to write. Starts the thread if necessary.
+    /// Tells the thread that there is something to write, and starts it if necessary.
     fn wake(&self) {
         let mut writer = lock(&self.writer);
         if writer.is_none() {
@@ -219,18 +213,18 @@ impl EmbeddedStore {
             }
         }
         if let Some(writer) = &*writer {
-            // Fails if the thread is already going to wake, or has panicked. The value stays in memory.
+            // Fails if the thread is about to wake up anyway, or has panicked. Either way, the value stays in memory.
             let _ = writer.wake.try_send(());
         }
     }
 }
 
-/// Maximum bytes of values that wait to be written or cannot be written.
+/// Maximum size in bytes of all values that are not on disk yet or cannot be written.
 const MAX_MEMORY: usize = 64 << 20;
 
 impl Store for EmbeddedStore {
     fn get(&self, key: &Key, now: u64) -> Result<Option<Bytes>, StoreError> {
-        // This is a separate statement, so that the memory is not locked while the disk is read.
+        // A separate statement, so that the memory is not locked while the disk is read.
         let found = lock(&self.shared.memory).get(key, now);
         match found {
             Some(value) => Ok(Some(value)),
@@ -249,11 +243,11 @@ impl Store for EmbeddedStore {
 
     fn remove(&self, key: &Key, now: u64) -> Result<bool, StoreError> {
         let in_memory = lock(&self.shared.memory).remove(key, now);
-        // The thread locks the disk before it takes values from memory, and until they are written. So a value that the
-        // thread has taken is already on disk here.
+        // The thread locks the disk from before it takes values from memory until they are written. So a value that it
+        // has taken is on disk here.
         match lock(&self.shared.disk).remove(&key.bytes, now) {
             Ok(on_disk) => Ok(in_memory || on_disk),
-            // That file contains no value of this process.
+            // The file contains no value from this process.
             Err(error) if in_memory && error.trouble != Trouble::Failed => Ok(true),
             Err(error) => Err(error),
         }
@@ -268,17 +262,16 @@ impl Shared {
     }
 }
 
-/// The state that a lock protects is consistent between any two statements, so a panic elsewhere does not corrupt it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Waits until everything is written.
+/// Waits until all values are written.
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
         if let Some(Writer { wake, thread }) = lock(&self.writer).take() {
             drop(wake);
-            // An error means that the thread panicked, and so has ended.
+            // An error means that the thread has panicked.
             let _ = thread.join();
         }
     }

@@ -1,16 +1,16 @@
-//! [`RedisServer`] in a build without the feature `redis`: there is no such server.
+//! Replaces [`RedisServer`] in builds without the `redis` feature.
 
 use std::{io, sync::Arc, time::Duration};
 
 use super::{OnChange, OnFailure, SharedLimits, SharedText, Space, Store, StoreAddress};
 
-/// A server that keeps values and limits. Never exists without the feature `redis`.
+/// A server that stores values and limits. It cannot be created in this build.
 #[derive(Debug)]
 pub enum RedisServer {}
 
 impl RedisServer {
     /// # Errors
-    /// Always: this build has no client for such servers.
+    /// Always.
     pub(super) fn new(_address: StoreAddress, _on_change: OnChange) -> io::Result<Self> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this build cannot use a server"))
     }

@@ -1,4 +1,4 @@
-//! [`Stores`]: where each kind of state is kept.
+//! [`Stores`]: where each kind of state is stored.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -7,25 +7,23 @@ use super::{
     redis::RedisServer,
 };
 
-/// A kind of state. Each kind has its own file, or its own namespace on a server.
+/// A kind of state, which has its own file, or its own namespace on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// Responses that clients may continue.
+    /// Responses that clients can continue.
     Responses,
-    /// Turns that contain both hosted calls and calls for the client.
+    /// Turns with both hosted calls and calls that the client runs.
     Deferred,
-    /// State that upstreams need back with their turns.
+    /// State that upstreams need back with later requests.
     TurnStates,
-    /// Usage of named clients.
     Usage,
-    /// A copy of the usage, in case the other file is damaged.
+    /// A copy of the usage, in case its file is damaged.
     UsageCopy,
-    /// Results of hosted tools.
     Results,
 }
 
 impl Space {
-    /// The name of the file. The formats of these files stay readable across versions.
+    /// The name of the file. Newer versions must be able to read it.
     pub(super) fn file(self) -> &'static str {
         match self {
             Self::Responses => "store.redb",
@@ -38,38 +36,36 @@ impl Space {
     }
 }
 
-/// Whether a server, or every server, can be used.
+/// Whether a server, or all servers together, can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The server answers.
     There,
-    /// The server does not answer.
     Away,
 }
 
-/// Called when the servers can be used again or no longer can, for metrics.
+/// Called when the servers become usable or unusable, for metrics.
 pub type OnChange = Box<dyn Fn(Reach) + Send + Sync>;
 
-/// The place where state that outlives a request is kept.
+/// Where state that outlives a request is stored.
 #[derive(Debug, Clone)]
 pub enum Stores {
-    /// On this machine: in this folder, or in memory only.
+    /// On this machine: in this folder, or in memory if there is none.
     Embedded(Option<PathBuf>),
     /// On a server that several instances share.
     Redis(Arc<RedisServer>),
 }
 
 impl Stores {
-    /// Keeps state on the server or the cluster at `address`, which need not answer yet.
+    /// Stores state on the server or cluster at `address`, which may be unreachable at this point.
     ///
     /// # Errors
-    /// If the thread cannot be created, or this build cannot use a server.
+    /// The thread cannot be created, or this build does not support servers.
     pub fn on_server(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         Ok(Self::Redis(Arc::new(RedisServer::new(address, on_change)?)))
     }
 
-    /// Opens the store for one kind of state, whose values are kept for `ttl`. On this machine, they take at most
-    /// `max_bytes`: if there are more, the oldest are removed.
+    /// Opens the store for one kind of state, whose values expire after `ttl`. On this machine, the oldest values are
+    /// removed if all values together exceed `max_bytes`.
     pub fn open(
         &self,
         space: Space,
@@ -86,12 +82,11 @@ impl Stores {
         }
     }
 
-    /// Whether other instances share the values.
     pub fn is_shared(&self) -> bool {
         !matches!(self, Self::Embedded(_))
     }
 
-    /// The limits that apply to clients across all instances. `None` if the state is not shared.
+    /// The limits that apply to all instances together. `None` if the state is not shared.
     pub fn limits(&self) -> Option<Arc<dyn SharedLimits>> {
         match self {
             Self::Embedded(_) => None,
@@ -99,7 +94,7 @@ impl Stores {
         }
     }
 
-    /// The text `name` that all instances share. `None` if there is only this instance.
+    /// The shared string called `name`. `None` if the state is not shared.
     pub fn text(&self, name: &str) -> Option<Arc<dyn SharedText>> {
         match self {
             Self::Embedded(_) => None,

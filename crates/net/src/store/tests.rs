@@ -1,4 +1,4 @@
-//! Tests of which values a store keeps, for how long, and whether they survive restarts.
+//! Tests of which values a store retains, for how long, and whether they survive restarts.
 
 use std::{
     fs,
@@ -101,7 +101,6 @@ fn damaged_file_is_set_aside() {
     assert_eq!(text(&store(Some(folder.path())), &key(1, "x"), 0).as_deref(), Some("one"));
 }
 
-/// The program that wrote the file can still read it.
 #[test]
 fn file_of_a_newer_version_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +155,6 @@ fn second_process_at_the_same_file_keeps_its_own_values() {
     }
 }
 
-/// Waits for the thread of a store.
 fn wait(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -188,7 +186,7 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
         put("newer", "two");
         (0..100).for_each(|number| put(&format!("{round} {number}"), "three"));
         wait("failed", || failures.load(Ordering::Relaxed) > failed);
-        // Opening the file again also needs space. Until then, the store must not claim that there is no such
+        // Reopening the file needs space as well. Until there is space, the store must not claim that there is no
         // value.
         let before = first.get(&key(1, "before"), 0);
         assert!(
@@ -216,7 +214,7 @@ fn values_of_a_full_disk_are_written_when_there_is_room() {
     }
 }
 
-/// The bytes of a file with `count` values.
+/// The content of a file with `count` values.
 fn filled(count: usize) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let settings = StoreSettings { max_bytes: 1 << 20, ..settings(Some(folder.path())) };
@@ -226,7 +224,7 @@ fn filled(count: usize) -> Vec<u8> {
     fs::read(folder.path().join("store.redb")).unwrap()
 }
 
-/// Changes a file as a bad disk or an incomplete copy would.
+/// Damages a file like a bad disk or an incomplete copy would.
 fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     const PAGE: usize = 4096;
     let page = |random: &mut fastrand::Rng| random.usize(0..bytes.len() / PAGE) * PAGE;
@@ -246,7 +244,6 @@ fn damage(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     }
 }
 
-/// Whatever happens to a file, the store reads it or starts a new one, and keeps working.
 #[test]
 fn damaged_files_are_read_or_set_aside() {
     let whole = filled(60);
@@ -269,7 +266,7 @@ fn damaged_files_are_read_or_set_aside() {
     }
 }
 
-/// redb has a small cache in tests, so that most of the file is read again.
+/// redb has a small cache in tests, so it rereads most of the file.
 #[test]
 fn file_that_is_damaged_while_it_is_used_is_set_aside() {
     let whole = filled(60);

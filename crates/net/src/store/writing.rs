@@ -1,7 +1,7 @@
-//! The thread of a store: writes the values that are only in memory, the oldest first, until all are written.
+//! The thread of a store, which writes values from memory to disk, oldest first.
 //!
-//! Values that cannot be written are tried again after a pause, since the disk may have space again, or another process
-//! that uses the file may have ended.
+//! Values that cannot be written are retried after a pause, since there may be space on the disk by then, or the
+//! process that uses the file may have ended.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -15,14 +15,14 @@ use super::{
     memory::Entry,
 };
 
-/// Maximum number of values that are written at once, and of their bytes. The last value may exceed the latter.
+/// Maximum number of values in a batch. A batch that has reached `BATCH_BYTES` gets no further values.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Maximum number of values that are tried one by one at the end, although each value before them has failed.
+/// Before the process ends, writing is given up after this many values have failed one by one.
 const LAST_TRIES: usize = 16;
 
-/// Writes values until the store is dropped, and then those that remain.
+/// Writes values until the store is dropped, then writes the remaining ones.
 pub(super) fn run(shared: &Shared, woken: &Receiver<()>) {
     lock(&shared.disk).prepare();
     let mut writing = Writing { shared, most: BATCH, next_failure: 0, logged: None };
@@ -42,17 +42,16 @@ pub(super) fn run(shared: &Shared, woken: &Receiver<()>) {
 
 struct Writing<'s> {
     shared: &'s Shared,
-    /// Maximum number of values that are written at once. Reduced after a failure, since there may be space for
-    /// fewer values.
+    /// Maximum number of values in the next batch. Reduced after a failure, since there may be space for fewer values.
     most: usize,
-    /// Values from this number on have not failed yet.
+    /// Values with at least this number have not failed yet.
     next_failure: u64,
-    /// The last reason that was logged for why values could not be written.
+    /// The last error that was logged.
     logged: Option<String>,
 }
 
 impl Writing<'_> {
-    /// Writes all waiting values. Returns the time at which failed values should be tried again.
+    /// Writes all waiting values. Returns when to retry those that failed.
     fn write_all(&mut self) -> Option<Instant> {
         loop {
             let begun = Instant::now();
@@ -115,7 +114,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Counts the values that fail for the first time, and logs the reason if it is new.
+    /// Counts the values that fail for the first time, and logs the error if it is new.
     fn failed(&mut self, error: &StoreError, entries: &[(Key, Entry)]) {
         let is_new = |number: &u64| *number >= self.next_failure;
         let new: Vec<u64> = entries.iter().map(|(_, entry)| entry.number).filter(is_new).collect();

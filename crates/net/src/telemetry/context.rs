@@ -1,4 +1,4 @@
-//! [`SpanContext`]: the part of a span that is passed between programs.
+//! [`SpanContext`]: what programs tell each other about a span.
 
 use std::{fmt, sync::Arc};
 
@@ -6,38 +6,34 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::wire::hex;
 
-/// Header that identifies a span to other programs (W3C Trace Context, section 3.2).
+/// The header that identifies a span to other programs (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Header with data that other tracing systems add (section 3.3).
+/// The header for data of other tracing systems (section 3.3).
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Length in bytes of a `traceparent` of version 00.
+/// Length of a `traceparent` of version 00, in bytes.
 const LENGTH: usize = 55;
 
-/// Maximum length in bytes of a `tracestate` that is passed on. A longer one is dropped completely: up to this length
-/// it must be passed on, and beyond that it is optional (section 3.3.1.5).
+/// Maximum length of a `tracestate`, in bytes. A shorter one must be passed on, and a longer one need not be (section
+/// 3.3.1.5), so it is dropped.
 const MAX_STATE: usize = 512;
 
-/// Maximum number of members of a `tracestate` (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
 
-/// A span as other programs know it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpanContext {
-    /// The id of the trace. Not zero.
+    /// Not zero.
     pub trace: [u8; 16],
-    /// The id of the span. Not zero.
+    /// Not zero.
     pub span: [u8; 8],
-    /// Whether the span is recorded.
     pub(crate) is_sampled: bool,
-    /// Data that other systems have added.
+    /// Data of other tracing systems.
     pub state: Option<Arc<str>>,
 }
 
 impl SpanContext {
-    /// Returns the span that sent a request with these headers. `None` if the headers name no span or are not
-    /// well-formed.
+    /// Returns the span that sent a request with these headers. `None` if they do not contain a valid span.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut named = headers.get_all(TRACEPARENT).iter();
         let (Some(parent), None) = (named.next(), named.next()) else { return None };
@@ -45,7 +41,7 @@ impl SpanContext {
         Some(Self { trace, span, is_sampled, state: state_of(headers) })
     }
 
-    /// Names this span in the headers of a request, and replaces any span named there.
+    /// Sets the headers that identify this span. Replaces existing ones.
     pub fn put(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::try_from(self.to_string()) {
             headers.insert(TRACEPARENT, value);
@@ -57,7 +53,7 @@ impl SpanContext {
     }
 }
 
-/// The value of a `traceparent`.
+/// Writes the value of a `traceparent` header.
 impl fmt::Display for SpanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace, span) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.span));
@@ -71,8 +67,7 @@ impl fmt::Debug for SpanContext {
     }
 }
 
-/// Parses the ids of a `traceparent`, and whether its span is recorded. A later version may append further fields
-/// (section 4.3).
+/// Parses the ids in a `traceparent`, and whether the span is recorded. Later versions may append fields (section 4.3).
 fn parsed(text: &[u8]) -> Option<([u8; 16], [u8; 8], bool)> {
     let (known, more) = text.split_at_checked(LENGTH)?;
     if known.iter().any(u8::is_ascii_uppercase) {
@@ -91,7 +86,7 @@ fn parsed(text: &[u8]) -> Option<([u8; 16], [u8; 8], bool)> {
     (trace != [0; 16] && span != [0; 8]).then_some((trace, span, flags & 1 == 1))
 }
 
-/// The `tracestate` of these headers, if it is well-formed and not too large.
+/// The `tracestate` in these headers. `None` if it is malformed or too large.
 fn state_of(headers: &HeaderMap) -> Option<Arc<str>> {
     let mut state = String::new();
     for line in headers.get_all(TRACESTATE) {
@@ -110,7 +105,7 @@ fn state_of(headers: &HeaderMap) -> Option<Arc<str>> {
     is_usable.then(|| state.into())
 }
 
-/// Whether `member` is `key=value` in the characters of sections 3.3.1.3.1 and 3.3.1.3.2.
+/// Whether `member` is a valid `key=value` (sections 3.3.1.3.1 and 3.3.1.3.2).
 fn is_member(member: &str) -> bool {
     let Some((key, value)) = member.split_once('=') else { return false };
     let is_key = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
@@ -144,7 +139,6 @@ mod tests {
         assert_eq!(context.to_string(), PARENT);
         let unsampled = PARENT.replace("-01", "-00");
         assert_eq!(of(&unsampled).unwrap().to_string(), unsampled);
-        // Other flags are unknown and not passed on.
         assert_eq!(of(&PARENT.replace("-01", "-03")).unwrap().to_string(), PARENT);
         let later = PARENT.replacen("00", "cc", 1) + "-more";
         assert_eq!(of(&later).unwrap().to_string(), PARENT);

@@ -1,4 +1,4 @@
-//! The current span, for code that receives no span as an argument: hosted calls and their model requests.
+//! The current span, for code that does not receive a span as an argument: hosted calls and their requests to models.
 
 use std::{
     cell::RefCell,
@@ -15,18 +15,17 @@ thread_local! {
     static CURRENT: RefCell<Option<Parent>> = const { RefCell::new(None) };
 }
 
-/// The current span. `None` if there is no span or no tracer.
+/// The current span. `None` if there is none, or if there is no tracer.
 pub fn current() -> Option<Parent> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Calls `run` in the span.
+/// Calls `run` with `parent` as the current span.
 pub fn scoped<T>(parent: Option<Parent>, run: impl FnOnce() -> T) -> T {
     let _guard = Guard(CURRENT.replace(parent));
     run()
 }
 
-/// Restores the previous span on drop.
 struct Guard(Option<Parent>);
 
 impl Drop for Guard {
@@ -35,12 +34,11 @@ impl Drop for Guard {
     }
 }
 
-/// Runs `future` in the span.
+/// Returns a future that runs with `parent` as the current span.
 pub fn within<F: Future>(parent: Option<Parent>, future: F) -> Within<F> {
     Within { parent, future }
 }
 
-/// A future that runs in a span.
 #[pin_project]
 pub struct Within<F> {
     parent: Option<Parent>,

@@ -1,4 +1,4 @@
-//! Traces: what happens to a request, as spans that a collector combines with those of other programs.
+//! Traces: each step of a request is a span, which a collector combines with the spans of other programs.
 //!
 //! ```text
 //! client's traceparent ─▶ server span ─▶ span per request to an upstream ─▶ its traceparent
@@ -6,12 +6,11 @@
 //! spans that have ended ─▶ queue ─▶ exporter (`observe::export` of the gateway)
 //! ```
 //!
-//! A [`Span`] is a value that travels with the operation that it describes, and ends when it is dropped. Without a
-//! [`Tracer`], all spans are empty and cost one comparison each. Nothing here waits: a span that finds the queue
-//! full is dropped and counted. Contents of requests and responses are never part of a span, and texts chosen by
-//! clients and models are limited in length.
+//! A [`Span`] belongs to an operation and ends when it is dropped. Without a [`Tracer`], all spans are empty and cost
+//! one comparison each. Nothing here blocks: if the queue is full, a span is dropped and counted. Spans never contain
+//! the content of requests and responses, and strings from clients and models are limited in length.
 //!
-//! The header fields are defined by W3C Trace Context; see `docs/protocols/telemetry.md#trace-context`.
+//! The headers are defined by W3C Trace Context; see `docs/protocols/telemetry.md#trace-context`.
 
 mod context;
 mod current_span;

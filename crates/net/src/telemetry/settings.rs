@@ -1,4 +1,4 @@
-//! [`TelemetrySettings`]: the destination and amount of telemetry.
+//! [`TelemetrySettings`]: where telemetry is sent, and how much of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,26 +6,24 @@ use http::Uri;
 
 use crate::settings::TableText;
 
-/// The destination and amount of telemetry.
+/// Where telemetry is sent, and how much of it.
 #[derive(Debug, Clone)]
 pub struct TelemetrySettings {
-    /// The base URL of the collector, without a trailing slash.
+    /// The collector's base URL, without a trailing slash.
     pub endpoint: Uri,
-    /// Headers sent with every export.
+    /// Headers for every export.
     pub headers: BTreeMap<String, TableText>,
-    /// The name under which the program reports.
+    /// The value of `service.name`.
     pub service_name: String,
-    /// Further attributes of the program.
+    /// Further resource attributes.
     pub resource: Vec<(String, String)>,
     /// The fraction of the traces started here that are recorded, from 0 to 1.
     pub sample: f64,
-    /// Whether clients' traces are continued. Otherwise each request starts a new trace that links to the client's
-    /// trace.
+    /// Whether clients' traces are continued. If not, each request starts a new trace with a link to the client's.
     pub trusts_context: bool,
-    /// Interval between exports of metrics. `None` if they are not exported.
+    /// The interval between exports of metrics. `None` if they are not exported.
     pub metrics_interval: Option<Duration>,
-    /// Maximum time for which a span waits to be exported together with others.
+    /// Maximum time that a span waits for others to be exported with it.
     pub batch_delay: Duration,
-    /// Timeout of an export.
     pub timeout: Duration,
 }

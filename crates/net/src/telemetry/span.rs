@@ -1,4 +1,4 @@
-//! [`Span`]: a part of a trace.
+//! [`Span`]: an operation within a trace.
 
 use std::{
     fmt, mem,
@@ -9,32 +9,25 @@ use std::{
 use super::{SpanContext, Tracer};
 use crate::untrusted_text::{MAX_VALUE, clip};
 
-/// Maximum number of attributes of a span. Any more are left out.
+/// Maximum number of attributes of a span. Further ones are left out.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// Kind of operation that a span describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// A step within toolwire.
+    /// A step inside toolwire.
     Internal,
-    /// A request that a client has sent.
+    /// A request from a client.
     Server,
     /// A request to another server.
     Client,
 }
 
-/// The value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A text.
     Text(String),
-    /// A number.
     Count(u64),
-    /// A number with a fraction: seconds, a temperature.
     Number(f64),
-    /// A boolean.
     Switch(bool),
-    /// Texts.
     Texts(Vec<String>),
 }
 
@@ -62,11 +55,9 @@ impl From<bool> for Value {
     }
 }
 
-/// A span as it is exported.
 #[derive(Debug, Clone)]
 pub struct SpanRecord {
     pub context: SpanContext,
-    /// The parent span.
     pub parent: Option<[u8; 8]>,
     /// A span of another trace that caused this one.
     pub link: Option<SpanContext>,
@@ -74,13 +65,11 @@ pub struct SpanRecord {
     pub kind: SpanKind,
     pub start: SystemTime,
     pub end: SystemTime,
-    /// Names and values.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Whether the operation failed.
     pub is_error: bool,
 }
 
-/// A span in progress. It ends when it is dropped, or earlier with [`Span::end`]. Empty if there is no tracer.
+/// A span in progress. It ends when it is dropped or when [`Span::end`] is called. Empty if there is no tracer.
 #[derive(Default)]
 pub struct Span(Option<Box<ActiveSpan>>);
 
@@ -88,12 +77,12 @@ struct ActiveSpan {
     tracer: Arc<Tracer>,
     record: SpanRecord,
     begun: Instant,
-    /// Number of attributes with which the span began.
+    /// Number of attributes that were given at the start.
     initial: usize,
     is_ended: bool,
 }
 
-/// A span under which child spans can begin, and the place to which they are sent.
+/// A span that can have children, and the tracer to which they are sent.
 #[derive(Clone)]
 pub struct Parent {
     tracer: Arc<Tracer>,
@@ -101,8 +90,8 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Begins a child of this span. `about` returns the child's name and first attributes; it is not called if nothing
-    /// is recorded.
+    /// Starts a child of this span. `about` returns its name and initial attributes; it is called only if the span is
+    /// recorded.
     pub fn begin(
         &self,
         kind: SpanKind,
@@ -114,7 +103,6 @@ impl Parent {
 }
 
 impl Span {
-    /// Begins a span with this context, parent and link.
     pub(super) fn begin(
         tracer: &Arc<Tracer>,
         (context, parent, link): (SpanContext, Option<[u8; 8]>, Option<SpanContext>),
@@ -131,18 +119,18 @@ impl Span {
         Self(Some(Box::new(ActiveSpan { tracer, record, begun, initial, is_ended: false })))
     }
 
-    /// The context of the span. `None` if there is no tracer.
+    /// `None` if there is no tracer.
     pub fn context(&self) -> Option<&SpanContext> {
         self.0.as_ref().map(|active| &active.record.context)
     }
 
-    /// The handle under which child spans begin. `None` if there is no tracer.
+    /// Returns the handle for starting children. `None` if there is no tracer.
     pub fn parent(&self) -> Option<Parent> {
         let active = self.0.as_ref()?;
         Some(Parent { tracer: Arc::clone(&active.tracer), context: active.record.context.clone() })
     }
 
-    /// Begins a sibling of this span, with the same name and initial attributes.
+    /// Starts a sibling of this span, with the same name and initial attributes.
     pub fn again(&self) -> Self {
         let Some(active) = &self.0 else { return Self::default() };
         let SpanRecord { context, parent, name, kind, attributes, .. } = &active.record;
@@ -151,7 +139,7 @@ impl Span {
         Self::begin(&active.tracer, (context, *parent, None), *kind, || (name.clone(), initial))
     }
 
-    /// Sets an attribute. `value` is called only if the span is recorded.
+    /// Sets an attribute. Calls `value` only if the span is recorded.
     pub fn set<V: Into<Value>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
         if let Some(active) = self.0.as_mut().filter(|active| active.record.context.is_sampled)
             && active.record.attributes.len() < MAX_ATTRIBUTES
@@ -160,7 +148,7 @@ impl Span {
         }
     }
 
-    /// Marks the operation as failed, with this reason.
+    /// Marks the operation as failed for this reason.
     pub fn fail(&mut self, reason: &str) {
         self.set("error.type", || reason);
         if let Some(active) = &mut self.0 {
@@ -168,14 +156,14 @@ impl Span {
         }
     }
 
-    /// Ends the span now, unless it has already ended. Child spans may still begin under it.
+    /// Ends the span, unless it has already ended. Children can still be started.
     pub fn end(&mut self) {
         let Some(active) = &mut self.0 else { return };
         if !active.record.context.is_sampled || mem::replace(&mut active.is_ended, true) {
             return;
         }
         let record = &mut active.record;
-        // The system clock may have been changed since the start.
+        // The duration is measured with a monotonic clock, since the system clock may have been changed.
         record.end = record.start.checked_add(active.begun.elapsed()).unwrap_or(record.start);
         active.tracer.send(record.clone());
     }

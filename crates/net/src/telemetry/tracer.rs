@@ -1,4 +1,4 @@
-//! [`Tracer`]: begins traces, and queues spans that have ended.
+//! [`Tracer`]: starts traces, and queues spans that have ended.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,42 +14,38 @@ use super::{
     span::{Span, SpanKind, SpanRecord, Value},
 };
 
-/// Maximum number of spans that wait for the exporter. Further spans are dropped.
+/// Maximum number of queued spans. Further ones are dropped.
 const MAX_WAITING: usize = 2048;
 
-/// A message to the exporter.
 #[derive(Debug)]
 pub enum Message {
-    /// A span that has ended.
     Span(Box<SpanRecord>),
-    /// Export everything queued, then signal this sender.
+    /// Export all queued spans, then notify this sender.
     Flush(oneshot::Sender<()>),
 }
 
-/// Counters about telemetry itself.
 #[derive(Debug, Clone, Default)]
 pub struct TraceMetrics {
     /// Spans that were dropped because the queue was full.
     pub dropped: Counter,
-    /// Exports that failed, by their content: `traces` or `metrics`.
+    /// Failed exports of `traces` or `metrics`.
     pub failed: Family<Vec<(&'static str, &'static str)>, Counter>,
 }
 
-/// Starts traces.
 #[derive(Debug)]
 pub struct Tracer {
     queue: mpsc::Sender<Message>,
     dropped: Counter,
     trusts_context: bool,
-    /// Traces whose ids end in a number below this threshold are recorded.
+    /// A trace is recorded if the number at the end of its id is below this threshold.
     threshold: u64,
 }
 
-/// The largest number that the end of a trace id can have, as samplers read it.
+/// The maximum of the number at the end of a trace id, as samplers define it.
 const LARGEST: u64 = u64::MAX >> 1;
 
 impl Tracer {
-    /// Creates a tracer, and the receiving end of its queue.
+    /// Creates a tracer and the receiver of its queue.
     pub fn new(settings: &TelemetrySettings, metrics: &TraceMetrics) -> (Arc<Self>, mpsc::Receiver<Message>) {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         #[expect(
@@ -64,10 +60,10 @@ impl Tracer {
         (Arc::new(Self { queue, dropped, trusts_context, threshold }), waiting)
     }
 
-    /// Begins the span of a client's request: in the client's trace if clients' traces are continued, otherwise in a
-    /// new trace that links to the client's trace. `about` returns the span's name and first attributes.
+    /// Starts the span of a client's request. If clients' traces are continued, it belongs to the client's trace, and
+    /// is recorded if the client records it. Otherwise it starts a new trace with a link to the client's.
     ///
-    /// A continued trace is recorded if the client records it.
+    /// `about` returns the span's name and initial attributes.
     pub fn begin(
         self: &Arc<Self>,
         headers: &HeaderMap,
@@ -88,25 +84,24 @@ impl Tracer {
         SpanContext { trace, span: Self::span_id(), is_sampled: self.samples(trace), state: None }
     }
 
-    /// Whether a trace that starts here is recorded. Programs that use the same part of the id make the same decision.
+    /// Whether a trace that starts here is recorded. Other programs that sample by the same part of the id agree.
     fn samples(&self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.threshold
     }
 
-    /// An id for a new span.
     pub(super) fn span_id() -> [u8; 8] {
         fastrand::u64(1..).to_be_bytes()
     }
 
-    /// Queues a span that has ended, or drops it.
+    /// Queues a span, or drops it if the queue is full.
     pub(super) fn send(&self, record: SpanRecord) {
         if self.queue.try_send(Message::Span(Box::new(record))).is_err() {
             self.dropped.inc();
         }
     }
 
-    /// Waits until everything that is queued has been exported, or `limit` has passed.
+    /// Waits until all queued spans have been exported, for at most `limit`.
     pub async fn flush(&self, limit: Duration) {
         let flushed = async {
             let (tell, told) = oneshot::channel();
@@ -114,7 +109,7 @@ impl Tracer {
                 let _ = told.await;
             }
         };
-        // Spans that could not be sent in time are lost.
+        // Spans that were not exported in time are lost.
         let _ = timeout(limit, flushed).await;
     }
 }

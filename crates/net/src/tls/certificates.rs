@@ -1,4 +1,4 @@
-//! [`Certificates`]: the listeners' certificate chain and key, which are read again when their files change.
+//! [`Certificates`]: the certificate chain and key of the listeners, which are reloaded when their files change.
 
 use std::{
     convert::Infallible,
@@ -17,20 +17,18 @@ use tokio_rustls::rustls::{
 use super::{Identity, IdentityFiles, PemError, TlsSettings, identity::IdentityError};
 use crate::causes::causes;
 
-/// Interval at which the files are compared with the certificate in use.
+/// The interval at which the files are checked for changes.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before files that do not match are read again: one of them may just have been replaced.
+/// How long to wait before reading files that do not match again: one of them may just have been replaced.
 const SECOND_TRY: Duration = Duration::from_secs(1);
 
-/// Metrics about the listeners' TLS.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
-    /// Time at which the certificate expires, in seconds since 1970. Absent if unknown.
+    /// The expiry time of the certificate, in seconds since 1970. Absent if unknown.
     pub expiry: Family<[(&'static str, &'static str); 0], Gauge>,
-    /// Number of times that new files could not be used.
     pub reload_failures: Counter,
-    /// Handshakes that failed or took too long.
+    /// Handshakes that failed or timed out.
     pub handshake_failures: Counter,
 }
 
@@ -45,38 +43,36 @@ impl CertificateMetrics {
     }
 }
 
-/// The listeners' certificate, which is replaced when its files change.
+/// The certificate of the listeners, which is replaced when its files change.
 #[derive(Debug)]
 pub struct Certificates {
     files: IdentityFiles,
     current: RwLock<Identity>,
-    /// The reason why the files cannot be used now. Logged only once for as long as it stays the same.
+    /// Why the files cannot be used at the moment. It is logged again only when it changes.
     fault: Mutex<Option<String>>,
     metrics: CertificateMetrics,
 }
 
-/// The result of reading the files again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reloaded {
-    /// The files contain the certificate in use.
+    /// The files contain the certificate that is in use.
     Unchanged,
-    /// New connections get the new certificate.
+    /// New connections use the new certificate.
     Exchanged,
 }
 
 impl Certificates {
-    /// Starts with the certificate that was read with the configuration.
     pub fn new(settings: &TlsSettings, metrics: CertificateMetrics) -> Arc<Self> {
         let (files, identity) = (settings.files.clone(), settings.identity.clone());
         metrics.set_expiry(&identity);
         Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
     }
 
-    /// Reads the files now. If they cannot be used, the certificate in use stays, and the failure is logged and
+    /// Reads the files. If they cannot be used, the current certificate stays in use, and the failure is logged and
     /// counted.
     ///
     /// # Errors
-    /// The reason why the files cannot be used.
+    /// Why the files cannot be used.
     pub async fn reload(&self) -> Result<Reloaded, PemError> {
         let mut found = self.read().await;
         if found.is_err() {
@@ -108,11 +104,11 @@ impl Certificates {
         }
     }
 
-    /// Reads the files at regular intervals.
+    /// Reloads the files at regular intervals.
     pub async fn watch(&self) -> Infallible {
         loop {
             sleep(INTERVAL).await;
-            // A failure has been logged.
+            // Failures were logged.
             let _ = self.reload().await;
         }
     }
@@ -147,7 +143,6 @@ mod tests {
     use super::*;
     use crate::tls::{ClientAuth, KeySource, MinVersion};
 
-    /// A certificate and its key, in PEM.
     fn made() -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -182,7 +177,7 @@ mod tests {
         let first = certificates.current();
         assert_eq!(certificates.reload().await.unwrap(), Reloaded::Unchanged);
 
-        // Only one of the two files is replaced, and they are read twice: the failure is logged and counted once.
+        // Only one of the two files is replaced. Reading them twice logs and counts the failure once.
         write(folder.path(), &(new.0.clone(), old.1.clone()));
         for _ in 0..2 {
             assert!(certificates.reload().await.unwrap_err().to_string().contains("does not belong"));
@@ -217,7 +212,7 @@ mod tests {
         assert_eq!(certificates.metrics.reload_failures.get(), 0);
     }
 
-    /// Tests the layout of a mounted Kubernetes secret: the files are links through a folder that is replaced.
+    /// As in a mounted Kubernetes secret, the files are links through a folder that is replaced.
     #[cfg(unix)]
     #[tokio::test]
     async fn exchanged_folder_is_followed() {

@@ -1,10 +1,10 @@
-//! [`PemError`]: the reason why a PEM file cannot be used.
+//! [`PemError`]: why a PEM file cannot be used.
 
 use std::{io, path::PathBuf};
 
 use tokio_rustls::rustls::{self, pki_types::pem};
 
-/// The reason why a file with certificates or keys cannot be used. It contains nothing of a key.
+/// Why a file with certificates or keys cannot be used. Contains no part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum PemError {
     #[error("cannot read {}", path.display())]

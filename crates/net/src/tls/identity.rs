@@ -1,4 +1,4 @@
-//! [`Identity`]: a certificate chain with the key of its first certificate.
+//! [`Identity`]: a certificate chain and the key of its first certificate.
 
 use std::{
     path::PathBuf,
@@ -21,16 +21,15 @@ use tokio_rustls::rustls::{
 
 use super::{PemError, chain, provider, read};
 
-/// The files of a certificate chain and its key. Both may change while toolwire runs.
+/// The files of a certificate chain and its key. Both may change at run time.
 #[derive(Debug, Clone)]
 pub struct IdentityFiles {
-    /// The PEM file of the chain, whose first certificate is toolwire's own.
+    /// A PEM file with the chain, which starts with toolwire's own certificate.
     pub cert: PathBuf,
     /// The key of toolwire's own certificate.
     pub key: KeySource,
 }
 
-/// Where a key is found.
 #[derive(Debug, Clone)]
 pub enum KeySource {
     /// A PEM file.
@@ -39,32 +38,30 @@ pub enum KeySource {
     Text(SecretString),
 }
 
-/// The certificate that one side of a connection presents.
+/// A certificate that toolwire presents.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Chain and key in the form that rustls needs.
     pub(crate) certified: Arc<CertifiedKey>,
-    /// Time at which the own certificate expires. `None` if it cannot be determined.
+    /// The expiry time of toolwire's own certificate. `None` if it cannot be determined.
     pub(crate) expires: Option<SystemTime>,
     /// Digest of the content of both files.
     digest: [u8; 32],
 }
 
-/// The part of an identity that is wrong.
+/// Which part of an identity is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityPart {
     Cert,
     Key,
 }
 
-/// The part that is wrong, and the reason.
 pub(crate) type IdentityError = (IdentityPart, PemError);
 
 impl IdentityFiles {
-    /// Reads both files. Blocks. `None` if their content is the same as for `known`.
+    /// Reads both files. Returns `None` if their content is the same as in `known`. Blocks.
     ///
     /// # Errors
-    /// If a file cannot be read, or the certificate and the key do not match.
+    /// A file cannot be read, or the certificate and the key do not match.
     pub fn read(&self, known: Option<&Identity>) -> Result<Option<Identity>, IdentityError> {
         let cert = read(&self.cert).map_err(|wrong| (IdentityPart::Cert, wrong))?;
         let key = self.key.read().map_err(|wrong| (IdentityPart::Key, wrong))?;
@@ -95,12 +92,11 @@ impl IdentityFiles {
 }
 
 impl Identity {
-    /// Digest of the content of both files.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// Time at which the own certificate expired. `None` if it is not known to have expired.
+    /// The expiry time of toolwire's own certificate if it has passed.
     pub fn expired(&self) -> Option<SystemTime> {
         self.expires.filter(|expires| *expires <= SystemTime::now())
     }
@@ -142,10 +138,10 @@ fn digest(cert: &[u8], key: &[u8]) -> [u8; 32] {
     context.finish().as_ref().try_into().unwrap_or_default()
 }
 
-/// Time at which `certificate` expires.
+/// The expiry time of `certificate`.
 ///
-/// rustls does not expose this date, but names it in the error when it verifies the certificate at a later time.
-/// That check comes before the checks of issuer and use.
+/// rustls does not expose it, but reports it in the error when a certificate is verified at a later time. That check
+/// comes before those of the issuer and the purpose.
 fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let end_of_time = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
@@ -224,7 +220,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (cert, key) = made(2100);
         let pkcs8 = key.serialize_der();
-        // A P-256 key in PKCS#8 ends with the same key in SEC1 form (RFC 5915, section 3).
+        // A P-256 key in PKCS#8 ends with the key in SEC1 form (RFC 5915, section 3).
         let sec1 = pkcs8.get(pkcs8.len() - 109..).unwrap();
         let sec1 = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, sec1);
         let sec1 = format!(

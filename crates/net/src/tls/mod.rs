@@ -1,4 +1,4 @@
-//! TLS: certificates and keys from PEM files, and the rustls configurations made from them. No sockets.
+//! TLS: reads certificates and keys from PEM files, and creates rustls configurations from them. Opens no sockets.
 
 mod certificates;
 mod error;
@@ -27,19 +27,18 @@ pub use self::{
     upstream::UpstreamTls,
 };
 
-/// Maximum size in bytes of a file with certificates or keys. The largest known bundles of authorities are a third of
-/// this size.
+/// Maximum size of a file with certificates or keys, in bytes: three times the size of the largest known CA bundles.
 const MAX_PEM: usize = 1 << 20;
 
-/// The implementation of the cryptographic algorithms, which is used everywhere.
+/// The cryptography provider for all TLS connections.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Reads the authorities in the PEM file `path`.
+/// Reads the certificate authorities in the PEM file `path`.
 ///
 /// # Errors
-/// If the file cannot be read, or does not contain certificates of authorities.
+/// The file cannot be read, or does not contain certificates of authorities.
 pub fn authorities(path: &Path) -> Result<RootCertStore, PemError> {
     let mut roots = RootCertStore::empty();
     for (certificate, number) in chain(path, &read(path)?)?.into_iter().zip(1..) {
@@ -49,7 +48,7 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, PemError> {
     Ok(roots)
 }
 
-/// Parses the certificates in `pem`, which was read from `path`; there must be at least one.
+/// Parses the certificates in `pem`, the content of `path`. There must be at least one.
 fn chain(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match certificates {

@@ -14,19 +14,16 @@ use super::{Identity, IdentityFiles, provider};
 /// `[tls]`
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
-    /// Chain and key.
     pub files: IdentityFiles,
-    /// Content of the files when the configuration was read.
+    /// The content of the files when the configuration was read.
     pub identity: Identity,
-    /// The file of the authorities for clients' certificates, and its content.
+    /// The file with the authorities for client certificates, and its content.
     pub client_ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// Whether clients need a certificate, if `client_ca` is set.
+    /// Whether clients need a certificate. Only used with `client_ca`.
     pub client_auth: ClientAuth,
-    /// The oldest accepted TLS version.
     pub min_version: MinVersion,
 }
 
-/// Whether clients need a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     #[default]
@@ -34,7 +31,6 @@ pub enum ClientAuth {
     Optional,
 }
 
-/// The oldest accepted TLS version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MinVersion {
     #[default]
@@ -54,14 +50,12 @@ impl MinVersion {
 }
 
 impl TlsSettings {
-    /// Returns the configuration for accepting connections. `certificates` provides the chain and the key, which may
-    /// change.
+    /// Returns the configuration for accepting connections. `certificates` provides the current chain and key.
     ///
-    /// Tickets for resuming sessions do not depend on the certificate: their keys live as long as the returned
-    /// configuration.
+    /// Session tickets do not depend on the certificate: their keys live as long as the returned configuration.
     ///
     /// # Errors
-    /// If the system cannot provide random numbers, or the authorities cannot be used.
+    /// The system cannot provide random numbers, or the authorities cannot be used.
     pub fn accepting(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, Error> {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(self.min_version.versions())?;

@@ -1,5 +1,4 @@
-//! [`UpstreamTls`]: TLS to an upstream whose certificate was not issued by a public authority, or that requires a
-//! client certificate.
+//! [`UpstreamTls`]: TLS for upstreams that use a private certificate authority or require a client certificate.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,20 +13,18 @@ use super::{Identity, IdentityFiles, provider};
 /// `[upstreams.tls]`
 #[derive(Debug, Clone)]
 pub struct UpstreamTls {
-    /// The file of the trusted authorities, and its content. `None` means the system's authorities, or Mozilla's if
-    /// the system has none.
+    /// The file with the trusted authorities, and its content. If `None`, the system's authorities are trusted, or
+    /// Mozilla's if there are none.
     pub ca: Option<(PathBuf, Arc<RootCertStore>)>,
-    /// The client's own certificate and key: the files and their content.
+    /// The client certificate and key: their files, and the content.
     pub identity: Option<(IdentityFiles, Identity)>,
-    /// The configuration for opening connections.
     pub config: ClientConfig,
 }
 
 impl UpstreamTls {
-    /// Creates the settings from each part with the content of its files.
     ///
     /// # Errors
-    /// If the algorithms do not support a version of TLS, which does not happen.
+    /// The provider supports no version of TLS, which cannot happen.
     pub fn new(
         ca: Option<(PathBuf, Arc<RootCertStore>)>,
         identity: Option<(IdentityFiles, Identity)>,
@@ -48,7 +45,7 @@ impl UpstreamTls {
     }
 }
 
-/// Adds the system's authorities, or Mozilla's if the system has none.
+/// Trusts the system's authorities, or Mozilla's if there are none.
 fn with_system_roots(
     builder: ConfigBuilder<ClientConfig, WantsVerifier>,
 ) -> ConfigBuilder<ClientConfig, WantsClientCert> {

@@ -1,20 +1,19 @@
-//! [`Command`]: a command for the server that has its key. [`Failure`]: the reason why a command has no answer.
+//! [`Command`]: a command for the server that has its keys. [`Failure`]: why a command has no answer.
 
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, Script, ScriptInvocation, ServerErrorKind};
 
 use super::{super::StoreError, slots::Slot};
 
-/// A command whose keys are all in one slot.
+/// A command whose keys are all in the same slot.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
     pub(super) slot: Slot,
     pub(super) command: Cmd,
-    /// The script that the command runs.
     pub(super) script: Option<&'static Script>,
 }
 
 impl Command {
-    /// Creates a command such as `GET`, with its key and further arguments.
+    /// Creates a command such as `GET` from its name, its key and further arguments.
     pub(super) fn new(name: &str, key: &[u8], arguments: impl FnOnce(&mut Cmd)) -> Self {
         let mut command = redis::cmd(name);
         command.arg(key);
@@ -22,7 +21,7 @@ impl Command {
         Self { slot: Slot::of(key), command, script: None }
     }
 
-    /// Creates a command that runs a script whose keys are in the slot of `key`.
+    /// Creates a command that runs a script. All keys of the script must be in the slot of `key`.
     pub(super) fn script(script: &'static Script, key: &str, invocation: &ScriptInvocation<'_>) -> Self {
         let mut commands = Pipeline::new();
         commands.invoke_script(invocation);
@@ -31,21 +30,20 @@ impl Command {
     }
 }
 
-/// The reason why a command has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Failure {
-    /// The command has not run: the server is away, refuses it, or currently does not have the keys.
+    /// The command did not run: the server is unreachable, rejects it, or does not have the keys at the moment.
     #[error(transparent)]
     Refused(ServerError),
     /// The command may have run: the connection broke, or the answer did not arrive in time.
     #[error(transparent)]
     Unknown(ServerError),
-    /// The command cannot run while the key has its current content.
+    /// The command cannot run with the value that the key has.
     #[error(transparent)]
     Unfit(ServerError),
 }
 
-/// What is wrong with a server or its answer.
+/// What went wrong with a server.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum ServerError {
     #[error("the server is away")]
@@ -79,20 +77,20 @@ impl From<Failure> for StoreError {
     }
 }
 
-/// Kind of an error that a server returns for a command.
+/// The error that a server returned for a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Complaint {
     /// Another server has the slot.
     Moved,
-    /// The slot is being moved to the server at this address, which already has the keys.
+    /// The slot is being moved. The server at this address already has the keys.
     Ask(String),
     /// Some of the keys are being moved.
     TryAgain,
-    /// The server does not have the script yet.
+    /// The server does not know the script yet.
     NoScript,
-    /// The key holds a value of another type.
+    /// The key holds a value of a different type.
     Unfit,
-    /// The server currently accepts no such commands.
+    /// The server does not accept such commands at the moment.
     Refused,
 }
 
@@ -108,8 +106,8 @@ impl Complaint {
             }
             ServerErrorKind::TryAgain => Self::TryAgain,
             ServerErrorKind::NoScript => Self::NoScript,
-            // Either a script tries to add to a value that is not a number, or an older server reports the error of a
-            // script's command as text.
+            // Either a script added to a value that is not a number, or an older server reports the error of a command
+            // in a script as text.
             ServerErrorKind::ResponseError => {
                 let detail = error.detail().unwrap_or_default();
                 let is_unfit = ["WRONGTYPE", "not an integer"].iter().any(|words| detail.contains(words));

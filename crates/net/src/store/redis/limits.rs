@@ -1,12 +1,12 @@
-//! Limits of clients, counted by scripts that use the server's clock.
+//! Limits of clients, counted by scripts on the server with the server's clock.
 //!
 //! | key | holds |
 //! |---|---|
-//! | `toolwire:limits:{client}:state` | when the buckets of a minute are full again, and the tokens that responses in progress reserve |
-//! | `toolwire:limits:{client}:leases` | a lease for each response in progress, by its time of expiry |
+//! | `toolwire:limits:{client}:state` | when each per-minute bucket is full again, and the tokens reserved by open responses |
+//! | `toolwire:limits:{client}:leases` | a lease for each response in progress, ordered by expiry time |
 //! | `toolwire:limits:{client}:2026-11` | requests and tokens of a month |
 //!
-//! A lease is renewed while its response is in progress, so that the leases of a killed instance expire.
+//! A lease is renewed while its response is in progress, so the leases of an instance that was killed expire.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -41,34 +41,33 @@ static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("admi
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
 
-/// Seconds after which a lease expires if it is not renewed.
+/// In seconds.
 const LEASE: u64 = 60;
 
-/// Interval at which leases are renewed.
 const RENEWAL: Duration = Duration::from_secs(20);
 
-/// Maximum number of leases that one script renews.
+/// Maximum number of leases that one call of the script renews.
 const RENEWED_AT_ONCE: usize = 500;
 
-/// Minimum number of seconds for which buckets and reservations are kept.
+/// Minimum lifetime of buckets and reservations, in seconds.
 const STATE_TTL: u64 = 60 * 60;
 
-/// Seconds for which the counts of a month are kept.
+/// Lifetime of a month's counts, in seconds.
 const MONTH_TTL: u64 = 400 * 24 * 60 * 60;
 
-/// Maximum number of settlements that wait for the server. Any more are lost.
+/// Maximum number of settlements that wait to be sent. Further ones are lost.
 const MAX_WAITING: usize = 1 << 18;
 
-/// Maximum number of settlements that are sent at once.
+/// Maximum number of settlements that are sent together.
 const BATCH: usize = 64;
 
-/// Settlements that wait to be sent, and open leases.
+/// Open leases, and settlements that wait to be sent.
 pub(super) struct Settlements {
-    /// Prefix of this instance's lease names, which changes with each start.
+    /// The prefix of lease names of this instance, which is different after each start.
     instance: String,
     next: AtomicU64,
     open: Mutex<HashMap<Owner, HashSet<Arc<str>>>>,
-    /// Waiting settlements by number.
+    /// By number.
     waiting: Mutex<BTreeMap<u64, Settlement>>,
     added: Notify,
 }
@@ -85,14 +84,13 @@ impl Default for Settlements {
     }
 }
 
-/// A response in progress.
 #[derive(Debug)]
 struct OpenLease {
     owner: Owner,
-    /// Name of the lease among the client's leases. `None` if the server does not know the lease.
+    /// The name of the lease. `None` if the server does not know the lease.
     member: Option<Arc<str>>,
-    /// Tokens per minute: the limit, the number of tokens taken, and the time at which the bucket is full again, in
-    /// microseconds of the server's clock.
+    /// For tokens per minute: the limit, the amount taken, and when the bucket will be full again, in microseconds of
+    /// the server's clock.
     tokens: Option<(u64, u64, u64)>,
 }
 
@@ -102,7 +100,7 @@ struct Settlement {
     spent: Spent,
     /// Whether the server may already have applied the settlement.
     is_repeated: bool,
-    /// Value of `is_repeated` before the last attempt.
+    /// The value of `is_repeated` before the last attempt.
     was_repeated: bool,
 }
 
@@ -145,7 +143,7 @@ impl SharedLimits for RedisServer {
             return Box::pin(async { Err(StoreError::new("the server is away")) });
         }
         let inner = Arc::clone(&self.inner);
-        // If the request has been dropped, its lease ends when the answer arrives.
+        // If the request is dropped before the answer arrives, its lease ends at that point.
         self.asked(async move { admit(&inner, demand).await })
     }
 
@@ -155,7 +153,7 @@ impl SharedLimits for RedisServer {
 
     fn owe(&self, owner: Owner, spent: Spent, tokens_per_minute: Option<u64>) {
         let tokens = tokens_per_minute.map(|limit| (limit.max(1), 0, 0));
-        // A name that no lease has, so that no request is counted.
+        // No lease has this name, so no request is counted.
         let member = Some("-".into());
         self.inner.settlements.add(OpenLease { owner, member, tokens }, spent);
     }
@@ -199,14 +197,14 @@ async fn admit(inner: &Arc<Inner>, demand: Demand) -> Result<Verdict, StoreError
     })
 }
 
-/// Creates the lease that settles `lease` when its request ends.
+/// Creates a lease that settles `lease` when its request ends.
 fn lease(inner: &Arc<Inner>, lease: OpenLease, month: String) -> Lease {
     let (inner, nothing) = (Arc::clone(inner), Spent { month, input: 0, output: 0 });
     Lease::new(move |spent| inner.settlements.add(lease, spent.unwrap_or(nothing)))
 }
 
-/// Sends settlements and renews leases, until the future is dropped. The two run one after the other, so that no lease
-/// is renewed after it was settled.
+/// Sends settlements and renews leases until it is dropped. The two take turns, so that no lease is renewed after it
+/// was settled.
 pub(super) async fn settle(inner: &Inner) {
     let (mut renewal, mut there) = (interval(RENEWAL), inner.outage.ends());
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -216,21 +214,20 @@ pub(super) async fn settle(inner: &Inner) {
             () = inner.settlements.added.notified() => left = settle_rest(inner).await,
             () = sleep(PROBE_INTERVAL), if left == Left::Some => left = settle_rest(inner).await,
             _ = renewal.tick() => renew(inner).await,
-            // Never an error, since `inner` owns the sender. The server may have lost the open leases, so they are
-            // renewed.
+            // Never an error, since `inner` owns the sender. Leases are renewed because the server may have lost them.
             _ = there.changed() => renewal.reset_immediately(),
         }
     }
 }
 
-/// Whether there are settlements that have not been accepted by their server.
+/// Whether some settlements could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
     Some,
 }
 
-/// Tries to send each waiting settlement.
+/// Tries to send all waiting settlements.
 pub(super) async fn settle_rest(inner: &Inner) -> Left {
     let (mut from, mut left) = (0, Left::Nothing);
     loop {
@@ -250,8 +247,8 @@ pub(super) async fn settle_rest(inner: &Inner) -> Left {
     }
 }
 
-/// The next settlements, starting with the number `from`, whose server can be used, and the number at which the next
-/// batch starts.
+/// Returns the next settlements for reachable servers, starting with the number `from`, and the number with which the
+/// next batch starts.
 fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
     let (mut next, mut batch) = (from, Vec::new());
     for (number, settlement) in inner.settlements.waiting().range_mut(from..).take(BATCH) {
@@ -263,11 +260,11 @@ fn batch(inner: &Inner, from: u64) -> (u64, Vec<(u64, Command)>) {
     (next, batch)
 }
 
-/// Removes a settlement that was sent, unless it must be sent again. Only one task calls this.
+/// Removes a settlement that was sent, unless it must be sent again. Only one task may call this.
 fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option<Failure>) {
     match failure {
         None => _ = waiting.remove(&number),
-        // The settlement was not applied, so this attempt does not make the next one a repetition.
+        // The settlement was not applied, so the next attempt is not a repetition because of this one.
         Some(Failure::Refused(_)) => {
             waiting.entry(number).and_modify(|settlement| settlement.is_repeated = settlement.was_repeated);
         }
@@ -282,7 +279,7 @@ fn settled(waiting: &mut BTreeMap<u64, Settlement>, number: u64, failure: Option
     }
 }
 
-/// Returns the script for a settlement. After this, the settlement counts as a repetition.
+/// Returns the script for a settlement, and marks the settlement as possibly applied.
 fn script_of(settlement: &mut Settlement) -> Command {
     let Settlement { lease, spent, is_repeated, was_repeated } = settlement;
     let mut script = of_client(&SETTLE, lease.owner);
@@ -297,7 +294,7 @@ fn script_of(settlement: &mut Settlement) -> Command {
     of_owner(&SETTLE, lease.owner, &script)
 }
 
-/// Renews all leases whose server can be used.
+/// Renews all leases on reachable servers.
 async fn renew(inner: &Inner) {
     let settlements = &inner.settlements;
     let owners: Vec<Owner> = settlements.open.lock().keys().copied().collect();
@@ -305,7 +302,7 @@ async fn renew(inner: &Inner) {
         let leases: Vec<_> = settlements.open.lock().get(&owner).into_iter().flatten().cloned().collect();
         for leases in leases.chunks(RENEWED_AT_ONCE) {
             let script = renewal_of(settlements, owner, leases);
-            // An error is reported in the place that marks the server as away.
+            // `ask` already marks the server as unreachable on an error.
             let _ = inner.servers.ask(Line::Limits, of_owner(&RENEW, owner, &script)).await;
         }
         settle_rest(inner).await;
@@ -322,24 +319,23 @@ fn renewal_of(settlements: &Settlements, owner: Owner, leases: &[Arc<str>]) -> S
     script
 }
 
-/// Prepares a script for a client, with the keys of the client's state and leases.
+/// Prepares a script with the client's keys.
 fn of_client(script: &'static Script, owner: Owner) -> ScriptInvocation<'static> {
     let mut script = script.prepare_invoke();
     script.key(key(owner, "state")).key(key(owner, "leases"));
     script
 }
 
-/// Creates the command that runs a script for a client.
 fn of_owner(script: &'static Script, owner: Owner, invocation: &ScriptInvocation<'_>) -> Command {
     Command::script(script, &key(owner, ""), invocation)
 }
 
-/// The slot of a client's keys.
+/// The slot that contains a client's keys.
 fn slot(owner: Owner) -> Slot {
     Slot::of(key(owner, "").as_bytes())
 }
 
-/// A key of a client. A cluster hashes only the part in braces, which is the same for all keys of a client.
+/// A key of a client. A cluster hashes only the part in braces, so all keys of a client are in the same slot.
 fn key(owner: Owner, what: &str) -> String {
     format!("toolwire:limits:{{{}}}:{what}", hex::encode(&owner.0))
 }

@@ -1,5 +1,5 @@
-//! [`Link`]: one connection to a server, which is opened again when it breaks. If there are sentinels, they are then
-//! asked which server to use.
+//! [`Link`]: a connection to a server, which is reopened when it breaks. If there are sentinels, they are asked for the
+//! server first.
 
 use std::{io, time::Duration};
 
@@ -14,26 +14,25 @@ use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::super::{Node, Sentinels, StoreAddress};
 
-/// Time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time limit for finding the primary server with sentinels.
+/// Time limit for finding the primary server through the sentinels.
 const FINDING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to a server. Many commands can be in flight at the same time; their order is kept.
+/// A connection to a server. Many commands can be in flight at the same time, in order.
 pub(super) struct Link {
-    /// The connection. `None` until the sentinels have said where the server is.
+    /// `None` until the sentinels have named the server.
     connection: Mutex<Option<ConnectionManager>>,
     sentinels: Option<AsyncMutex<SentinelClient>>,
     limit: Duration,
 }
 
 impl Link {
-    /// Creates a connection to the server at this address. The connection is opened with its first command, on the
-    /// runtime on which this is called. `limit`: time limit for an answer.
+    /// Creates a connection that is opened with its first command, on the current runtime. `limit` is the time limit
+    /// for an answer.
     ///
     /// # Errors
-    /// If the address is not the address of a server.
+    /// The address is not valid.
     pub(super) fn new(address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let sentinels = address.sentinels().map(|sentinels| watchers(sentinels, address));
         let sentinels = sentinels.transpose().map_err(refused)?;
@@ -44,10 +43,10 @@ impl Link {
         Ok(Self { connection: Mutex::new(connection), sentinels: sentinels.map(AsyncMutex::new), limit })
     }
 
-    /// Creates a connection to a server of the cluster at this address.
+    /// Creates a connection to one server of the cluster at this address.
     ///
     /// # Errors
-    /// As for [`Link::new`].
+    /// See [`Link::new`].
     pub(super) fn to_node(node: &Node, address: &StoreAddress, limit: Duration) -> io::Result<Self> {
         let (host, port) = (node.host.clone(), node.port);
         let place = match address.uses_tls() {
@@ -59,10 +58,10 @@ impl Link {
         Ok(Self { connection: Mutex::new(Some(connection)), sentinels: None, limit })
     }
 
-    /// Returns the answers to these commands, opening a connection if necessary. Each answer may be an error.
+    /// Returns the answers to these commands, some of which may be errors. Opens a connection if necessary.
     ///
     /// # Errors
-    /// If the server is away.
+    /// The server cannot be reached.
     pub(super) async fn send(&self, commands: &Pipeline) -> RedisResult<Vec<RedisResult<Value>>> {
         let Some(mut connection) = self.connection.lock().clone() else {
             return Err((ErrorKind::Client, "the sentinels have not been asked yet").into());
@@ -70,14 +69,14 @@ impl Link {
         within(CONNECT_TIMEOUT + self.limit, commands.query_async(&mut connection)).await
     }
 
-    /// Asks the sentinels, if there are any, which server is the primary now.
+    /// Asks the sentinels, if there are any, which server is the primary.
     ///
     /// # Errors
-    /// If the sentinels do not know.
+    /// The sentinels do not know.
     pub(super) async fn find(&self) -> RedisResult<()> {
         if let Some(sentinels) = &self.sentinels {
             let mut sentinels = sentinels.lock().await;
-            // Asks the sentinels in turn, and then the server itself whether it is the primary.
+            // Asks each sentinel in turn, then asks the server whether it is the primary.
             let find = async { connection(sentinels.async_get_client().await?, self.limit) };
             let found = within(FINDING_TIMEOUT, find).await?;
             *self.connection.lock() = Some(found);
@@ -86,7 +85,7 @@ impl Link {
     }
 }
 
-/// The error for an address that is not the address of a server. The error must not repeat the URL.
+/// The error for an invalid address. It must not contain the URL.
 fn refused(error: RedisError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("the store's URL: {}", error.category()))
 }
@@ -95,8 +94,8 @@ async fn within<T>(limit: Duration, answer: impl Future<Output = RedisResult<T>>
     timeout(limit, answer).await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
 }
 
-/// Creates a connection that is opened with its first command. A command fails if there is no connection: the probe
-/// decides when the server can be used again.
+/// Creates a connection that is opened with its first command. Commands without a connection fail at once: the probe
+/// decides when the server is used again.
 fn connection(server: Client, limit: Duration) -> RedisResult<ConnectionManager> {
     let settings = ConnectionManagerConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -105,8 +104,8 @@ fn connection(server: Client, limit: Duration) -> RedisResult<ConnectionManager>
     ConnectionManager::new_lazy_with_config(server, settings)
 }
 
-/// Creates a client that asks these sentinels for a server. User, password and database of `address` apply to the
-/// server; the sentinels need no password.
+/// Creates a client that asks these sentinels for a server. The user, password and database in `address` are for the
+/// server; sentinels need no password.
 fn watchers(sentinels: &Sentinels, address: &StoreAddress) -> RedisResult<SentinelClient> {
     let server = address.url().into_connection_info()?.redis_settings().clone();
     let mut node = SentinelNodeConnectionInfo::default().set_redis_connection_info(server);

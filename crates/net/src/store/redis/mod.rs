@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! put ─▶ Memory ─▶ writer ─────────▶                ┌─▶ link for values ─┐
-//! get ─▶ Memory, else ─────────────▶ `Servers` ─▶ `Server`               ├─▶ server
+//! get ─▶ Memory, or else ──────────▶ `Servers` ─▶ `Server`               ├─▶ server
 //! admit, settle ─▶ queue of settlements ─▶          └─▶ link for limits ─┘
 //! ```
 //!
-//! Each server has two connections, so that large values do not delay limits. The connections are used on a thread of
-//! their own. After any failure the server counts as away: nothing waits for it until a test write succeeds, which is
-//! tried every half second. Values and settlements that could not be sent wait until then, up to a limit. In a cluster,
-//! this applies to each server separately, and to the keys that it has.
+//! Each server has two connections, so that large values do not delay limits. A separate thread runs them. After any
+//! failure, the server counts as unreachable: until a test write succeeds, which is tried every half second, no request
+//! waits for it. Values and settlements are queued meanwhile, up to a limit. In a cluster, this applies to each server
+//! and its keys separately.
 //!
-//! A command whose connection broke may have run. Writing a value again is harmless; the settlement scripts recognise a
-//! repetition.
+//! If a connection breaks, its last commands may have run. Writing a value twice is harmless, and the settlement
+//! scripts detect repetitions.
 
 mod command;
 mod limits;
@@ -45,10 +45,10 @@ use super::{
     Asked, OnChange, OnFailure, Reach, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
 };
 
-/// Maximum time for which the end of the process waits for unwritten values and settlements.
+/// How long the process waits at its end for unwritten values and settlements.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
-/// State on a server or a cluster.
+/// State on a server or in a cluster.
 pub struct RedisServer {
     address: StoreAddress,
     inner: Arc<Inner>,
@@ -57,12 +57,12 @@ pub struct RedisServer {
 }
 
 struct Running {
-    /// Dropping this sender ends the thread.
+    /// Dropping it ends the thread.
     wanted: watch::Sender<()>,
     thread: thread::JoinHandle<()>,
 }
 
-/// State that the tasks share.
+/// What the tasks share.
 struct Inner {
     servers: Servers,
     outage: Arc<Outage>,
@@ -71,13 +71,13 @@ struct Inner {
 }
 
 impl RedisServer {
-    /// Connects to a server or a cluster, which need not answer yet.
+    /// Creates a client for a server or a cluster, which may be unreachable at this point.
     ///
     /// # Errors
-    /// If the thread cannot be created.
+    /// The thread cannot be created.
     pub(super) fn new(address: StoreAddress, on_change: OnChange) -> io::Result<Self> {
         if address.uses_tls() {
-            // redis-rs uses the process's default provider. An error means that one is already installed.
+            // redis-rs uses the default provider of the process. An error means that there already is one.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -95,7 +95,6 @@ impl RedisServer {
         Ok(Self { address, inner, handle, thread: Mutex::new(Some(Running { wanted, thread })) })
     }
 
-    /// A store for one kind of state.
     pub(super) fn store(
         self: &Arc<Self>,
         space: Space,
@@ -105,25 +104,23 @@ impl RedisServer {
         Arc::new(Values::new(Arc::clone(self), space, ttl, on_failure))
     }
 
-    /// The limits for clients.
     pub(super) fn limits(self: &Arc<Self>) -> Arc<dyn SharedLimits> {
         Arc::clone(self) as _
     }
 
-    /// The text with this name.
     pub(super) fn text(self: &Arc<Self>, name: &str) -> Arc<dyn SharedText> {
         Arc::new(Text::new(Arc::clone(self), name))
     }
 
-    /// Runs `work` on the server's thread and returns its result. The work ends early if its result is no longer
-    /// awaited.
+    /// Runs `work` on the server's thread and returns its result. If the returned future is dropped, the work is
+    /// cancelled.
     fn asked<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Asked<Result<T, StoreError>> {
         let (give, take) = oneshot::channel();
         self.handle.spawn(async move {
-            // An error means that the result is no longer awaited.
+            // An error means that nobody waits for the result.
             let _ = give.send(work.await);
         });
         Box::pin(
@@ -132,7 +129,7 @@ impl RedisServer {
     }
 }
 
-/// Runs the background tasks until `stop`, then writes the values and settlements that remain.
+/// Runs the background tasks until `stop`, then writes the remaining values and settlements.
 async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     let work = async {
         tokio::join!(inner.servers.watch(), values::write(&inner), limits::settle(&inner));
@@ -148,18 +145,17 @@ async fn serve(inner: Arc<Inner>, mut stop: watch::Receiver<()>) {
     }
 }
 
-/// Converts an answer to the expected type.
 fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
     from_redis_value(answer).map_err(StoreError::new)
 }
 
-/// Waits until everything that can be written is written.
+/// Waits until everything that can be written has been written.
 impl Drop for RedisServer {
     fn drop(&mut self) {
         let running = self.thread.lock().take();
         if let Some(Running { wanted, thread }) = running {
             drop(wanted);
-            // An error means that the thread panicked, and so has ended.
+            // An error means that the thread has panicked.
             let _ = thread.join();
         }
     }

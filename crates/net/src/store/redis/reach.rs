@@ -1,4 +1,4 @@
-//! Whether servers can be used: the [`ReachState`] of each server, and the [`Outage`] of all servers together.
+//! Whether servers can be used: the [`ReachState`] of a server, and the [`Outage`] of all servers.
 
 use std::{fmt, sync::Arc};
 
@@ -7,14 +7,14 @@ use tokio::sync::{Notify, watch};
 
 use super::{OnChange, Reach};
 
-/// The state of all servers together: whether any of them is away.
+/// Whether any server is unreachable.
 pub(super) struct Outage {
-    /// Number of servers that are away.
+    /// Number of unreachable servers.
     away: Mutex<usize>,
     on_change: OnChange,
-    /// Notified when another server is away.
+    /// Notified when a server becomes unreachable.
     pub(super) begun: Notify,
-    /// Number of times that a server came back.
+    /// Counts how often a server became reachable again.
     ended: watch::Sender<u64>,
 }
 
@@ -23,12 +23,11 @@ impl Outage {
         Self { away: Mutex::default(), on_change, begun: Notify::new(), ended: watch::Sender::new(0) }
     }
 
-    /// Whether any server is away.
     pub(super) fn lasts(&self) -> bool {
         *self.away.lock() > 0
     }
 
-    /// Returns a receiver that changes whenever a server has come back.
+    /// Returns a receiver that is notified each time a server becomes reachable again.
     pub(super) fn ends(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()
     }
@@ -41,7 +40,7 @@ impl Outage {
             Reach::There => before.saturating_sub(1),
         };
         if (before == 0) != (*away == 0) {
-            // The lock is held, so that changes are reported in order.
+            // Called with the lock held, so that changes are reported in order.
             (self.on_change)(reach);
         }
         drop(away);
@@ -52,18 +51,18 @@ impl Outage {
     }
 }
 
-/// Whether one server can be used. All tasks share this.
+/// Whether a server can be used. All tasks share this.
 pub(super) struct ReachState {
-    /// Name of the server in the log.
+    /// The server's name in the log.
     server: String,
     state: Mutex<Reach>,
-    /// Notified when the server has failed, or has not been asked yet.
+    /// Notified when the server has failed, or before its first use.
     pub(super) lost: Notify,
     outage: Arc<Outage>,
 }
 
 impl ReachState {
-    /// State of a server that has not been asked yet.
+    /// The state of a server that was not used yet.
     pub(super) fn new(server: String, outage: Arc<Outage>) -> Self {
         Self { server, state: Mutex::new(Reach::There), lost: Notify::new(), outage }
     }
@@ -72,10 +71,9 @@ impl ReachState {
         *self.state.lock() == Reach::Away
     }
 
-    /// Records the failure `error`.
     pub(super) fn failed(&self, error: &dyn fmt::Display) {
         let server = &self.server;
-        // The log shows the reason before any request is refused because of it.
+        // Logged before any request is refused for this reason.
         let why = || tracing::error!(server, %error, "the store cannot be used; it is tried again until it answers");
         self.becomes(Reach::Away, why);
         self.lost.notify_one();
@@ -86,7 +84,7 @@ impl ReachState {
         self.becomes(Reach::There, || tracing::info!(server, "the store can be used again"));
     }
 
-    /// Calls `tell` if the state is new, and only then makes it visible to other tasks.
+    /// If the state changes, calls `tell` before other tasks can see the new state.
     fn becomes(&self, reach: Reach, tell: impl FnOnce()) {
         let mut state = self.state.lock();
         if *state != reach {
@@ -98,7 +96,7 @@ impl ReachState {
     }
 }
 
-/// A server that is no longer asked does not count as away.
+/// A server that is no longer used does not count as unreachable.
 impl Drop for ReachState {
     fn drop(&mut self) {
         if self.is_away() {

@@ -1,5 +1,5 @@
-//! [`Server`]: one server with its connections. While the server is away, nothing waits for it until a test write
-//! succeeds, which is tried every half second.
+//! [`Server`]: a server and its connections. While it is unreachable, nothing waits for it until a test write succeeds,
+//! which is tried every half second.
 
 use std::{io, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -15,33 +15,32 @@ use super::{
     slots,
 };
 
-/// Time limit for an answer about limits, since a request waits for it.
+/// Time limit for answers about limits, which delay requests.
 pub(super) const LIMITS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time limit for an answer with values.
 const VALUES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Interval at which a server that is away is tried again.
+/// The interval of test writes to an unreachable server.
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Prefix of the keys that are written to test whether a server accepts writes.
+/// Prefix of the keys of test writes.
 const PROBE: &str = "toolwire:probe:";
 
-/// Number of keys that are written to a server that should have all keys. There are so many that a single server of a
-/// cluster, which has only some of the keys, cannot accept all of them.
+/// Number of keys in a test write to a server that should have all keys. With this many, a server that belongs to a
+/// cluster rejects at least one, because it has only some of the keys.
 const PROBES: usize = 16;
 
-/// Number of seconds for which the test keys exist.
+/// Lifetime of the test keys, in seconds.
 const PROBE_TTL: u64 = 10;
 
-/// One of the two connections, which are separate so that large values do not delay limits.
+/// A server's two connections, which are separate so that large values do not delay limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     Values,
     Limits,
 }
 
-/// A server with its connections and the task that probes it.
+/// A server, its connections, and the task that probes it.
 pub(super) struct Server {
     connections: Arc<Connections>,
     probing: AbortHandle,
@@ -63,19 +62,19 @@ struct ClusterNode {
 impl ClusterNode {}
 
 impl Server {
-    /// Creates the server that has all keys. The runtime of `handle` connects to it, and probes it while it is away.
+    /// Creates a server that has all keys. The runtime of `handle` runs its connections and probes.
     ///
     /// # Errors
-    /// If the address is not the address of a server.
+    /// The address is not valid.
     pub(super) fn new(address: &StoreAddress, outage: &Arc<Outage>, handle: &Handle) -> io::Result<Self> {
         let link = |limit| Link::new(address, limit);
         Self::with(None, address.to_string(), link, outage, handle)
     }
 
-    /// Creates a server of a cluster, which has no slots yet.
+    /// Creates a server of a cluster. It has no slots yet.
     ///
     /// # Errors
-    /// As for [`Server::new`].
+    /// See [`Server::new`].
     pub(super) fn of_cluster(
         node: &Node,
         address: &StoreAddress,
@@ -98,13 +97,13 @@ impl Server {
         let (values, limits) = (link(VALUES_TIMEOUT)?, link(LIMITS_TIMEOUT)?);
         let reach = ReachState::new(name, Arc::clone(outage));
         let connections = Arc::new(Connections { node, values, limits, reach });
-        // If a server is away at the start, this is reported immediately, not with the first request.
+        // If the server is unreachable at the start, this is reported immediately instead of with the first request.
         connections.reach.lost.notify_one();
         let probing = handle.spawn(probe(Arc::clone(&connections))).abort_handle();
         Ok(Self { connections, probing })
     }
 
-    /// The server's address in a cluster.
+    /// The server's address, if it is part of a cluster.
     pub(super) fn node(&self) -> Option<&Node> {
         self.connections.node.as_ref().map(|place| &place.node)
     }
@@ -115,7 +114,6 @@ impl Server {
         }
     }
 
-    /// Whether the server has this slot.
     pub(super) fn has(&self, slot: slots::Slot) -> bool {
         self.connections.node.as_ref().is_none_or(|place| slot.is_in(&place.slots.lock()))
     }
@@ -124,15 +122,15 @@ impl Server {
         self.connections.reach.is_away()
     }
 
-    /// Records that the server does not accept a command.
+    /// Marks the server as failed.
     pub(super) fn failed(&self, error: &RedisError) {
         self.connections.reach.failed(&self.connections.said(error.clone()));
     }
 
-    /// Returns the answers to these commands, unless the server is away.
+    /// Returns the answers to these commands.
     ///
     /// # Errors
-    /// If the server is away now.
+    /// The server is currently unreachable.
     pub(super) async fn send(
         &self,
         line: Line,
@@ -150,10 +148,10 @@ impl Server {
         })
     }
 
-    /// Sends a test write, whether or not the server is away.
+    /// Sends a test write even if the server is marked as unreachable.
     ///
     /// # Errors
-    /// If the server does not accept the write.
+    /// The server does not accept the write.
     #[cfg(test)]
     pub(super) async fn probe(&self) -> Result<(), ServerError> {
         self.connections.probe().await
@@ -200,7 +198,7 @@ impl Connections {
         writes
     }
 
-    /// What `error` says about the server.
+    /// What `error` means for the server.
     fn said(&self, error: RedisError) -> ServerError {
         match (&self.node, error.is_cluster_error()) {
             (None, true) => ServerError::OneOfCluster(error),
@@ -209,8 +207,8 @@ impl Connections {
     }
 }
 
-/// Probes a server that is away until it accepts writes. A server that is still loading its file answers, but
-/// accepts no writes.
+/// Probes an unreachable server until it accepts writes. Reads are not enough: a server that is still loading its data
+/// answers them.
 async fn probe(server: Arc<Connections>) {
     loop {
         server.reach.lost.notified().await;

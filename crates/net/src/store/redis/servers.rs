@@ -1,9 +1,9 @@
-//! [`Servers`]: selects the server for each command: the only server, or a server of a cluster.
+//! [`Servers`]: selects the server for each command, from one server or a cluster.
 //!
-//! If a server of a cluster is away, only requests for its keys are affected. The assignment of slots to servers is
-//! fetched when a server says that a slot has moved, and repeatedly while a server is away, since another server may
-//! replace it. If a server refuses a command and names another server, the command is sent there; a command that may
-//! have run is not repeated.
+//! If a server of a cluster is unreachable, only its keys are affected. The assignment of slots to servers is fetched
+//! when a server reports that a slot has moved, and repeatedly while a server is unreachable, since another one may
+//! replace it. A command that a server rejects because another server has its keys is sent to that server. A command
+//! that may have run is not repeated.
 
 use std::{
     io,
@@ -26,54 +26,52 @@ use super::{
     slots::{Slot, SlotRanges},
 };
 
-/// Maximum number of times that a command is sent. It is sent again if another server now has its keys, or if its
-/// script must be sent along.
+/// Maximum number of times that a command is sent. Repetitions are necessary if another server has the keys by then, or
+/// if the server does not know the command's script.
 const ROUNDS: usize = 4;
 
-/// One server, or the servers of a cluster.
+/// A single server, or the servers of a cluster.
 pub(super) struct Servers {
     known: Mutex<Vec<Arc<Server>>>,
     cluster: Option<Cluster>,
     outage: Arc<Outage>,
 }
 
-/// State of a cluster in addition to its servers.
 struct Cluster {
     address: StoreAddress,
-    /// The servers that are asked about the other servers.
+    /// The configured servers, which know the other servers.
     seeds: Vec<(Node, Link)>,
     /// Whether every slot is assigned to a server.
     reach: ReachState,
     handle: Handle,
-    /// Held while the slots are being fetched. `found` counts the fetches.
+    /// Held while the slots are fetched. `found` counts how often they were.
     finding: AsyncMutex<()>,
     found: AtomicU64,
 }
 
-/// The answer to a command.
 pub(super) type Answer = Result<Value, Failure>;
 
-/// A command that has no answer yet.
+/// A command without an answer.
 struct Open {
     place: usize,
     command: Command,
-    /// The server to which the slot is being moved, which already has the keys.
+    /// The server to which the slot is being moved, if it already has the keys.
     asks: Option<Arc<Server>>,
-    /// Whether the script must be sent first.
+    /// Whether the server needs the script first.
     loads: bool,
 }
 
-/// Commands that are sent to one server together.
+/// Commands that are sent to a server together.
 struct Part {
     server: Arc<Server>,
     open: Vec<Open>,
 }
 
 impl Servers {
-    /// Creates the servers at this address. The runtime of `handle` connects to them.
+    /// Creates the servers at this address. The runtime of `handle` runs their connections.
     ///
     /// # Errors
-    /// If the address is not valid.
+    /// The address is not valid.
     pub(super) fn new(address: &StoreAddress, outage: Arc<Outage>, handle: &Handle) -> io::Result<Self> {
         let Some(nodes) = address.cluster() else {
             let server = Arc::new(Server::new(address, &outage, handle)?);
@@ -97,7 +95,7 @@ impl Servers {
         self.known.lock().iter().find(|server| server.has(slot)).cloned()
     }
 
-    /// Whether commands for this slot would fail without being sent.
+    /// Whether commands for this slot would fail at once.
     pub(super) fn is_away(&self, slot: Slot) -> bool {
         match (self.of(slot), &self.cluster) {
             (Some(server), _) => server.is_away(),
@@ -109,13 +107,13 @@ impl Servers {
     /// Returns the answer to a command.
     ///
     /// # Errors
-    /// The reasons described at [`Failure`].
+    /// See [`Failure`].
     pub(super) async fn ask(&self, line: Line, command: Command) -> Answer {
         let mut answers = self.ask_all(line, vec![command]).await;
         answers.pop().unwrap_or_else(|| Err(Failure::Refused(ServerError::NoAnswer)))
     }
 
-    /// Returns the answers to these commands, in the same order.
+    /// Returns the answers to these commands, in order.
     pub(super) async fn ask_all(&self, line: Line, commands: Vec<Command>) -> Vec<Answer> {
         let between = || Err(Failure::Refused(ServerError::KeysMoving));
         let mut answers: Vec<Answer> = commands.iter().map(|_| between()).collect();
@@ -139,7 +137,7 @@ impl Servers {
         answers
     }
 
-    /// Groups the commands by server. Commands for which there is no server are answered with an error.
+    /// Groups the commands by server. A command without a server is answered with an error.
     async fn divided(&self, open: Vec<Open>, answers: &mut [Answer]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for open in open {
@@ -159,8 +157,8 @@ impl Servers {
         parts
     }
 
-    /// Stores answers, and adds commands that must be sent again to `left`. Returns the server if it has said that
-    /// a slot has moved to another server.
+    /// Stores the answers, and adds commands that must be sent again to `left`. Returns the server if it reported that
+    /// a slot has moved.
     fn sort(&self, done: Done, answers: &mut [Answer], left: &mut Vec<Open>) -> Option<Arc<Server>> {
         let Done { server, open, given } = done;
         let mut moved = None;
@@ -180,7 +178,7 @@ impl Servers {
                 (Complaint::NoScript, _) => open.loads = true,
                 (Complaint::Moved, Some(_)) => (open.asks, moved) = (None, Some(Arc::clone(&server))),
                 (Complaint::Ask(node), Some(cluster)) => open.asks = self.at(&node, &server, cluster),
-                // Treated as refused, so that the command is tried later: moving the keys may take long.
+                // Treated as rejected, so that the command is retried later: moving the keys may take long.
                 (Complaint::TryAgain, Some(_)) => continue,
                 (Complaint::Unfit, _) => {
                     answer(answers, open.place, Err(Failure::Unfit(error.into())));
@@ -197,13 +195,13 @@ impl Servers {
         moved
     }
 
-    /// The server at the address `written`, which the server `by` has named.
+    /// The server at the address `written`, as named by the server `by`.
     fn at(&self, written: &str, by: &Server, cluster: &Cluster) -> Option<Arc<Server>> {
         let node = Node::read(written, &by.node()?.host)?;
         self.server(&mut self.known.lock(), &node, cluster)
     }
 
-    /// The server at this address. It is created if it is not known yet.
+    /// The server at this address. Creates it if it is not known yet.
     fn server(&self, known: &mut Vec<Arc<Server>>, node: &Node, cluster: &Cluster) -> Option<Arc<Server>> {
         if let Some(server) = known.iter().find(|server| server.node() == Some(node)) {
             return Some(Arc::clone(server));
@@ -214,13 +212,13 @@ impl Servers {
         Some(server)
     }
 
-    /// Number of times that the slots of the cluster were fetched.
+    /// How often the slots were fetched.
     fn found(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.found.load(Ordering::Acquire))
     }
 
-    /// Fetches the assignment of slots to servers, unless it has been fetched since `known`. Asks `first` before other
-    /// servers.
+    /// Fetches the assignment of slots, unless it was fetched since `found` returned `known`. Asks `first` before the
+    /// other servers.
     async fn find(&self, known: u64, first: Option<&Arc<Server>>) {
         let Some(cluster) = &self.cluster else { return };
         let _one_at_a_time = cluster.finding.lock().await;
@@ -247,10 +245,10 @@ impl Servers {
         cluster.reach.failed(&why);
     }
 
-    /// Applies a server's answer.
+    /// Applies the assignment of slots in a server's answer.
     ///
     /// # Errors
-    /// If the answer contains no slots.
+    /// The answer contains no slots.
     fn learn(
         &self,
         answers: Vec<RedisResult<Value>>,
@@ -270,7 +268,7 @@ impl Servers {
                 servers.push(server);
             }
         }
-        // Servers that are not in the answer no longer have any slots.
+        // Servers that are missing from the answer no longer have any slots.
         *known = servers;
         drop(known);
         cluster.found.fetch_add(1, Ordering::AcqRel);
@@ -281,15 +279,14 @@ impl Servers {
         Ok(())
     }
 
-    /// Sends a test write to the first known server.
     #[cfg(test)]
     pub(super) async fn probe_first(&self) -> Result<(), ServerError> {
         let first = self.known.lock().first().cloned().expect("a known server");
         first.probe().await
     }
 
-    /// Fetches the assignment of slots repeatedly while a server is away or a slot is not assigned. Runs until the
-    /// future is dropped.
+    /// Fetches the assignment of slots repeatedly while a server is unreachable or a slot is unassigned. Runs until it
+    /// is dropped.
     pub(super) async fn watch(&self) {
         if self.cluster.is_none() {
             return;
@@ -305,21 +302,19 @@ impl Servers {
     }
 }
 
-/// Stores an answer at its index.
 fn answer(answers: &mut [Answer], place: usize, given: Answer) {
     if let Some(place) = answers.get_mut(place) {
         *place = given;
     }
 }
 
-/// The commands of one part, and their results.
 struct Done {
     server: Arc<Server>,
     open: Vec<Open>,
     given: Vec<Result<RedisResult<Value>, Failure>>,
 }
 
-/// Sends all parts at the same time.
+/// Sends all parts concurrently.
 async fn sent(line: Line, parts: Vec<Part>) -> Vec<Done> {
     let mut parts = parts.into_iter();
     match (parts.next(), parts.len()) {
@@ -346,7 +341,7 @@ async fn send(line: Line, part: Part) -> Done {
             commands.cmd("ASKING");
         }
         ends.push(commands.len());
-        // Values are large, so commands are moved, not copied.
+        // Moved instead of copied, since values are large.
         commands.add_command(std::mem::take(&mut open.command.command));
     }
     let mut given = match server.send(line, &commands).await {
@@ -357,7 +352,7 @@ async fn send(line: Line, part: Part) -> Done {
     let of = |end: usize| given.get_mut(end).and_then(Option::take).unwrap_or_else(missing);
     let given: Vec<_> = ends.iter().copied().map(of).collect();
     for ((open, given), end) in open.iter_mut().zip(&given).zip(ends) {
-        // The command may be sent again, so it is copied back.
+        // The command may have to be sent again, so it is restored.
         if matches!(given, Ok(Err(_))) {
             open.command.command = commands.cmd_iter().nth(end).cloned().unwrap_or_default();
         }

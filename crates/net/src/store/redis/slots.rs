@@ -1,4 +1,4 @@
-//! Slots, of which a cluster has 16,384. Each key is in one slot, and each slot is assigned to one server.
+//! Slots of a cluster. Each key belongs to one of 16,384 slots, and each slot is assigned to one server.
 
 use std::ops::RangeInclusive;
 
@@ -6,18 +6,17 @@ use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 use super::super::Node;
 
-/// Number of slots in a cluster.
 const SLOTS: u16 = 1 << 14;
 
-/// Maximum number of keys that are tried to find one in the given slots. A single slot contains one in 16,384 keys.
+/// Maximum number of candidates when searching for a key in given slots. One key in 16,384 belongs to a given slot.
 const TRIES: u32 = 1 << 18;
 
-/// The slot of a key in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// Computes the slot of a key. If the key's first pair of braces encloses any text, only that text is hashed.
+    /// Computes the slot of a key. If the key contains a non-empty pair of braces, only the text in the first pair is
+    /// hashed.
     pub(super) fn of(key: &[u8]) -> Self {
         let tag = || {
             let (_, rest) = split(key, b'{')?;
@@ -36,7 +35,7 @@ fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((text.get(..place)?, text.get(place + 1..)?))
 }
 
-/// The checksum from which slots are computed: CRC-16 with the polynomial 0x1021, most significant bit first.
+/// CRC-16 with the polynomial 0x1021, most significant bit first.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ (u16::from(*byte) << 8), |sum, _| {
@@ -46,10 +45,10 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Returns a key that begins with `prefix` and is in one of these slots.
+/// Returns a key with this prefix that belongs to one of these slots.
 pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<String> {
     if ranges.is_empty() {
-        // Without any slots, no number of tries would find a key.
+        // Otherwise all candidates would be tried in vain.
         return None;
     }
     let mut keys = (0..TRIES).map(|number| format!("{prefix}{number}"));
@@ -57,7 +56,7 @@ pub(super) fn key_in(prefix: &str, ranges: &[RangeInclusive<u16>]) -> Option<Str
 }
 
 impl Node {
-    /// Parses `host:port` as a server writes it. An empty host means the server's own host.
+    /// Parses `host:port` in a server's answer. An empty host means `own_host`, the host of that server.
     pub(super) fn read(written: &str, own_host: &str) -> Option<Self> {
         let (host, port) = written.rsplit_once(':')?;
         Some(Self { host: or_own(host, own_host), port: port.parse().ok()? })
@@ -73,7 +72,7 @@ fn or_own(host: &str, own_host: &str) -> String {
 pub(super) struct SlotRanges(pub(super) Vec<(Node, Vec<RangeInclusive<u16>>)>);
 
 impl SlotRanges {
-    /// Parses the answer of the server `own_host` to `CLUSTER SLOTS`. Ranges whose server is unknown are left out.
+    /// Parses the answer to `CLUSTER SLOTS` from the server `own_host`. Leaves out ranges whose server is unknown.
     pub(super) fn read(answer: &Value, own_host: &str) -> Self {
         let ranges = Vec::<Vec<Value>>::from_redis_value_ref(answer).unwrap_or_default();
         let mut read = Self::default();
@@ -95,8 +94,7 @@ impl SlotRanges {
     }
 }
 
-/// Parses a range: the first and the last slot, then its primary server and further servers, each with its host and
-/// port.
+/// Parses a range: its first and last slot, its primary server, and then its replicas, each with host and port.
 fn range_of(range: &[Value], own_host: &str) -> Option<(RangeInclusive<u16>, Node)> {
     let [first, last, Value::Array(primary), ..] = range else { return None };
     let [host, port, ..] = primary.as_slice() else { return None };
@@ -112,7 +110,7 @@ fn range_of(range: &[Value], own_host: &str) -> Option<(RangeInclusive<u16>, Nod
 mod tests {
     use super::*;
 
-    /// The expected values come from a server's `CLUSTER KEYSLOT`.
+    /// The expected values are from the `CLUSTER KEYSLOT` command of a server.
     #[test]
     fn slot_of_a_key_is_that_of_its_first_tag() {
         for (key, slot) in [

@@ -1,4 +1,4 @@
-//! Tests with a real server, and with an unreachable one. Skipped if no server is installed.
+//! Tests with a real server, which are skipped if none is installed, and with an unreachable one.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -24,14 +24,14 @@ const OWNER: Owner = Owner([7; 32]);
 const HOUR: Duration = Duration::from_secs(3600);
 const MONTH: &str = "2026-11";
 
-/// A timeout longer than any test takes.
+/// Longer than any operation in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn client(url: &str) -> Arc<RedisServer> {
     Arc::new(RedisServer::new(StoreAddress::parse(url).unwrap(), Box::new(|_| ())).unwrap())
 }
 
-/// The stored responses as one instance sees them.
+/// The stored responses from the perspective of one instance.
 fn responses(url: &str) -> Arc<dyn Store> {
     Stores::Redis(client(url)).open(Space::Responses, 1 << 20, HOUR, Box::new(|_| ()))
 }
@@ -40,7 +40,6 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Waits until `is_so` returns true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -178,7 +177,7 @@ fn many_instances_admit_no_more_than_the_limit() {
             });
         }
     });
-    // The bucket gains one request every two seconds.
+    // The bucket refills one request every two seconds.
     let back = begun.elapsed().as_secs() / 2 + 1;
     let admitted = admitted.into_inner();
     assert!((30..=30 + back).contains(&admitted), "{admitted}");
@@ -229,7 +228,7 @@ fn places_and_budget_are_shared_and_come_back() {
     assert_eq!(refused(&second, &budget), Refusal::MonthReserved);
     lease.settle(spent(50, 49));
     until("one is left", || matches!(ask(&second, &budget).unwrap().admission, Admission::Granted(_)));
-    // The lease was dropped without being settled, so nothing was used.
+    // The lease was dropped without being settled, so nothing counts as used.
     until("it is given back", || match ask(&second, &budget).unwrap().admission {
         Admission::Granted(lease) => {
             lease.unwrap().settle(spent(1, 0));
@@ -271,7 +270,7 @@ fn usage_is_counted_once_when_the_server_was_away() {
     });
 }
 
-/// Waits for the result of a request for a text on the server.
+/// Blocks until `asked` has completed, and returns its result.
 fn wait<T>(asked: Asked<T>) -> T {
     runtime::Builder::new_current_thread().build().unwrap().block_on(asked)
 }
@@ -283,7 +282,6 @@ fn text_is_changed_by_one_instance_at_a_time() {
     let instances = [text(), text()];
     let mut known = Revision::default();
     assert_eq!(wait(instances[0].newest(&known)).unwrap(), None, "there is none");
-    // Each of the four threads counts to 25.
     thread::scope(|scope| {
         for text in instances.iter().chain(&instances) {
             scope.spawn(|| {
@@ -313,7 +311,7 @@ fn text_is_changed_by_one_instance_at_a_time() {
 
 #[test]
 fn server_that_never_answers_delays_nothing_for_long() {
-    // The listener accepts connections and never answers.
+    // The listener accepts connections but never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let instance = client(&format!("redis://{}", listener.local_addr().unwrap()));
     let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));

@@ -1,4 +1,4 @@
-//! [`Text`]: a text on the server, with the key `toolwire:{name}`. It does not expire.
+//! [`Text`]: a string stored on the server under the key `toolwire:{name}`. It does not expire.
 
 use std::{
     fmt,
@@ -22,14 +22,13 @@ use super::{
 static NEWEST: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("newest.lua")));
 static REPLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("replace.lua")));
 
-/// A text on the server.
+/// A string stored on the server, which instances share.
 pub(super) struct Text {
     server: Arc<RedisServer>,
     key: String,
 }
 
 impl Text {
-    /// The text with this name.
     pub(super) fn new(server: Arc<RedisServer>, name: &str) -> Self {
         Self { server, key: format!("toolwire:{name}") }
     }

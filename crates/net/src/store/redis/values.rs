@@ -1,4 +1,4 @@
-//! [`Values`]: values of one kind of state on the server.
+//! [`Values`]: the values of one kind of state on the server.
 
 use std::{
     sync::{Arc, mpsc},
@@ -25,13 +25,13 @@ use super::{
 };
 use crate::wire::hex;
 
-/// Maximum bytes of values that wait to be written.
+/// Maximum size in bytes of all values that wait to be written.
 const MAX_PENDING: usize = 64 << 20;
 
-/// Maximum bytes of one value. The server and all its clients are busy with a value while it is transferred.
+/// Maximum size of a value in bytes. While a value is transferred, the server cannot serve other clients.
 const MAX_VALUE: usize = 32 << 20;
 
-/// Maximum number of values in one write. No value is added once the write has `BATCH_BYTES` bytes.
+/// Maximum number of values in a batch. A batch that has reached `BATCH_BYTES` gets no further values.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -39,7 +39,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(super) struct Pending {
     memory: Mutex<Memory>,
     added: Notify,
-    /// Held while values are being sent, so that a removed value is not written afterwards.
+    /// Held while values are sent, so that a value that is removed meanwhile is not written afterwards.
     writing: AsyncMutex<()>,
 }
 
@@ -55,7 +55,6 @@ impl Default for Pending {
 
 impl Pending {}
 
-/// The values of one kind of state.
 pub(super) struct Values {
     server: Arc<RedisServer>,
     space: Space,
@@ -64,7 +63,7 @@ pub(super) struct Values {
 }
 
 impl Space {
-    /// The prefix of the space's keys on a server.
+    /// The prefix of the space's keys on the server.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Responses => "toolwire:response:",
@@ -81,7 +80,7 @@ impl Values {
         Self { server, space, ttl, on_failure }
     }
 
-    /// Returns the key on the server. A cluster hashes only the part that names the owner.
+    /// Returns the key on the server. A cluster hashes only the part that identifies the owner.
     fn placed(&self, key: &Key) -> Key {
         const OWNER: usize = 32;
         let (owner, id) = key.bytes.split_at_checked(OWNER).unwrap_or((&key.bytes, &[]));
@@ -90,34 +89,33 @@ impl Values {
         Key { bytes: [head.as_bytes(), id].concat().into() }
     }
 
-    /// Runs `work` on the server's thread and waits for its result.
+    /// Runs `work` on the server's thread and blocks until it returns.
     fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (give, take) = mpsc::sync_channel(1);
         self.server.handle.spawn(async move {
-            // An error means that the result is no longer awaited.
+            // An error means that nobody waits for the result.
             let _ = give.send(work.await);
         });
         take.recv().unwrap_or_else(|_| Err(StoreError::new("the store has been closed")))
     }
 
-    /// The values under these keys that still wait to be written.
+    /// The values of these keys that are still waiting to be written.
     fn waiting(&self, keys: &[Key], now: u64) -> Vec<Option<Bytes>> {
         let memory = self.server.inner.pending.memory.lock();
         keys.iter().map(|key| memory.get(key, now)).collect()
     }
 }
 
-/// Reads at most one byte more than a value may have, so that a huge value written by another program is not read
-/// completely.
+/// Reads at most one byte more than the maximum size, in case another program wrote a huge value.
 fn bounded_get(key: &Key) -> Command {
     Command::new("GETRANGE", &key.bytes, |command| _ = command.arg(0).arg(MAX_VALUE))
 }
 
-/// Checks a value that was read with `bounded_get`. The server returns an empty value for a key that does not
-/// exist; empty values are never written.
+/// Checks the result of `bounded_get`. The server returns an empty value for a missing key; empty values are never
+/// written.
 fn bounded_value(value: Vec<u8>) -> Result<Option<Bytes>, StoreError> {
     match value.len() {
         0 => Ok(None),
@@ -181,27 +179,25 @@ impl Store for Values {
     }
 }
 
-/// Writes values as they are put, until the future is dropped. Values that their server does not accept are tried again
-/// a little later.
+/// Writes values until it is dropped. Values that a server does not accept are retried after a pause.
 pub(super) async fn write(inner: &Inner) {
     loop {
         let added = inner.pending.added.notified();
         match write_rest(inner).await {
             Written::All => added.await,
-            // A timeout is not an error: the remaining values are tried then.
+            // A timeout is not an error: it is time to retry the remaining values.
             Written::Some => _ = timeout(PROBE_INTERVAL, added).await,
         }
     }
 }
 
-/// Whether values are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     All,
     Some,
 }
 
-/// Tries to write each waiting value, the oldest first.
+/// Tries to write all waiting values, oldest first.
 pub(super) async fn write_rest(inner: &Inner) -> Written {
     let (mut from, mut written) = (0, Written::All);
     loop {

@@ -1,18 +1,18 @@
-//! Servers of a cluster, each of which has some of the keys.
+//! Tests with a cluster.
 
 use super::{
     redis_server::{RedisCluster, expect_ok},
     *,
 };
 
-/// Number of clients: enough that each of a few servers has the keys of some.
+/// Enough clients that each server has the keys of some of them.
 const CLIENTS: u8 = 24;
 
 fn owners() -> impl Iterator<Item = Owner> {
     (0..CLIENTS).map(|number| Owner([number; 32]))
 }
 
-/// The owners whose keys are on the server with this number, out of three.
+/// The owners whose keys are on the given one of three servers.
 fn owners_at(server: usize) -> Vec<Owner> {
     let slots = [0..=5460, 5461..=10921, 10922..=16383];
     owners().filter(|owner| slot_of(*owner).is_in(&slots[server..=server])).collect()
@@ -30,7 +30,7 @@ fn is_there(store: &Arc<dyn Store>, key: &Key, value: &[u8]) -> bool {
     store.get(key, now()).is_ok_and(|found| found.as_deref() == Some(value))
 }
 
-/// The usage of the client as the cluster has counted it.
+/// The client's usage as counted by the cluster.
 fn month_of(instance: &RedisServer, owner: Owner) -> Option<(u64, u64, u64)> {
     let plain = Demand { takes_place: false, ..demand_of(owner) };
     ask(instance, &plain).ok().map(|verdict| verdict.month)
@@ -68,7 +68,7 @@ fn instances_share_values_limits_and_texts_of_a_cluster() {
     assert!(!instances[0].inner.outage.lasts());
 }
 
-/// The slot of a client is moved to a server that has no slots yet and that the instance does not know.
+/// The slot is moved to a server that is new to the cluster and unknown to the instance.
 #[test]
 fn slot_that_moves_is_found_while_it_does_and_afterwards() {
     let Some(cluster) = RedisCluster::start(3).unwrap() else { return };
@@ -88,7 +88,7 @@ fn slot_that_moves_is_found_while_it_does_and_afterwards() {
     let slot = old.said(&format!("CLUSTER KEYSLOT {tag}")).trim_start_matches(':').trim().to_owned();
     expect_ok(new, &format!("CLUSTER SETSLOT {slot} IMPORTING {old_id}")).unwrap();
     expect_ok(old, &format!("CLUSTER SETSLOT {slot} MIGRATING {new_id}")).unwrap();
-    // New keys are already on the new server, the other keys still on the old one.
+    // New keys are on the new server, while the existing keys are still on the old one.
     store.put(Key::new(owner, "meanwhile"), Bytes::from_static(b"2"), now());
     until("the new server is asked", || is_there(&read, &Key::new(owner, "meanwhile"), b"2"));
     assert!(is_there(&read, &Key::new(owner, "before"), b"1"));
@@ -121,7 +121,7 @@ fn server_of_a_cluster_that_is_away_keeps_only_its_clients_waiting() {
     let store = Stores::Redis(Arc::clone(&instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     let leases: Vec<_> = owners().map(|owner| (owner, granted(&instance, &demand_of(owner)))).collect();
 
-    // One of the servers that the URL names.
+    // Kills a server that the URL lists.
     cluster.servers[1].kill().unwrap();
     let (gone, others) = (owners_at(1), [owners_at(0), owners_at(2)].concat());
     until("it is away", || ask(&instance, &demand_of(gone[0])).is_err());
@@ -135,7 +135,7 @@ fn server_of_a_cluster_that_is_away_keeps_only_its_clients_waiting() {
         lease.settle(spent(1, 2));
         store.put(Key::new(owner, "y"), Bytes::from_static(b"2"), now());
     }
-    // Values on the other servers are still read and written, and usage there is still counted.
+    // The other servers still store values and count usage.
     let other_instance = client(&cluster.url());
     let reader = Stores::Redis(Arc::clone(&other_instance)).open(Space::Responses, 1, HOUR, Box::new(|_| ()));
     for owner in &others {

@@ -1,8 +1,7 @@
-//! A primary server that is found through sentinels.
+//! Tests with a primary server that is found through sentinels.
 
 use super::*;
 
-/// A program that is killed at the end of the test.
 struct Running(std::process::Child);
 
 impl Running {
@@ -24,7 +23,7 @@ fn free_port() -> String {
     redis_server::free_port().unwrap().to_string()
 }
 
-/// The answer of a program to a command; empty if it does not answer.
+/// The answer of a program to a command. Empty if there is none.
 fn said(port: &str, command: &str) -> String {
     redis_server::said(port.parse().unwrap(), command).unwrap_or_default()
 }
@@ -51,7 +50,6 @@ fn sentinels_say_which_server_is_the_primary_one_also_after_a_failover() {
     until("the replica is there", || said(&replica, "INFO replication").contains("master_link_status:up"));
     until("the sentinel knows it", || said(&sentinel, "INFO sentinel").contains("slaves=1"));
 
-    // The first sentinel does not answer.
     let address = format!("redis+sentinel://127.0.0.1:{nobody},127.0.0.1:{sentinel}/main/0");
     let (instance, other) = (client(&address), client(&address));
     until("the primary is found", || ask(&instance, &demand()).is_ok());
