@@ -1,9 +1,9 @@
-//! [`AddressRules`]: the addresses that may be reached when a model, a client or a provider has chosen them.
+//! [`AddressRules`]: which addresses may be reached when a model, a client or a provider has chosen them.
 //!
-//! A URL is checked twice. [`AddressRules::check`] looks at its text: scheme, name, port, and the address if it has one
-//! instead of a name. [`AddressRules::allows_ip`] looks at the addresses that the name resolves to, in the connector, which
-//! then connects to the same addresses ([`HttpClient`](super::http::HttpClient)). A name that resolves differently at the
-//! next lookup therefore gains nothing.
+//! A URL is checked twice. [`AddressRules::check`] examines its text: the scheme, the port, and the host name or
+//! address. [`AddressRules::allows_ip`] examines the addresses that the host name resolves to. It is called by the
+//! connector ([`HttpClient`](super::http::HttpClient)), which connects to exactly those addresses, so a name that
+//! resolves differently the next time cannot evade the check.
 
 use std::{
     fmt,
@@ -14,15 +14,15 @@ use url::{Host, Url};
 
 use super::tool::{ErrorCode, ToolError};
 
-/// Maximum length of a URL, in bytes.
+/// In bytes.
 const MAX_URL: usize = 2048;
 
-/// The ports that may be reached if the rules list none.
+/// The allowed ports if the rules list none.
 const PORTS: [u16; 2] = [80, 443];
 
-/// Names that resolve only inside a network: names of this machine, of routers and of clusters, and reserved names
-/// (RFC 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). Names below them count too. `.box` is a public suffix,
-/// but far more often the name of a router.
+/// Host names that only resolve inside a network: names of this machine, of routers and of clusters, and reserved names
+/// (RFC 2606, section 2; RFC 6761, section 6; RFC 8375, section 3). Their subdomains count too. `.box` is a public
+/// suffix, but is far more often the domain of a home router.
 const PRIVATE_NAMES: &[&str] = &[
     "localhost",
     "localdomain",
@@ -45,7 +45,7 @@ const PRIVATE_NAMES: &[&str] = &[
     "onion",
 ];
 
-/// Names of metadata services, which reveal the machine's credentials. They may never be reached.
+/// Host names of metadata services, which hand out the machine's credentials. They are always forbidden.
 const METADATA_NAMES: &[&str] = &[
     "metadata",
     "metadata.google.internal",
@@ -55,35 +55,35 @@ const METADATA_NAMES: &[&str] = &[
     "instance-data.ec2.internal",
 ];
 
-/// Azure's metadata service. It has a public address, which is only routed inside of Azure.
+/// Azure's metadata service. Its address is public, but is only routed inside Azure.
 const AZURE_METADATA: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
-/// Alibaba's metadata service, inside a range that [`AddressRules::allow_private`] allows.
+/// Alibaba's metadata service. It is in a range that [`AddressRules::allow_private`] allows.
 const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 
-/// Amazon's metadata services over IPv6, inside a range that [`AddressRules::allow_private`] allows.
+/// The start of the IPv6 address of Amazon's metadata services, in a range that [`AddressRules::allow_private`] allows.
 const AMAZON_METADATA: u32 = 0xfd00_0ec2;
 
-/// The addresses that may be reached: by default all public ones, on the ports of HTTP and HTTPS.
+/// Which addresses may be reached. By default, all public addresses on the ports 80 and 443.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AddressRules {
-    /// Also allows addresses and names inside this machine and its networks, on every port. Link-local addresses, metadata
-    /// services and addresses that do not belong to a single host stay forbidden.
+    /// Also allows addresses and names inside this machine and its networks, on every port. Still forbidden are
+    /// link-local addresses, metadata services, and addresses that do not belong to a single host.
     pub(crate) allow_private: bool,
-    /// The ports that may be reached. Empty: 80 and 443.
+    /// The allowed ports. If empty, 80 and 443.
     pub(crate) ports: Vec<u16>,
-    /// The only domains that may be reached, with their subdomains. Empty: all.
+    /// The only domains that may be reached, with their subdomains. If empty, all.
     pub(crate) allowed_domains: Vec<Domain>,
-    /// Domains that may not be reached, including their subdomains.
+    /// Domains that may not be reached, with their subdomains.
     pub(crate) denied_domains: Vec<Domain>,
 }
 
 impl AddressRules {
-    /// Returns the URL `text` in its normal form, unless its text shows a reason to forbid it. Only this form may be passed
-    /// on, since other programs may read other forms differently.
+    /// Checks the text of a URL, and returns the URL in normal form. Only that form may be passed on, because other
+    /// programs may interpret the original text differently.
     ///
     /// # Errors
-    /// The reason why the URL may not be reached.
+    /// Why the URL may not be reached.
     pub(crate) fn check(&self, text: &str) -> Result<Url, Blocked> {
         if text.len() > MAX_URL {
             return Err(Blocked::TooLong);
@@ -96,10 +96,10 @@ impl AddressRules {
         Ok(url)
     }
 
-    /// Checks that the text of `url` shows no reason to forbid it.
+    /// Checks the text of `url`.
     ///
     /// # Errors
-    /// The reason why the URL may not be reached.
+    /// Why the URL may not be reached.
     pub(crate) fn check_url(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Blocked::Scheme);
@@ -140,7 +140,7 @@ impl AddressRules {
         if METADATA_NAMES.contains(&name) {
             return Err(Blocked::Private);
         }
-        // Names without a dot are completed by the resolver's search list.
+        // The resolver may append a search domain to a name without a dot.
         let is_private =
             !name.contains('.') || PRIVATE_NAMES.iter().any(|private| is_or_is_below(name, private));
         if is_private && !self.allow_private { Err(Blocked::Private) } else { Ok(()) }
@@ -150,7 +150,6 @@ impl AddressRules {
         if self.allows_ip(ip) { Ok(()) } else { Err(Blocked::Private) }
     }
 
-    /// Whether a connection to `ip` may be opened.
     pub(crate) fn allows_ip(&self, ip: IpAddr) -> bool {
         match scope(ip) {
             Scope::Public => true,
@@ -160,7 +159,7 @@ impl AddressRules {
     }
 }
 
-/// A domain of a list, with its subdomains.
+/// A domain and its subdomains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain(String);
 
@@ -171,11 +170,12 @@ impl fmt::Display for Domain {
 }
 
 impl Domain {
-    /// Parses a domain, such as `example.com`, `*.example.com` (the same) or an IP address. `None` if `text` is not one.
+    /// Parses a domain such as `example.com`, the equivalent `*.example.com`, or an IP address. Returns `None` for
+    /// other text.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let text = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
-        // More than a domain: a port, a path, a user name, or another pattern.
+        // Rejects text with a port, a path, a user name, or another pattern.
         let is_ipv6 = text.starts_with('[') && text.ends_with(']');
         if !is_ipv6 && text.contains(['/', '\\', ':', '?', '#', '@', '*']) {
             return None;
@@ -184,34 +184,34 @@ impl Domain {
         Some(Self(comparable(&url.host()?)))
     }
 
-    /// The domain's name, in its normal form.
+    /// The domain in normal form.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `host`, in the form that [`comparable`] returns, is in the domain.
+    /// Whether `host`, in the form that [`comparable`] returns, belongs to the domain.
     pub(crate) fn contains(&self, host: &str) -> bool {
         is_or_is_below(host, &self.0)
     }
 
-    /// Like [`Domain::contains`], for rules that forbid: a rule for one of this machine's names or addresses covers all of
-    /// them.
+    /// Like [`Domain::contains`], but for rules that forbid hosts: a rule for one name or address of this machine
+    /// covers all of its names and addresses.
     pub(crate) fn covers(&self, host: &str) -> bool {
         self.contains(host) || is_this_machine(&self.0) && is_this_machine(host)
     }
 }
 
-/// Returns the URL `text` in its normal form, and its host in the form that [`comparable`] returns. Only this form may be
-/// passed on, as in [`AddressRules::check`].
+/// Returns the URL `text` in normal form, and its host in the form that [`comparable`] returns. Only the normal form
+/// may be passed on; see [`AddressRules::check`].
 ///
-/// `None` if the URL has no host, or if other programs may read the host differently: curl, for instance, expands lists in
-/// braces.
+/// Returns `None` if the URL has no host, or if other programs may interpret the host differently. For instance, curl
+/// expands lists in braces.
 pub(super) fn normal(text: &str) -> Option<(Url, String)> {
     let mut url = Url::parse(text.trim()).ok()?;
     if !url.username().is_empty() || url.password().is_some() {
         return None;
     }
-    // Parsed again, since the `url` crate does not normalize hosts in URLs with schemes outside the Web.
+    // Parsed separately, because the `url` crate normalizes hosts only for web schemes.
     let host = Host::parse(url.host_str()?).ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if matches!(&host, Host::Domain(name) if !name.bytes().all(is_plain)) {
@@ -222,8 +222,8 @@ pub(super) fn normal(text: &str) -> Option<(Url, String)> {
     (!host.is_empty()).then_some((url, host))
 }
 
-/// Returns the host in one form for all spellings that lead to the same host: an IPv4 address inside an IPv6 address is that
-/// IPv4 address, and a dot at the end of a name does not count.
+/// Returns the same string for all spellings of a host: an IPv4 address that is embedded in an IPv6 address is returned
+/// as IPv4, and a trailing dot is removed.
 pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().trim_end_matches('.').to_ascii_lowercase(),
@@ -241,7 +241,7 @@ pub(crate) fn comparable<S: AsRef<str>>(host: &Host<S>) -> String {
 }
 
 /// Whether a host, in the form that [`comparable`] returns, is this machine. The unspecified address counts, since
-/// connections to it also reach this machine.
+/// connections to it reach this machine.
 fn is_this_machine(host: &str) -> bool {
     let names = [
         "localhost",
@@ -258,23 +258,21 @@ fn is_this_machine(host: &str) -> bool {
         || host.parse().is_ok_and(is_own)
 }
 
-/// Whether these lists admit `host`, in the form that [`comparable`] returns. An empty `allowed` admits all.
+/// Whether these lists admit `host`, in the form that [`comparable`] returns. An empty `allowed` admits all hosts.
 pub(crate) fn is_admitted(host: &str, allowed: &[Domain], denied: &[Domain]) -> bool {
     !denied.iter().any(|domain| domain.covers(host))
         && (allowed.is_empty() || allowed.iter().any(|domain| domain.contains(host)))
 }
 
-/// Whether `name` is `domain` or a name below it.
+/// Whether `name` is `domain` or one of its subdomains.
 fn is_or_is_below(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'))
 }
 
-/// Why an address may not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
     #[error("The URL is too long.")]
     TooLong,
-    /// Not a URL with a host.
     #[error("The URL is not valid.")]
     Invalid,
     #[error("The URL must begin with http:// or https://.")]
@@ -283,13 +281,13 @@ pub enum Blocked {
     UserInfo,
     #[error("The URL has a port that is not allowed.")]
     Port,
-    /// The host's name or address is not public.
+    /// The host is not on the public internet.
     #[error("The URL does not lead to a public server.")]
     Private,
-    /// The lists of domains exclude the host.
+    /// The domain lists exclude the host.
     #[error("The URL's domain is not allowed.")]
     Domain,
-    /// A redirect from `https` to `http`.
+    /// The URL is the target of a redirect from `https` to `http`.
     #[error("The URL leads from https:// to http://.")]
     Downgrade,
 }
@@ -300,14 +298,13 @@ impl From<Blocked> for ToolError {
     }
 }
 
-/// The hosts that can reach an address.
+/// From where an address can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// All hosts.
     Public,
-    /// Only this machine and its networks.
+    /// Only from this machine and its networks.
     Private,
-    /// Not the address of a single host, or the address of a metadata service.
+    /// The address of a metadata service, or not the address of a single host.
     Forbidden,
 }
 
@@ -318,7 +315,7 @@ fn scope(ip: IpAddr) -> Scope {
     }
 }
 
-/// Returns the scope of an IPv4 address, according to IANA's IPv4 special-purpose address registry.
+/// According to IANA's IPv4 special-purpose address registry.
 fn scope_v4(ip: Ipv4Addr) -> Scope {
     if ip == AZURE_METADATA || ip == ALIBABA_METADATA {
         return Scope::Forbidden;
@@ -338,15 +335,15 @@ fn scope_v4(ip: Ipv4Addr) -> Scope {
     }
 }
 
-/// Returns the scope of an IPv6 address, according to IANA's IPv6 special-purpose address registry. Only `2000::/3` is
-/// global unicast. An address that embeds an IPv4 address leads to that address.
+/// According to IANA's IPv6 special-purpose address registry. Only `2000::/3` is global unicast. An address that embeds
+/// an IPv4 address has the scope of that address.
 fn scope_v6(ip: Ipv6Addr) -> Scope {
     let [a, b, c, d, e, f, g, h] = ip.segments();
     let embedded = || scope_v4(Ipv4Addr::from((u32::from(g) << 16) | u32::from(h)));
     match [a, b, c, d, e, f] {
         _ if ip == Ipv6Addr::LOCALHOST => Scope::Private,
         _ if (u32::from(a) << 16 | u32::from(b)) == AMAZON_METADATA => Scope::Forbidden,
-        // Mapped, and NAT64: the connection goes to the IPv4 address.
+        // Mapped and NAT64: connections go to the embedded IPv4 address.
         [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => embedded(),
         // Unique local.
         [0xfc00..=0xfdff, ..] => Scope::Private,

@@ -1,4 +1,4 @@
-//! The arguments of a hosted call: read, completed with the schema's defaults, and validated.
+//! Parses the arguments of a hosted call, adds the schema's defaults, and validates the result.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use super::{
 };
 use toolwire_pipeline::{dialect::is_like, tools::arguments_fault, wire::json::Raw};
 
-/// Reads the arguments that a model wrote. Empty text and `null` count as an empty object.
+/// Parses the arguments that a model wrote. An empty string and `null` count as an empty object.
 ///
 /// # Errors
-/// The arguments are not a JSON object, or do not fit the schema.
+/// The arguments are not a JSON object, or do not match the schema.
 pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, ToolError> {
     let invalid = |fault: &str| {
         ToolError::new(ErrorCode::InvalidArguments, format!("The arguments are not valid: {fault}."))
@@ -41,7 +41,7 @@ pub(super) fn read(written: &str, schema: &Raw) -> Result<Map<String, Value>, To
     }
 }
 
-/// Adds the schema's defaults for the arguments that are missing.
+/// Adds the schema's default for each missing argument.
 fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String, Value> {
     let Ok(Value::Object(mut schema)) = serde_json::from_str(schema) else { return arguments };
     let Some(Value::Object(properties)) = schema.remove("properties") else { return arguments };
@@ -54,12 +54,12 @@ fn with_defaults(mut arguments: Map<String, Value>, schema: &str) -> Map<String,
     arguments
 }
 
-/// Returns the host that the call addresses with `argument`, in the form in which [`Domain`](address::Domain)s are compared.
-/// Replaces the URL with its normal form, so the tool gets exactly what was checked. `None` if the call addresses no host.
+/// Returns the host of the URL in `argument`, in the form that is compared with [`Domain`](address::Domain)s. Replaces
+/// the URL with its normal form, so that the tool gets exactly what was checked. Returns `None` if there is no URL.
 ///
 /// # Errors
-/// The value is not a URL whose host all programs read alike, or the name of another argument differs from this one only in
-/// case, so a program may take that argument for the URL.
+/// The value is not a URL in which every program sees the same host. Also if another argument's name differs only in
+/// case, because the tool may read that one instead.
 pub(super) fn addressed(
     arguments: &mut Map<String, Value>,
     argument: &str,
@@ -84,7 +84,7 @@ pub(super) fn addressed(
     Ok(Some(host))
 }
 
-/// Returns the arguments in canonical form, which is the same for equal arguments: keys sorted, no white space.
+/// Serializes the arguments with sorted keys and without whitespace, so that equal arguments have equal text.
 pub(super) fn canonical(arguments: &Map<String, Value>) -> String {
     let mut sorted = Value::Object(arguments.clone());
     sorted.sort_all_objects();

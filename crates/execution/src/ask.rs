@@ -1,7 +1,7 @@
-//! [`Ask`]: asks a configured model on behalf of a hosted tool.
+//! [`Ask`]: sends a question to a configured model on behalf of a hosted tool.
 //!
-//! Some tools need a model: a search that a model's own upstream answers, the description of an image. The request goes
-//! through the model's entry and its upstream's queue and connections like any other, but offers no hosted tools.
+//! Some tools need a model: a search that a model's upstream performs, or the description of an image. The request uses
+//! the model's entry and its upstream's queue and connections like any other request, but offers no hosted tools.
 
 use std::{fmt, pin::Pin, sync::Arc};
 
@@ -14,27 +14,26 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// Asks configured models.
 pub trait Ask: fmt::Debug + Send + Sync {
-    /// Asks a question and returns its answer. Dropping the future cancels the request.
+    /// Asks a question and returns the answer. Dropping the future cancels the request.
     fn ask(&self, question: Question) -> Asking<'_>;
 
     /// Whether a model of this name is configured.
     fn knows(&self, model: &str) -> bool;
 }
 
-/// A question that is being answered.
+/// A pending answer.
 ///
 /// # Errors
-/// The reason why the model gave no complete answer.
+/// Why there is no complete answer.
 pub type Asking<'a> = Pin<Box<dyn Future<Output = Result<ModelAnswer, Failure>> + Send + 'a>>;
 
-/// A client whose tokens are limited.
+/// A client with a limited number of tokens.
 pub trait Payer: fmt::Debug + Send + Sync {
     fn name(&self) -> &str;
 
-    /// Deducts tokens used with `model` from the client's allowance: those of the question and those of the answer.
-    /// Never fails, even if the limit is exceeded.
+    /// Deducts the tokens of a question and of its answer, which used `model`, from the client's allowance. Never
+    /// fails, even if the allowance is exceeded.
     fn pay(&self, model: &str, tokens: (u64, u64));
 }
 
@@ -43,25 +42,23 @@ pub trait Payer: fmt::Debug + Send + Sync {
 pub struct Question {
     /// The messages, and the model's name.
     pub conversation: Conversation,
-    /// Purpose of the answer.
     pub purpose: Purpose,
     /// The exchange and hop that need the answer.
     pub subject: Subject,
-    /// The client, if its tokens are counted.
+    /// The client that pays for the tokens, if they are counted.
     pub payer: Option<Arc<dyn Payer>>,
 }
 
-/// Purpose of a question.
+/// What an answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A web search, made by the upstream's own search tool.
+    /// A web search with the upstream's own search tool.
     Search,
-    /// The description of an image.
     Vision,
 }
 
 impl Purpose {
-    /// The purpose's name in events and log lines.
+    /// The name in events and log lines.
     pub fn name(self) -> &'static str {
         match self {
             Self::Search => "search",
@@ -71,7 +68,7 @@ impl Purpose {
 }
 
 impl Question {
-    /// Creates a question to a model, with these turns as its conversation.
+    /// Creates a question with these turns as its conversation.
     pub(crate) fn new(
         model: &str,
         purpose: Purpose,
@@ -85,20 +82,17 @@ impl Question {
     }
 }
 
-/// A model's answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
     pub text: String,
-    /// The pages that the text cites, then those that the upstream's searches found, each once.
+    /// The pages that the text cites, followed by others that the upstream's searches found. No page occurs twice.
     pub citations: Vec<Citation>,
 }
 
-/// A page that a text cites.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citation {
-    /// The page's address.
     pub url: String,
-    /// The page's title; may be empty.
+    /// May be empty.
     pub title: String,
 }
 

@@ -1,15 +1,15 @@
-//! [`Audit`]: the bus for the events of exchanges and of the execution stage.
+//! [`Audit`]: distributes the events of exchanges and of the execution stage.
 //!
 //! ```text
 //! publish ─▶ the observer (metrics), at once
-//!         ├▶ a log line for each call that has ended
-//!         ├▶ the audit file, written by a thread of its own
+//!         ├▶ a log line for each finished call
+//!         ├▶ the audit file, written by a separate thread
 //!         └▶ live subscribers (the event feed)
 //! ```
 //!
-//! Events contain messages, arguments and results only while contents are captured, and then with secrets redacted. Events
-//! about messages and hops are built only while the bus [is heard](Audit::is_heard), and events with a message's text only
-//! while it [is watched](Audit::is_watched).
+//! Messages, arguments and results are included only while contents are captured, and with secrets redacted. Events
+//! about messages and hops are created only while [someone receives them](Audit::is_heard), and events with a message's
+//! text only while there are [live subscribers](Audit::is_watched).
 
 mod event;
 mod file;
@@ -35,39 +35,36 @@ use self::file::AuditFile;
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::wire::text::boundary_upto;
 
-/// Maximum number of events that a slow live subscriber may lag behind. If it is exceeded, the subscriber loses the oldest.
+/// Maximum number of events that a live subscriber may lag behind. Beyond that, it loses the oldest ones.
 const LIVE: usize = 1024;
 
-/// Maximum size of a captured content, in bytes.
+/// In bytes.
 pub const MAX_CONTENT: usize = 64 << 10;
 
-/// A function that is called immediately with every event, on the thread where the event happened.
+/// Called with every event, immediately and on the thread that published it.
 pub type Observer = Box<dyn Fn(&Record) + Send + Sync>;
 
-/// The bus of events.
+/// Distributes events.
 pub struct Audit {
     live: broadcast::Sender<Arc<Record>>,
-    /// Number of live subscribers.
     watchers: Arc<AtomicUsize>,
     order: Mutex<Order>,
     observer: Option<Observer>,
     is_filed: AtomicBool,
-    /// Number of events that are missing from the file.
     lost: Arc<AtomicU64>,
     is_captured: AtomicBool,
     redactor: RwLock<Arc<Redactor>>,
 }
 
-/// The state that keeps events in order: all threads number events and pass them on under one lock.
+/// What keeps events in order. Events are numbered and passed on while this is locked.
 #[derive(Debug)]
 struct Order {
-    /// Number of the next event.
+    /// The number of the next event.
     next: u64,
-    /// The file with its path.
     file: Option<(PathBuf, AuditFile)>,
 }
 
-/// A live subscriber. It gets all events published after it was created.
+/// A live subscription to all events published after its creation.
 #[derive(Debug)]
 pub struct Subscription {
     live: broadcast::Receiver<Arc<Record>>,
@@ -75,10 +72,10 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// The subscriber was too slow and has lost events, or the bus is gone.
+    /// The subscriber has lost events because it was too slow, or the bus no longer exists.
     pub async fn recv(&mut self) -> Result<Arc<Record>, RecvError> {
         self.live.recv().await
     }
@@ -86,7 +83,7 @@ impl Subscription {
     /// Returns the next event without waiting.
     ///
     /// # Errors
-    /// No event is ready; otherwise as for [`Subscription::recv`].
+    /// No event is available; see also [`Subscription::recv`].
     pub fn try_recv(&mut self) -> Result<Arc<Record>, TryRecvError> {
         self.live.try_recv()
     }
@@ -99,7 +96,7 @@ impl Drop for Subscription {
 }
 
 impl Audit {
-    /// A bus without subscribers. `redactor` knows the configured secrets.
+    /// Creates a bus without subscribers. `redactor` masks the configured secrets.
     pub fn new(redactor: Arc<Redactor>, observer: Option<Observer>) -> Self {
         Self {
             live: broadcast::Sender::new(LIVE),
@@ -120,7 +117,7 @@ impl Audit {
         let mut is_lost = false;
         {
             let mut order = self.order.lock();
-            // The record is not shared yet.
+            // The record is not shared yet, so this succeeds.
             if let Some(record) = Arc::get_mut(&mut record) {
                 record.sequence = order.next;
             }
@@ -129,7 +126,7 @@ impl Audit {
                 is_lost = !file.take(Arc::clone(&record));
             }
             if self.is_watched() {
-                // An error means that the last subscriber has left.
+                // An error means that there are no subscribers left.
                 let _ = self.live.send(Arc::clone(&record));
             }
         }
@@ -142,24 +139,22 @@ impl Audit {
         record.log();
     }
 
-    /// Subscribes to all events from now on.
     pub fn subscribe(&self) -> Subscription {
         let live = self.live.subscribe();
         self.watchers.fetch_add(1, Ordering::Relaxed);
         Subscription { live, watchers: Arc::clone(&self.watchers) }
     }
 
-    /// Whether there are live subscribers.
     pub fn is_watched(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the events have a reader: live subscribers, or the audit file.
+    /// Whether there are live subscribers or an audit file.
     pub fn is_heard(&self) -> bool {
         self.is_watched() || self.is_filed.load(Ordering::Relaxed)
     }
 
-    /// From now on, appends all events, as JSON lines, to the file at `path` instead of an earlier file. `None` for no file.
+    /// Appends all further events to the file at `path`, as JSON lines. Closes the previous file. `None` stops writing.
     pub(crate) fn write_to(&self, path: Option<&Path>) {
         if self.order.lock().file.as_ref().map(|(path, _)| path.as_path()) == path {
             return;
@@ -177,7 +172,7 @@ impl Audit {
         }
     }
 
-    /// Waits a limited time until all events are in the file, and closes it.
+    /// Writes all queued events to the file and closes it. Waits only for a limited time.
     pub fn close_file(&self) {
         self.is_filed.store(false, Ordering::Relaxed);
         let file = self.order.lock().file.take();
@@ -186,7 +181,7 @@ impl Audit {
         }
     }
 
-    /// Replaces the redactor after the configured secrets have changed.
+    /// Replaces the redactor when the configured secrets have changed.
     pub fn know_secrets(&self, redactor: &Arc<Redactor>) {
         *self.redactor.write() = Arc::clone(redactor);
     }
@@ -195,33 +190,32 @@ impl Audit {
         Arc::clone(&self.redactor.read())
     }
 
-    /// Sets whether contents are captured from now on.
+    /// Sets whether events include contents.
     pub fn capture(&self, is_captured: bool) {
         self.is_captured.store(is_captured, Ordering::Relaxed);
     }
 
-    /// Whether contents are currently captured.
     pub fn is_captured(&self) -> bool {
         self.is_captured.load(Ordering::Relaxed)
     }
 
-    /// Returns the beginning of `text` for an event, with secrets redacted. `None` unless contents are captured.
+    /// Returns the start of `text` for an event, with secrets redacted. `None` if contents are not captured.
     pub fn content(&self, text: &str) -> Option<String> {
         (self.is_captured() && self.is_heard()).then(|| {
-            // Cut only after redaction: part of a secret would not be recognised.
+            // Redaction comes first, because it would not recognize a truncated secret.
             let mut text = self.redacted(text);
             text.truncate(boundary_upto(&text, MAX_CONTENT));
             text
         })
     }
 
-    /// Returns `json` for an event, as JSON if it is still valid after redaction. `None` unless contents are captured.
+    /// Returns `json` for an event, parsed if it is still valid after redaction. `None` if contents are not captured.
     pub(crate) fn json(&self, json: &str) -> Option<Value> {
         let text = self.content(json)?;
         Some(serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Returns the details of a result for an event. `None` if there are none, or if contents are not captured.
+    /// Returns a result's details for an event. `None` if there are none or if contents are not captured.
     pub(crate) fn details(&self, details: &Value) -> Option<Value> {
         if details.is_null() || !self.is_captured() {
             return None;
@@ -229,12 +223,11 @@ impl Audit {
         self.json(&details.to_string())
     }
 
-    /// Returns `text` with its secrets redacted.
     pub fn redacted(&self, text: &str) -> String {
         self.redactor().text(text).into_owned()
     }
 
-    /// Length in bytes of the longest configured secret.
+    /// The length of the longest configured secret, in bytes.
     pub fn longest_secret(&self) -> usize {
         self.redactor().longest()
     }
@@ -242,13 +235,11 @@ impl Audit {
 
 toolwire_pipeline::wire::debug_fields!(Audit { watchers });
 
-/// The current Unix time in milliseconds.
 pub fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The current Unix time in seconds.
 pub fn unix_time() -> u64 {
     unix_millis() / 1000
 }
@@ -306,7 +297,7 @@ mod tests {
         );
     }
 
-    /// The kind of event after this one. `None` precedes the first and follows the last.
+    /// Iterates over all kinds of events: returns the one after `event`, starting and ending with `None`.
     fn next(event: Option<&AuditEvent>) -> Option<AuditEvent> {
         let call = || CallRecord::new("call_1", "web_search", "{}", None);
         let asked =

@@ -1,6 +1,7 @@
-//! [`Cache`]: results of hosted calls, reused for equal calls of the same client.
+//! [`Cache`]: results of hosted calls, which are reused for equal calls of the same client.
 //!
-//! Results are kept in memory, and also in the store if instances share one. A store that cannot be reached counts as empty.
+//! Results are cached in memory and, if instances share a store, in the store. A store that cannot be reached counts as
+//! empty.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,24 +21,24 @@ use toolwire_pipeline::wire::{
     json::{ALLOCATION, memory_of},
 };
 
-/// Maximum time that a result is kept in the shared store.
+/// Maximum lifetime of a result in the shared store.
 const SHARED_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The fields in which equal calls agree.
+/// Calls with the same key have the same result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey {
     pub(super) client: Owner,
     pub(super) provider: Arc<str>,
-    /// Distinguishes the provider from earlier ones of the same name: [`Execution::mark_of`](super::Execution::mark_of).
+    /// Changes when the provider is replaced: [`Execution::mark_of`](super::Execution::mark_of).
     pub(super) mark: u64,
     pub(super) tool: Arc<str>,
-    /// The arguments in their canonical form.
+    /// In canonical form.
     pub(super) arguments: String,
 }
 
 impl CacheKey {
-    /// Returns the key in a shared store, where other instances find the result. It leaves out the mark, which has a meaning
-    /// only in this process. The digest has the form of an owner.
+    /// The key in the shared store, where other instances look for the result. Leaves out the mark, which differs
+    /// between processes. [`Owner`] serves only to compute a digest here.
     fn shared(&self) -> Key {
         let call = [self.provider.as_bytes(), self.tool.as_bytes(), self.arguments.as_bytes()].join(&0);
         let Owner(digest) = Owner::of_key(&call);
@@ -45,20 +46,19 @@ impl CacheKey {
     }
 }
 
-/// A result in a store.
 #[derive(Debug, Serialize, Deserialize)]
 struct Saved {
-    /// The time of expiry, in seconds of Unix time.
+    /// In seconds of Unix time.
     expires: u64,
     content: String,
     summary: String,
     details: Value,
 }
 
-/// The cached results. Errors are not cached.
+/// Cached results. Errors are not cached.
 pub(super) struct Cache {
     results: future::Cache<CacheKey, CachedResult>,
-    /// `None` if no store is shared.
+    /// The shared store, if there is one.
     store: Option<Arc<dyn Store>>,
 }
 
@@ -68,7 +68,7 @@ struct CachedResult {
     expires: Instant,
 }
 
-/// Expires entries by the runtime's clock, so that tests can control it; moka's own clock is only used to make room.
+/// Expires entries by the runtime's clock, so that tests can control it. moka only evicts entries to limit the size.
 struct Ttl;
 
 impl Expiry<CacheKey, CachedResult> for Ttl {
@@ -82,18 +82,17 @@ impl Expiry<CacheKey, CachedResult> for Ttl {
     }
 }
 
-/// An outcome that is not cached.
+/// A result that is not cached.
 enum Unkept {
-    /// The tool reported a failure.
     Output(Arc<Output>),
     Error(ToolError),
 }
 
-/// A result, and whether it comes from an earlier or simultaneous equal call.
+/// A result, and whether it was taken from an equal call.
 pub(super) type Found = (Arc<Output>, bool);
 
 impl Cache {
-    /// Creates a cache with at most `max_bytes` bytes of results in memory.
+    /// Creates a cache that holds at most `max_bytes` in memory.
     pub(super) fn new(max_bytes: usize, stores: &Stores) -> Self {
         let weight = |key: &CacheKey, result: &CachedResult| {
             let Output { content, summary, details, images, .. } = &*result.output;
@@ -110,8 +109,8 @@ impl Cache {
         }
     }
 
-    /// Returns the result for `key`. If it is not cached, `run` produces it. Of several simultaneous equal calls, one runs
-    /// and all get its result; if that one is cancelled, the next one runs.
+    /// Returns the cached result for `key`, or runs `run` to produce it. Of several equal calls at the same time, only
+    /// one runs, and the others get its result. If that one is cancelled, another one runs.
     ///
     /// # Errors
     /// The error of `run`.
@@ -156,7 +155,7 @@ impl Cache {
     }
 }
 
-/// Reads the result of another instance from the store.
+/// Reads a result from the shared store.
 async fn read(store: &Arc<dyn Store>, key: Key) -> Option<CachedResult> {
     let (store, now) = (Arc::clone(store), unix_time());
     let value = spawn_blocking(move || store.get(&key, now)).await.ok()?.ok()??;

@@ -1,9 +1,10 @@
-//! [`HostedCall`]: the steps of one call.
+//! [`HostedCall`]: runs one call.
 //!
 //! ```text
-//! permission ─▶ cache ─▶ rate limit ─▶ a free place ─▶ run with timeout ─▶ secrets covered, shortened ─▶ result
-//!                 │                         ▲                │
-//!                 └─▶ an equal call's result └─ 1, 2, 4 s ◀───┘ failed, but may be tried again
+//! permission ─▶ cache ─▶ rate limit ─▶ permits ─▶ run with timeout ─▶ mask secrets, shorten ─▶ result
+//!                 │                       ▲               │
+//!                 └─▶ an equal call's     └─ 1, 2, 4 s ◀──┘ failed, but can be retried
+//!                     result
 //! ```
 //!
 //! A cached result does not count against a rate limit.
@@ -29,35 +30,34 @@ use super::{
 };
 use toolwire_net::telemetry::{self, Parent, SpanKind, within};
 
-/// Maximum size of [`Output::details`], in bytes. Larger ones are left out.
+/// Maximum size of [`Output::details`], in bytes. Larger details are left out.
 const MAX_DETAILS: usize = 1 << 20;
 
 /// Maximum length of an error message for the model, in characters.
 const MAX_MESSAGE: usize = 1_000;
 
-/// Delay before the first retry. It doubles each time.
+/// Delay before the first retry. It doubles with each retry.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// A call that has been admitted.
 pub(super) struct HostedCall {
     pub(super) turn: Arc<HostedTurn>,
     pub(super) hosted: Hosted,
     pub(super) id: String,
-    /// The arguments as the model wrote them, but with the URL that was checked.
+    /// The arguments as the model wrote them, except that a checked URL is in normal form.
     pub(super) written: String,
     pub(super) arguments: Map<String, Value>,
-    /// The host that the call addresses, if it addresses one.
+    /// The host in the call's URL, if it has one.
     pub(super) domain: Option<String>,
     pub(super) canonical: String,
     pub(super) subject: Subject,
-    /// Span of the hop that contains the call.
+    /// The span of the call's hop.
     pub(super) hop: Span,
-    /// Span of the request, for telemetry.
+    /// The span of the request.
     pub(super) trace: Option<Parent>,
 }
 
 impl HostedCall {
-    /// Runs the call, and publishes its events.
+    /// Runs the call and publishes its events.
     pub(super) async fn run(self) -> Finished {
         let audit = Arc::clone(self.turn.execution.audit());
         let provider = Arc::clone(&self.hosted.provider_name);
@@ -94,7 +94,7 @@ impl HostedCall {
         found.map(|(output, _)| output)
     }
 
-    /// Starts the call's span. It contains neither the arguments nor the result.
+    /// Starts the call's span, which contains neither arguments nor results.
     fn trace(&self) -> telemetry::Span {
         let about = || {
             let name = &*self.hosted.name;
@@ -111,7 +111,7 @@ impl HostedCall {
         self.trace.as_ref().map(|trace| trace.begin(SpanKind::Internal, about)).unwrap_or_default()
     }
 
-    /// Returns the result, and whether it comes from an equal call.
+    /// Returns the result, and whether it was taken from an equal call.
     async fn found(&self) -> Result<(Arc<Output>, bool), ToolError> {
         self.permitted().await?;
         let execution = &self.turn.execution;
@@ -133,7 +133,8 @@ impl HostedCall {
         Ok((output, is_cached))
     }
 
-    /// Checks that the call may run: its address by the tool's rules, everything else by the permissions.
+    /// Checks whether the call may run: its domain against the tool's rules, and everything else against the
+    /// permissions.
     async fn permitted(&self) -> Result<(), ToolError> {
         let rules = &self.hosted.rules;
         if self.hosted.is_url_unknown() {
@@ -160,7 +161,7 @@ impl HostedCall {
         permissions.check(&asked, shown, Some(&self.subject), self.turn.deadline).await
     }
 
-    /// Runs the call, and repeats it after failures if it may be repeated.
+    /// Runs the call, and retries it after failures if that is safe.
     async fn attempts(&self) -> Result<Output, ToolError> {
         let execution = &self.turn.execution;
         let client = self.turn.asker.owner;
@@ -190,10 +191,10 @@ impl HostedCall {
         }
     }
 
-    /// Runs the call once, when the turn, the provider and the process each have a free place.
+    /// Runs the call once, as soon as the turn, the provider and the process each have a permit for it.
     async fn attempt(&self, invocation: &Invocation) -> Result<Output, ToolError> {
         let closed = |_| ToolError::new(ErrorCode::Cancelled, "The tool was stopped.");
-        // All calls acquire the permits in this order, so that no two calls wait for each other.
+        // All calls acquire their permits in this order, so that they cannot deadlock.
         let _in_turn = self.turn.running.acquire().await.map_err(closed)?;
         let places = self.turn.execution.places();
         let _at_provider = match places.of_provider(&self.hosted.provider_name) {
@@ -210,7 +211,7 @@ impl HostedCall {
         timeout_at(own.min(self.turn.deadline), self.hosted.provider.run(invocation)).await.map_err(late)?
     }
 
-    /// The delay before the next attempt after `error`. `None` if the call is not tried again.
+    /// The delay before the next attempt after `error`. `None` if the call is not retried.
     fn delay(&self, error: &ToolError, attempt: usize) -> Option<Duration> {
         let most = self.hosted.rules.retries.unwrap_or(self.turn.execution.settings().retries);
         let may_repeat = error.is_retryable && (self.hosted.spec.is_idempotent || error.is_unsent);
@@ -218,20 +219,20 @@ impl HostedCall {
             return None;
         }
         let doubled = FIRST_DELAY.saturating_mul(1 << (attempt - 1).min(10));
-        // Jitter: calls that failed together should not be repeated together.
+        // Jitter, so that calls that failed together are not retried together.
         let delay = doubled.mul_f64(0.75 + fastrand::f64() / 2.0).max(error.retry_after.unwrap_or_default());
         let again = Instant::now().checked_add(delay)?;
         (again < self.turn.deadline).then_some(delay)
     }
 
-    /// Redacts configured secrets in the error and limits the length of its message. Providers may quote programs
-    /// and servers, so a message is cut only after redaction: part of a secret would not be recognized.
+    /// Masks configured secrets in the error, then limits the length of its message. Messages may quote programs and
+    /// servers. Redaction comes first, because it would not recognize a truncated secret.
     fn covered(&self, error: ToolError) -> ToolError {
         let message = self.turn.execution.secrets().text(&error.message);
         ToolError { message: message.chars().take(MAX_MESSAGE).collect(), ..error }
     }
 
-    /// Redacts configured secrets in the output and cuts it at the limit.
+    /// Masks configured secrets in the output, and cuts it at the length limit.
     fn cleaned(&self, output: Output) -> Result<Output, ToolError> {
         let secrets = self.turn.execution.secrets();
         let Output { content, summary, details, images, is_error } = output;
@@ -255,7 +256,7 @@ impl HostedCall {
         Ok(Output { content, summary: secrets.text(&summary).into_owned(), details, images, is_error })
     }
 
-    /// One line about what the tool is doing, for an event.
+    /// Returns the line that tells users what the tool is doing.
     fn progress(&self) -> Option<String> {
         let (audit, template) = (self.turn.execution.audit(), &self.hosted.spec.progress);
         if template.is_empty() || !audit.is_captured() {
@@ -270,7 +271,7 @@ impl HostedCall {
     }
 }
 
-/// The error when all calls of the response together have exceeded their time limit.
+/// The error when the time limit for all calls of a response has passed.
 fn out_of_time() -> ToolError {
     timed_out("The time for the tools of this response is over.")
 }
@@ -286,7 +287,7 @@ fn seconds(duration: Duration) -> String {
     }
 }
 
-/// Publishes the end of a call, even if it was cancelled or panicked.
+/// Publishes the end of a call, even if the call is cancelled or panics.
 struct Reporting<'c> {
     call: &'c HostedCall,
     span: Span,
@@ -295,14 +296,12 @@ struct Reporting<'c> {
     outcome: Option<Told>,
 }
 
-/// The published fields of a result.
+/// What is published about a result.
 struct Told {
-    /// The result if it is captured, and what is shown next to it.
+    /// The result, if contents are captured.
     result: Option<String>,
     details: Option<Value>,
-    /// Why the call failed.
     code: Option<ErrorCode>,
-    /// Whether the result comes from an equal call.
     is_cached: bool,
 }
 

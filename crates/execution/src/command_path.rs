@@ -1,16 +1,16 @@
-//! A command in the chat: a user message that begins with `/generate-image` asks for images, without a model.
+//! Chat commands: a user message that starts with `/generate-image` generates images without a model.
 
 use serde_json::{Value, json};
 
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role};
 
-/// Maximum length of the alternative text of an image, in characters.
+/// Maximum length of an image's alternative text, in characters.
 const MAX_ALT: usize = 100;
 
-/// Returns the text after `command` if the newest message is from the user and begins with this command. The text is empty
-/// if the command has no description.
+/// Returns the text after `command` if the newest message is from the user and starts with this command. The text may
+/// be empty.
 ///
-/// Clients add texts of their own before and after the user's, so each text of the message is checked separately.
+/// Clients add their own text before and after the user's, so each text part of the message is checked separately.
 pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<&'c str> {
     let is_instruction = |role| matches!(role, Role::System | Role::Developer);
     let newest = conversation.turns.iter().rev().find(|turn| !is_instruction(turn.role))?;
@@ -24,17 +24,16 @@ pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<
     })
 }
 
-/// The call of `tool` for this description.
+/// The call to `tool` for this description.
 pub fn call(id: String, tool: &str, description: &str) -> Call {
     Call::new(id, tool, json!({"prompt": description}).to_string())
 }
 
-/// Explains how to use the command.
 pub fn usage(command: &str) -> String {
     format!("Describe the image after the command: `{command} a red fox in the snow, at dawn`.")
 }
 
-/// The message to the user: the images as Markdown, or the reason why there are none.
+/// The message for the user: the images as Markdown, or why there are none.
 pub fn message(output: &CallOutput, description: &str) -> String {
     let result: Value = serde_json::from_str(&output.content).unwrap_or_default();
     let urls = result.pointer("/data/image_urls").and_then(Value::as_array).into_iter().flatten();
@@ -45,7 +44,7 @@ pub fn message(output: &CallOutput, description: &str) -> String {
     std::iter::once(said).chain(images).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The description as alternative text of an image: without brackets, which would end it, and on one line.
+/// Formats the description as an image's alternative text: on one line, and without brackets, which would end it.
 fn alt(description: &str) -> String {
     let words = description
         .split(|char: char| char.is_whitespace() || char.is_control() || "[]\\`<>!".contains(char));

@@ -1,10 +1,10 @@
 //! [`CheckedConnector`]: opens connections to addresses that [`AddressRules`] allow.
 //!
-//! A name is resolved once, all its addresses are checked, and the connection goes to one of them. The certificate and the
-//! `Host` field still belong to the name.
+//! A host name is resolved once, all its addresses are checked, and the connection uses one of them. TLS and the `Host`
+//! header still use the name.
 //!
-//! A proxy would resolve names by itself, and might find other addresses. If a check is required, toolwire therefore
-//! resolves and checks the name itself, and has the proxy open a tunnel to one of the addresses, for `http` as well.
+//! A proxy would resolve the name itself and could find other addresses. If addresses must be checked, toolwire
+//! therefore resolves the name and asks the proxy for a tunnel to one of the addresses, even for `http`.
 
 use std::{
     error::Error,
@@ -28,28 +28,27 @@ use tower_service::Service;
 use super::address::{AddressRules, Blocked};
 use toolwire_net::proxied::{HttpProxy, Proxies, TcpConnection, TcpConnector, open_tunnel, port_of};
 
-/// Time limit for connecting to all addresses of a name together, and for connecting to a proxy.
+/// Time limit for connecting to a proxy, or to all addresses of a name.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of a name's addresses that a proxy is asked to open a tunnel to.
+/// Maximum number of a name's addresses that are tried through a proxy.
 pub(super) const MAX_TUNNELS: usize = 3;
 
-/// A name lookup in progress, which yields the addresses of the name.
 type LookingUp = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// A function that resolves a name.
+/// Resolves a host name.
 pub(super) type Lookup = Arc<dyn Fn(String) -> LookingUp + Send + Sync>;
 
-/// Resolves names as the system does.
+/// Resolves names with the system's resolver.
 pub(super) fn system_lookup() -> Lookup {
     Arc::new(|name| Box::pin(async move { Ok(lookup_host((name, 0)).await?.collect()) }))
 }
 
-/// Opens TCP connections: without rules, to any address.
+/// Opens TCP connections. Without rules, all addresses are allowed.
 #[derive(Debug, Clone)]
 pub(super) struct CheckedConnector {
     tcp: HttpConnector<CheckedResolver>,
-    /// Connects to proxies, whose addresses come from the configuration.
+    /// Proxies are configured, so their addresses are not checked.
     to_proxies: HttpConnector,
     resolver: CheckedResolver,
     proxies: Arc<Proxies>,
@@ -70,7 +69,6 @@ fn prepared<R>(mut tcp: HttpConnector<R>) -> HttpConnector<R> {
     tcp
 }
 
-/// A connection that is being opened.
 type Connecting = Pin<Box<dyn Future<Output = Result<TcpConnection, Box<dyn Error + Send + Sync>>> + Send>>;
 
 impl Service<Uri> for CheckedConnector {
@@ -83,7 +81,7 @@ impl Service<Uri> for CheckedConnector {
     }
 
     fn call(&mut self, address: Uri) -> Connecting {
-        // An IP address is not resolved.
+        // IP addresses never reach the resolver.
         let ip = host_of(&address).parse::<IpAddr>();
         let is_blocked = match (&self.resolver.rules, ip) {
             (Some(rules), Ok(ip)) => !rules.allows_ip(ip),
@@ -105,12 +103,11 @@ impl Service<Uri> for CheckedConnector {
     }
 }
 
-/// The host of `address`, without brackets.
 fn host_of(address: &Uri) -> &str {
     address.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
-/// Has the proxy open a tunnel to a checked address.
+/// Opens a tunnel through a proxy to a checked address.
 async fn tunnelled(
     mut resolver: CheckedResolver,
     mut to_proxy: HttpConnector,
@@ -125,7 +122,7 @@ async fn tunnelled(
             resolver.call(name).await?.map(|found| found.ip()).collect()
         }
     };
-    // IPv4 first: not every proxy supports IPv6.
+    // IPv4 first, since not every proxy supports IPv6.
     ips.sort_by_key(IpAddr::is_ipv6);
     let mut failed = "the name has no address".into();
     for ip in ips.into_iter().take(MAX_TUNNELS) {
@@ -139,7 +136,7 @@ async fn tunnelled(
     Err(failed)
 }
 
-/// Resolves names to addresses that the rules allow.
+/// A resolver that fails if the rules forbid an address.
 #[derive(Clone)]
 struct CheckedResolver {
     rules: Option<Arc<AddressRules>>,
@@ -148,7 +145,6 @@ struct CheckedResolver {
 
 toolwire_pipeline::wire::debug_fields!(CheckedResolver { rules });
 
-/// A name that is being resolved.
 type Resolving =
     Pin<Box<dyn Future<Output = Result<vec::IntoIter<SocketAddr>, Box<dyn Error + Send + Sync>>> + Send>>;
 
@@ -166,7 +162,7 @@ impl Service<Name> for CheckedResolver {
         let rules = self.rules.clone();
         Box::pin(async move {
             let addresses = looking_up.await?;
-            // A private address among public ones is an attack, or a mistake.
+            // A private address among public ones is an attack or a mistake, so the whole name is rejected.
             let is_allowed =
                 |address: &SocketAddr| rules.as_ref().is_none_or(|rules| rules.allows_ip(address.ip()));
             if addresses.iter().all(is_allowed) {

@@ -1,15 +1,15 @@
-//! [`DeferredTurns`]: turns that call both hosted tools and the client's (`mixed_turns = "defer"`).
+//! [`DeferredTurns`]: turns with both hosted calls and calls that the client runs (`mixed_turns = "defer"`).
 //!
 //! ```text
 //! the model's turn: calls a (hosted), b (the client's) ─▶ the client gets b
-//!                                                      └▶ a runs, and its result is kept under the id of b
+//!                                                      └▶ a runs, and its result is stored under the id of b
 //! the client's next request: b, result of b ─▶ a, b, result of a, result of b
 //! ```
 //!
-//! The client's history does not contain the hosted calls, so toolwire adds them to each request whose history contains one
-//! of the client's calls from such a turn. A record holds the whole turn and what toolwire's earlier hops added, which the
-//! client has not seen either. Records belong to one client, survive a restart, and expire. A history without a record is
-//! valid too: it is forwarded as the client sent it.
+//! The client's history does not contain the hosted calls, so toolwire inserts them into each request whose history
+//! contains a client call from such a turn. A record contains the complete turn and whatever toolwire's earlier hops
+//! added, which the client has not seen either. Records belong to one client, survive restarts, and expire. A history
+//! without a record is valid: it is forwarded unchanged.
 
 pub mod record_json;
 
@@ -35,48 +35,48 @@ use super::{
 use toolwire_net::store::{Key, Owner, Space, Store, StoreError, Stores};
 use toolwire_pipeline::conversation::{Call, CallOutput, Conversation, Part, Role, Turn, is_own_id};
 
-/// How long a record is kept, between the model's turn and the client's next request.
+/// Lifetime of a record, from the model's turn to the client's next request.
 const TTL: Duration = Duration::from_secs(15 * 60);
 
-/// Maximum size of all records together, in bytes. The oldest are dropped first.
+/// In bytes, for all records together. The oldest are dropped first.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How long another instance's announcement that it runs calls stays valid.
+/// How long another instance's announcement of running calls is valid.
 const PRESUMED_RUNNING: Duration = Duration::from_secs(15);
 
-/// Interval at which the results of another instance are looked up.
+/// How often another instance's results are looked up.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Maximum number of call ids looked up for one request. Older calls are forwarded as they are.
+/// Maximum number of call ids that are looked up for one request. Older calls are forwarded as they are.
 const MAX_IDS: usize = 512;
 
-/// The turns of all clients that wait for the client's next request.
+/// The turns of all clients that have not been completed yet.
 pub(crate) struct DeferredTurns {
     store: Arc<dyn Store>,
     running: Mutex<HashMap<Id, watch::Receiver<()>>>,
 }
 
-/// A client's call, by its owner and its id.
+/// A client's call: its owner and id.
 type Id = (Owner, String);
 
-/// A turn with calls of both kinds.
+/// A turn with both kinds of calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
-    /// The turns of earlier hops, with the results of their calls.
+    /// The turns of earlier hops, including results.
     pub(crate) before: Vec<Turn>,
-    /// The model's turn, with the calls in its order.
+    /// The model's turn.
     pub(crate) turn: Turn,
-    /// The ids of the calls that toolwire runs.
+    /// The ids of the hosted calls.
     pub(crate) hosted: Vec<String>,
-    /// The results known so far.
+    /// The results that are known so far.
     pub(crate) results: Vec<CallOutput>,
 }
 
-/// The value that is kept under the id of a client's call.
+/// What is stored under the id of a client's call.
 #[derive(Debug)]
 enum DeferredEntry {
     Record(Record),
-    /// Only the id under which the record is kept: a turn may have many calls, and the record may be large.
+    /// The id under which the record is stored. A large record with many client calls is thus stored only once.
     Under(String),
 }
 
@@ -89,14 +89,14 @@ pub(crate) struct Pending {
 }
 
 impl DeferredTurns {
-    /// Creates the records in a store of `stores`.
+    /// Opens the store for records.
     pub(crate) fn new(stores: &Stores) -> Self {
         let on_failure = |count| tracing::warn!(count, "results of hosted tools could not be kept");
         let store = stores.open(Space::Deferred, MAX_BYTES, TTL, Box::new(on_failure));
         Self { store, running: Mutex::default() }
     }
 
-    /// Keeps a record whose calls are about to run, for the client's next request.
+    /// Stores a record whose hosted calls are about to run.
     pub(crate) fn begin(self: &Arc<Self>, owner: Owner, record: Record) -> Pending {
         let (done, running) = watch::channel(());
         if !record.is_finished() {
@@ -107,11 +107,11 @@ impl DeferredTurns {
         Pending { deferred: Arc::clone(self), owner, record, _done: done }
     }
 
-    /// Completes the turns of `conversation` that have a record, waiting for results until `deadline`. Returns whether a
+    /// Completes the turns of `conversation` that have a record. Waits for results until `deadline`. Returns whether a
     /// turn was completed.
     ///
     /// # Errors
-    /// The store that instances share cannot be reached, so it is unknown whether there is a record.
+    /// The shared store cannot be reached, so it is unknown whether there is a record.
     pub(crate) async fn restore(
         &self,
         conversation: &mut Conversation,
@@ -134,7 +134,7 @@ impl DeferredTurns {
                 Ok(found) => break found,
                 Err(error) if self.store.is_shared() => return Err(error),
                 Err(error) => {
-                    // The store itself has logged that it is unusable.
+                    // The store has already logged that it is unusable.
                     if !error.is_unusable() {
                         tracing::error!(%error, "deferred turns cannot be read");
                     }
@@ -145,7 +145,7 @@ impl DeferredTurns {
         Ok(!found.records.is_empty() && put_back(conversation, &found.records))
     }
 
-    /// Whether `conversation` needs results of calls that are still running, here or at another instance.
+    /// Whether `conversation` needs results of calls that are still running, here or on another instance.
     pub(crate) fn is_awaited(&self, conversation: &Conversation, owner: Owner) -> bool {
         if self.store.is_shared() {
             return !call_ids(conversation).is_empty();
@@ -153,13 +153,13 @@ impl DeferredTurns {
         !self.running.lock().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
-    /// Receivers that are notified when the calls that run alongside the client's calls `ids` end.
+    /// Receivers that are notified when the hosted calls in the same turns as the client calls `ids` have ended.
     fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
         let running = self.running.lock();
         ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()
     }
 
-    /// Waits until no call is running.
+    /// Waits until no hosted call of a deferred turn is running.
     pub(crate) async fn settled(&self) {
         let running: Vec<_> = self.running.lock().values().cloned().collect();
         for mut running in running {
@@ -176,7 +176,7 @@ impl DeferredTurns {
         ids.for_each(|id| self.store.put(Key::new(owner, id), under.clone(), now));
     }
 
-    /// Announces to other instances that the calls of `record` are still running.
+    /// Announces to other instances that the hosted calls of `record` are running.
     fn put_running(&self, owner: Owner, record: &Record) {
         if let Some(first) = record.client_ids().next().filter(|_| self.store.is_shared()) {
             let (now, key) = (unix_time(), Key::new(owner, &running_key(first)));
@@ -193,7 +193,7 @@ impl fmt::Debug for DeferredTurns {
 }
 
 impl Pending {
-    /// Awaits `running`. Meanwhile, keeps other instances informed that the calls are running.
+    /// Awaits `running`, and repeats the announcement to other instances meanwhile.
     pub(crate) async fn during<T>(&self, running: impl Future<Output = T>) -> T {
         let mut running = pin!(running);
         loop {
@@ -204,7 +204,6 @@ impl Pending {
         }
     }
 
-    /// Stores the results.
     pub(crate) fn finish(mut self, results: Vec<CallOutput>) {
         self.record.results = results;
         self.deferred.put(self.owner, &self.record);
@@ -221,12 +220,11 @@ impl Drop for Pending {
 }
 
 impl Record {
-    /// The ids of the calls that the client runs.
+    /// The ids of the client's calls.
     fn client_ids(&self) -> impl Iterator<Item = &str> {
         calls(&self.turn).map(|call| call.id.as_str()).filter(|id| !self.is_hosted(id))
     }
 
-    /// Whether all results are known.
     fn is_finished(&self) -> bool {
         self.hosted.iter().all(|id| self.results.iter().any(|result| result.id == *id))
     }
@@ -235,7 +233,7 @@ impl Record {
         self.hosted.iter().any(|hosted| hosted == id)
     }
 
-    /// The result of a hosted call. It is lost if toolwire was stopped while the call ran.
+    /// The result of a hosted call. It is lost if toolwire was stopped during the call.
     fn result(&self, call: &Call) -> CallOutput {
         let known = self.results.iter().find(|result| result.id == call.id).cloned();
         known.unwrap_or_else(|| {
@@ -250,16 +248,15 @@ impl Record {
     }
 }
 
-/// The records that a store has for some calls.
 #[derive(Debug, Default)]
 struct Found {
-    /// Records by the ids of the client's calls.
+    /// By the ids of the client's calls.
     records: HashMap<String, Arc<Record>>,
     /// Whether another instance is running calls of one of the records.
     is_running: bool,
 }
 
-/// Looks up the calls `ids`.
+/// Looks up the records for the calls `ids`.
 fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreError> {
     let now = unix_time();
     let read = |ids: &[String]| {
@@ -274,8 +271,8 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
             DeferredEntry::Under(first) => firsts.push(first),
         }
     }
-    // A record is written before the ids that point to it, so one that another instance writes during this read is found at
-    // the second attempt.
+    // A record is written before the ids that refer to it. One that another instance writes during this read is
+    // therefore found when it is looked up again.
     let known: HashSet<&str> = records.iter().flat_map(Record::client_ids).collect();
     firsts.retain(|first| !known.contains(first.as_str()));
     firsts.sort_unstable();
@@ -300,7 +297,7 @@ fn find(store: &dyn Store, owner: Owner, ids: &[String]) -> Result<Found, StoreE
     Ok(found)
 }
 
-/// The key under which instances announce to each other that calls are running. No call has such an id.
+/// The key of the announcement that calls are running. It differs from the id of any call.
 fn running_key(first: &str) -> String {
     format!("{first}\0running")
 }
@@ -319,14 +316,15 @@ fn result_id(part: &Part) -> Option<&str> {
     }
 }
 
-/// The ids of the latest calls in the history.
+/// The ids of the most recent calls in the history.
 fn call_ids(conversation: &Conversation) -> Vec<String> {
     let turns = conversation.turns.iter().rev().filter(|turn| turn.role == Role::Assistant);
     let calls = turns.flat_map(calls).filter(|call| !is_own_id(&call.id));
     calls.map(|call| call.id.clone()).take(MAX_IDS).collect()
 }
 
-/// Completes the turns that have a record, found by the ids of the client's calls. Returns whether any turn was completed.
+/// Completes the turns that have a record. `records` is keyed by the ids of client calls. Returns whether a turn was
+/// completed.
 fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Record>>) -> bool {
     let mut turns = std::mem::take(&mut conversation.turns).into_iter().peekable();
     let (mut done, mut is_changed) = (Vec::new(), false);
@@ -337,7 +335,7 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
         }
         // Some clients replay one response as several turns.
         let mut run = vec![first];
-        // The results between them, which the client has seen, are in the record too.
+        // Results in between are also in the record.
         while let Some(more) = turns.next_if(|turn| turn.role == Role::Assistant || turn.is_own_result()) {
             run.push(more);
         }
@@ -360,8 +358,8 @@ fn put_back(conversation: &mut Conversation, records: &HashMap<String, Arc<Recor
     is_changed
 }
 
-/// Appends the turns of `record` to `done`: of the client's calls in them, only those in `ids`, then the results in the
-/// order of the calls. After them come the other parts that the client sent.
+/// Appends the turns of `record` to `done`. Of the client's calls, includes only those in `ids`. The results follow in
+/// the order of the calls, then any other parts that the client sent.
 fn complete(record: &Record, ids: &HashSet<String>, answers: Vec<Turn>, done: &mut Vec<Turn>) {
     let mut turn = record.turn.clone();
     turn.parts.retain(|part| match part {

@@ -1,4 +1,4 @@
-//! A scripted provider, and a stage with it, for tests.
+//! A scripted provider for tests, and a stage that contains it.
 
 use parking_lot::Mutex;
 use std::{
@@ -20,18 +20,16 @@ use super::{
 use toolwire_net::{redact::Redactor, store::Owner};
 use toolwire_pipeline::{conversation::Call, wire::json::Raw};
 
-/// The provider's reaction to a call.
+/// How the provider responds to a call.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
-    /// Answers with this text after a while.
+    /// Answers with this text after a delay.
     Answer(Duration, String),
-    /// Answers with these details.
     Detail(Value),
-    /// Reports that it failed.
+    /// The tool runs and reports a failure.
     Report(String),
-    /// Fails.
+    /// The call fails.
     Fail(ToolError),
-    /// Never answers.
     Hang,
     Panic,
 }
@@ -46,7 +44,7 @@ impl Act {
     }
 }
 
-/// Follows its script, call by call; after its end, it returns the arguments.
+/// Follows its script, one step per call. After its end, it returns the arguments.
 #[derive(Debug, Default)]
 pub(super) struct Scripted {
     pub(super) specs: Mutex<Vec<Arc<ToolSpec>>>,
@@ -54,7 +52,7 @@ pub(super) struct Scripted {
     pub(super) calls: Mutex<Vec<(String, Map<String, Value>)>>,
     running: AtomicUsize,
     pub(super) most_running: AtomicUsize,
-    /// Whether the provider's tools give way to tools of other providers.
+    /// The value that [`Provider::yields`] returns.
     pub(super) yields: AtomicBool,
 }
 
@@ -115,7 +113,6 @@ impl Provider for Scripted {
     }
 }
 
-/// A tool with one argument, `q`.
 pub(super) fn spec(name: &str) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
@@ -126,7 +123,6 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     }
 }
 
-/// An idempotent tool with one argument, `q`.
 pub(super) fn idempotent(name: &str) -> ToolSpec {
     ToolSpec { is_idempotent: true, ..spec(name) }
 }
@@ -135,7 +131,7 @@ pub(super) fn call(id: &str, name: &str, q: &str) -> Call {
     Call::new(id, name, json!({"q": q}).to_string())
 }
 
-/// The stage with these providers, on the runtime of the test.
+/// A stage with these providers, on the test's runtime.
 pub(super) fn stage(settings: ExecutionSettings, providers: &[(&str, &Arc<Scripted>)]) -> Arc<Execution> {
     let around = Surroundings::covering(Redactor::new(["secret-word"]));
     let runtime = Arc::new(Runtime::here());
@@ -151,7 +147,7 @@ pub(super) fn asker() -> Asker {
     Asker { owner: Owner([7; 32]), client: None, payer: None, model: "m".into(), exchange: "ex_1".into() }
 }
 
-/// A turn that has all tools of the stage.
+/// A turn with all tools of the stage.
 pub(super) fn turn(execution: &Arc<Execution>) -> Arc<HostedTurn> {
     Arc::new(execution.by_hand(asker()))
 }

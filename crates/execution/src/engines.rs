@@ -1,8 +1,8 @@
-//! [`joined`]: several providers that search the web, joined as the engines of one tool.
+//! [`joined`]: combines all providers that search the web, called engines, into one tool.
 //!
-//! The first provider in the configuration offers the tool for all of them. A call goes to the engine that the model asks
-//! for, or to the first one. If it fails, the other engines are tried in order. The result is the first success, or else the
-//! last failure.
+//! The first of these providers in the configuration offers the tool. A call goes to the engine that the model selects,
+//! or to the first one. If it fails, the other engines are tried in order. The result is that of the first success, or
+//! else of the last failure.
 
 use std::sync::Arc;
 
@@ -17,22 +17,21 @@ use super::{
 };
 use toolwire_pipeline::wire::json::Raw;
 
-/// The tool that engines share.
 const TOOL: &str = "web_search";
 
-/// The argument with the engine's name.
+/// The argument that selects an engine.
 const ENGINE: &str = "engine";
 
-/// Engines whose names contain one of these search with Google.
+/// An engine whose name contains one of these words uses Google Search.
 const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 
-/// Maximum length of a query, in characters. Search engines ignore the rest.
+/// Maximum length of a query, in characters. Search engines ignore longer ones beyond that.
 const MAX_QUERY: usize = 400;
 
-/// Providers with their names.
+/// Providers by name.
 type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;
 
-/// Returns the providers, with those that search the web joined to share one tool.
+/// Combines the providers that search the web into one tool. Other providers are returned unchanged.
 pub(super) fn joined(providers: Providers) -> Providers {
     let engines: Providers =
         providers.iter().filter(|(_, provider)| provider.is_search_engine()).cloned().collect();
@@ -50,11 +49,10 @@ pub(super) fn joined(providers: Providers) -> Providers {
     joined.collect()
 }
 
-/// A provider that searches the web, as one of several engines.
 #[derive(Debug)]
 struct Engine {
     own: Arc<dyn Provider>,
-    /// All engines, if this is the first one, which offers the tool for all; empty for the other engines.
+    /// All engines if this is the first one, which offers the tool; otherwise empty.
     engines: Providers,
 }
 
@@ -92,7 +90,7 @@ impl Provider for Engine {
 }
 
 impl Engine {
-    /// The engines that can search now.
+    /// The engines that are currently available.
     fn able(&self) -> impl Iterator<Item = (&str, &Arc<dyn Provider>, Arc<ToolSpec>)> {
         self.engines.iter().filter_map(|(name, provider)| {
             let spec = provider.tools().into_iter().find(|spec| spec.name == TOOL)?;
@@ -109,7 +107,7 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
-        // The first error that a retry may fix. It is returned so that the call is retried, but only at its engine.
+        // The first error that is worth a retry. It is returned so that the call is retried, but only with this engine.
         let mut retryable = None;
         for (name, provider, spec) in engines {
             if call.given_up.has(name) {
@@ -122,7 +120,7 @@ impl Engine {
             });
             match &last {
                 Ok(output) if !output.is_error => return last,
-                // Invalid arguments are invalid for every engine.
+                // Arguments that one engine rejects are invalid for all.
                 Err(error) if error.code == ErrorCode::InvalidArguments => return last,
                 Ok(_) => {
                     call.given_up.add(name);
@@ -141,7 +139,7 @@ impl Engine {
     }
 }
 
-/// The tool of the first engine, with a choice among all.
+/// The tool of the first engine, with an additional argument that selects one.
 fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     let spec = engines.first().map(|(_, _, spec)| ToolSpec::clone(spec)).unwrap_or_default();
     let names: Vec<_> = engines.iter().map(|(name, ..)| *name).collect();
@@ -158,8 +156,8 @@ fn shared(engines: &[(&str, &Arc<dyn Provider>, Arc<ToolSpec>)]) -> ToolSpec {
     ToolSpec { parameters: Raw::from(parameters), timeout, ..spec }
 }
 
-/// Returns the tool's schema, limited to the engines that the user names in `texts`, which must be in the form that
-/// [`plain`] returns. `None` if the user names none, so the model may choose any.
+/// Restricts the schema to the engines that the user names in `texts`, which must be in the form that [`plain`]
+/// returns. Returns `None` if the user names none.
 pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw> {
     if tool != TOOL {
         return None;
@@ -180,7 +178,7 @@ pub(super) fn narrowed(tool: &str, schema: &Raw, texts: &[String]) -> Option<Raw
     Some(Raw::from(schema))
 }
 
-/// The schema of the argument `recency`, which all engines have.
+/// The schema of the argument `recency`, which all engines support.
 pub(super) fn recency() -> Value {
     json!({
         "type": "string",
@@ -189,7 +187,7 @@ pub(super) fn recency() -> Value {
     })
 }
 
-/// The query without control characters and superfluous white space, cut at its maximum length.
+/// Removes control characters and extra whitespace from a query, and cuts it at its maximum length.
 pub(super) fn cleaned(query: &str) -> String {
     let is_invisible = |character: char| {
         character.is_control()
@@ -212,7 +210,6 @@ mod tests {
     use super::*;
     use toolwire_net::store::Owner;
 
-    /// An engine with a scripted answer that records whether it was called.
     #[derive(Debug)]
     struct Double {
         name: &'static str,
@@ -330,7 +327,6 @@ mod tests {
         }
     }
 
-    /// The first engine fails permanently, the second may work later, and the third reports a failure.
     #[tokio::test]
     async fn only_engines_whose_own_error_is_retryable_are_asked_again() {
         use Behaviour::{Fails, Reports};
@@ -353,7 +349,7 @@ mod tests {
         let spec = &providers[0].1.tools()[0];
         assert_eq!(spec.parameters.view().to_value()["properties"]["engine"]["enum"], json!(["a", "b"]));
         assert_eq!(spec.timeout, Duration::from_secs(10));
-        // A single engine needs no choice.
+        // A tool with one engine has no argument that selects one.
         let (providers, _) = engines(&[("a", OffersNothing), ("b", Answers)]);
         assert_eq!(names(&providers), [vec![TOOL], vec!["b_extra"]]);
         assert!(providers[0].1.tools()[0].parameters.view().to_value()["properties"].get("engine").is_none());

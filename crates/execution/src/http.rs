@@ -1,8 +1,8 @@
-//! [`HttpClient`]: HTTP requests of providers.
+//! [`HttpClient`]: an HTTP client for providers.
 //!
-//! It limits the size and content type of responses. Time limits are up to the caller: dropping the future aborts the
-//! exchange. A client without rules is for addresses from the configuration, which may be private. For addresses that
-//! someone else has chosen, use [`HttpClient::guarded`]. Requests go through the configured proxies.
+//! It limits the size and content type of responses, and uses the configured proxies. Callers are responsible for time
+//! limits: dropping the future aborts the request. By default, the client reaches all addresses, including private
+//! ones, so it must only be used with URLs from the configuration. For other URLs, use [`HttpClient::guarded`].
 
 use std::{error::Error, sync::Arc};
 
@@ -31,13 +31,12 @@ use super::{
 };
 use toolwire_net::{causes::innermost, proxied::Proxies};
 
-/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// Maximum size of a response's head from a server that someone else has chosen, in bytes.
+/// Maximum size of a response's head in bytes, if someone else has chosen the server.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Sends requests. Clones share their connections.
+/// An HTTP client. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     client: Client<HttpsConnector<CheckedConnector>, Full<Bytes>>,
@@ -45,38 +44,34 @@ pub struct HttpClient {
     proxies: Arc<Proxies>,
 }
 
-/// A page or file to download.
 #[derive(Debug, Clone)]
 pub(crate) struct Download<'a> {
-    /// URL of the page or file.
     pub(crate) url: &'a str,
-    /// Headers for this server only: they are not sent to another server after a redirect.
+    /// Headers for this server. They are not sent to another one after a redirect.
     pub(crate) headers: HeaderMap,
     /// Maximum size of the body, in bytes.
     pub(crate) max_body: usize,
-    /// The accepted content types, such as `image/png`, or `text/` for all of these. Empty accepts any.
+    /// Accepted content types, such as `image/png`, or `text/` for all text types. If empty, any type is accepted.
     pub(crate) content_types: &'a [&'a str],
 }
 
-/// Why there is no response. The text is for the log, since it may name the server.
+/// Why there is no response. The message may name the server, so it is only for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The address may not be reached.
     #[error(transparent)]
     Blocked(#[from] Blocked),
-    /// No connection: nothing was sent.
+    /// There was no connection, so nothing was sent.
     #[error("{}", innermost(.0))]
     Connect(#[source] legacy::Error),
-    /// The exchange broke off.
+    /// The connection broke.
     #[error("{}", innermost(.0.as_ref()))]
     Broken(#[source] Box<dyn Error + Send + Sync>),
-    /// The response exceeds the maximum size.
     #[error("the response is too large")]
     TooLarge,
-    /// The response has a content type that is not accepted, or is compressed.
+    /// The content type is not accepted, or the response is compressed.
     #[error("the response has an unexpected content type")]
     ContentType,
-    /// Too many redirects, or one without a valid target.
+    /// There are too many redirects, or one without a valid target.
     #[error("the redirects do not end")]
     Redirect,
 }
@@ -107,18 +102,18 @@ impl From<HttpError> for ToolError {
 }
 
 impl HttpClient {
-    /// A client for addresses from the configuration, without a proxy. It trusts the system's certificates, or Mozilla's if
-    /// the system has none.
+    /// Creates a client for URLs from the configuration, without a proxy. It trusts the system's certificates, or
+    /// Mozilla's if there are none.
     pub fn direct() -> Self {
         Self::through(Proxies::One(None))
     }
 
-    /// As [`HttpClient::direct`], but through these proxies.
+    /// Like [`HttpClient::direct`], but with these proxies.
     pub(crate) fn through(proxies: Proxies) -> Self {
         Self::with(None, Arc::new(proxies), system_lookup())
     }
 
-    /// A client that goes through the same proxies and reaches only what the rules allow.
+    /// Returns a client with the same proxies that only reaches addresses allowed by `rules`.
     pub(crate) fn guarded(&self, rules: AddressRules) -> Self {
         Self::with(Some(Arc::new(rules)), Arc::clone(&self.proxies), system_lookup())
     }
@@ -135,11 +130,11 @@ impl HttpClient {
         Self { client: builder.build(connector), rules, proxies }
     }
 
-    /// Sends `request` and returns the response, whose body may have at most `max_body` bytes. A redirect is returned like
-    /// any other response.
+    /// Sends `request` and returns the response, whose body may have at most `max_body` bytes. Redirects are not
+    /// followed.
     ///
     /// # Errors
-    /// The reason why there is no response.
+    /// Why there is no response.
     pub async fn send(&self, request: Request<Bytes>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
         if let Some(rules) = &self.rules {
             rules.check(&request.uri().to_string())?;
@@ -147,10 +142,10 @@ impl HttpClient {
         collected(self.exchange(request).await?, max_body).await
     }
 
-    /// Downloads a page or file after at most five redirects, each of which is checked like the first address.
+    /// Downloads a page or file. Follows up to five redirects, each of which is checked like the initial URL.
     ///
     /// # Errors
-    /// The reason why there is no response.
+    /// Why there is no response.
     pub(crate) async fn get(&self, download: Download<'_>) -> Result<Response<Bytes>, HttpError> {
         let mut url = match &self.rules {
             Some(rules) => rules.check(download.url)?,
@@ -162,7 +157,7 @@ impl HttpClient {
             *request.method_mut() = Method::GET;
             *request.uri_mut() = url.as_str().parse().map_err(|_| Blocked::Invalid)?;
             *request.headers_mut() = headers.clone();
-            // A small compressed body may be large when decompressed.
+            // Decompression could turn a small body into a large one.
             request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             let response = self.exchange(request).await?;
             let Some(location) = redirect(&response) else {
@@ -183,12 +178,12 @@ impl HttpClient {
         Err(HttpError::Redirect)
     }
 
-    /// Sends `request` and returns the response before its body. The address is not checked.
+    /// Sends `request` and returns the response before its body has arrived. The URL's text is not checked.
     ///
     /// # Errors
-    /// The reason why there is no response.
+    /// Why there is no response.
     pub async fn exchange(&self, mut request: Request<Bytes>) -> Result<Response<Incoming>, HttpError> {
-        // A proxy that opens a tunnel got its credentials when it did so.
+        // For a tunnel, the proxy received its credentials with the `CONNECT` request.
         if self.rules.is_none()
             && request.uri().scheme() == Some(&Scheme::HTTP)
             && let Some(authorization) =
@@ -219,7 +214,7 @@ fn redirect(response: &Response<Incoming>) -> Option<&HeaderValue> {
     response.headers().get(LOCATION).filter(|_| is_redirect)
 }
 
-/// Resolves `location` in a response from `url`.
+/// Resolves `location`, from a response to `url`.
 fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
     let location = location.to_str().map_err(|_| HttpError::Redirect)?;
     let next = url.join(location).map_err(|_| HttpError::Redirect)?;
@@ -229,7 +224,7 @@ fn redirected(url: &Url, location: &HeaderValue) -> Result<Url, HttpError> {
     }
 }
 
-/// Checks that the body is not compressed and has one of the content types `types`, if any are given.
+/// Checks that the body is not compressed and that its content type is one of `types`, unless these are empty.
 fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
     let is_plain = headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding == "identity");
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -246,7 +241,7 @@ fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), HttpError> {
 /// Reads the response's body, at most `max_body` bytes.
 ///
 /// # Errors
-/// The reason why there is no complete response.
+/// Why there is no complete response.
 pub async fn collected(response: Response<Incoming>, max_body: usize) -> Result<Response<Bytes>, HttpError> {
     let (head, body) = response.into_parts();
     let length =

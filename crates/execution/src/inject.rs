@@ -1,4 +1,4 @@
-//! Selects the hosted tools that the model gets in a request.
+//! Decides which hosted tools a request offers to the model.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,16 +22,17 @@ use toolwire_pipeline::{
 /// Number of bytes at the end of a user's text that are searched for words that ask for a tool.
 const MAX_TEXT: usize = 64 << 10;
 
-/// Prefix of a hosted tool's name with [`Clash::Prefix`].
+/// Prefix that [`Clash::Prefix`] adds to a hosted tool's name.
 const PREFIX: &str = "hosted__";
 
-/// Indices into a snapshot, by the names under which the model has the tools.
+/// Indices into a snapshot, by the names that the model uses.
 pub(super) type Offered = HashMap<String, usize>;
 
-/// Adds the hosted tools that the model gets to `conversation`. `unserved` are the types of the server tools in it that the
-/// upstream does not have.
+/// Adds hosted tools to `conversation`. `unserved` contains the types of its server tools that the upstream does not
+/// support.
 ///
-/// A hosted tool replaces the server tool that does the same if the upstream does not have that one, or if the settings
+/// A hosted tool replaces the equivalent server tool if the upstream does not support that one, or if the settings
+/// prefer the hosted one. If the client's tool choice names the server tool, it then names the hosted one.
 /// prefer the hosted one. A client's choice of the server tool then becomes a choice of the hosted one.
 pub(super) fn inject(
     conversation: &mut Conversation,
@@ -82,14 +83,14 @@ pub(super) fn inject(
         offered.extend(free_aliases(conversation, hosted).map(|alias| (alias, place)));
     }
     instruct(conversation, &offered, snapshot);
-    // Calls by other names are hosted too, but the model is not given these names.
+    // Calls by other names also run the hosted tools, but these names are not offered to the model.
     let aliases: Vec<_> =
         offered.keys().filter(|name| !conversation.hosted_tools.contains(name)).cloned().collect();
     conversation.hosted_tools.extend(aliases);
     offered
 }
 
-/// Adds the instructions that the rules of these tools contain, each text once: several tools may share a rule.
+/// Adds the instructions in the rules of these tools. Tools that share a rule add its text only once.
 fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snapshot) {
     let mut prompts: Vec<&str> = Vec::new();
     for hosted in
@@ -111,7 +112,7 @@ fn instruct(conversation: &mut Conversation, offered: &Offered, snapshot: &Snaps
     }
 }
 
-/// Whether the client's choice allows the tool that the model has under this name: the client may have chosen other tools.
+/// Whether the client's tool choice permits the tool that the model knows by this name.
 fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
     match choice {
         ToolChoice::None => false,
@@ -121,12 +122,12 @@ fn may_be_chosen(choice: &ToolChoice, name: &str) -> bool {
     }
 }
 
-/// Whether a server tool of the type `kind` does the same as the hosted one.
+/// Whether the server tool `kind` is equivalent to the hosted tool.
 fn is_same(kind: &ServerTool, hosted: &Hosted) -> bool {
     kind.is(&hosted.name) || hosted.spec.aliases.iter().any(|alias| kind.is(alias))
 }
 
-/// Turns a choice of a server tool into a choice of the hosted tool that replaces it, under the hosted tool's name.
+/// If the client chose the server tool, changes the choice to the hosted tool that replaces it.
 fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     if name != &*hosted.name {
         return;
@@ -146,7 +147,7 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     let count = conversation.server_choice.len();
     conversation.server_choice.retain(|chosen| !is_same(&kind(chosen), hosted));
     if conversation.server_choice.len() < count {
-        // The choice is written anew from its parsed form.
+        // Dropping the original value makes the choice be written from its parsed form.
         conversation.rest.remove("tool_choice");
         match &mut conversation.tool_choice {
             ToolChoice::Allowed { names, .. } => names.push(name.to_owned()),
@@ -158,7 +159,7 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     }
 }
 
-/// Removes the client's and servers' tools that the hosted tool replaces.
+/// Removes the client's tools and the server tools that the hosted tool replaces.
 fn replace(conversation: &mut Conversation, hosted: &Hosted, name: &str) {
     if name != &*hosted.name {
         return;
@@ -187,7 +188,7 @@ fn wants(conversation: &Conversation, chain: &Chain, hosted: &Hosted) -> bool {
     }
 }
 
-/// Whether the client names the tool: in its choice, or as a server tool, such as `web_search_20250305`.
+/// Whether the client's tool choice names the tool, or one of its server tools does, such as `web_search_20250305`.
 fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     let is_chosen = match &conversation.tool_choice {
         ToolChoice::Named(_) | ToolChoice::Allowed { .. } => {
@@ -199,12 +200,11 @@ fn is_named(conversation: &Conversation, hosted: &Hosted) -> bool {
     is_chosen || conversation.server_tools.iter().any(|tool| is_same(tool, hosted))
 }
 
-/// The turns since the model's last answer without calls. Tools that were asked for or called in them stay available until
-/// the next such answer, so a model does not lose a tool in the middle of its work.
+/// The turns after the model's last answer without calls. Tools that were asked for or called in them stay available
+/// until the next such answer, so that a model does not lose a tool in the middle of its work.
 struct Chain {
-    /// The user's texts, in the form of [`plain`].
+    /// The user's texts, in the form that [`plain`] returns.
     texts: Vec<String>,
-    /// The names of the tools that were called.
     calls: HashSet<String>,
 }
 
@@ -239,14 +239,14 @@ impl Chain {
     }
 }
 
-/// Returns the tool's aliases, except those that the client's tools have as names.
+/// The tool's aliases that are not names of the client's tools.
 fn free_aliases(conversation: &Conversation, hosted: &Hosted) -> impl Iterator<Item = String> {
     let is_free = |alias: &&&str| !conversation.tools.iter().any(|tool| tool.name == **alias);
     hosted.spec.aliases.iter().filter(is_free).map(|alias| (*alias).to_owned())
 }
 
-/// The name under which the model gets the tool. If the client has declared a tool of this name, or the same tool of a
-/// server that the upstream has, the name depends on the settings.
+/// The name under which the tool is offered to the model. If the client has declared a tool of this name, or an
+/// equivalent server tool that the upstream supports, the name depends on the settings.
 fn free_name(
     conversation: &Conversation,
     unserved: &[String],
@@ -265,7 +265,7 @@ fn free_name(
     }
 }
 
-/// The hosted tool's name when the client has a tool of the same name.
+/// The hosted tool's name if the client has a tool of the same name.
 fn prefixed(name: &str) -> String {
     normalized(&format!("{PREFIX}{name}"))
 }

@@ -1,18 +1,18 @@
-//! [`Intent`]: words of a user that ask for a tool.
+//! [`Intent`]: words in a user's text that ask for a tool.
 //!
-//! A rule is written as alternatives on each side of `+`: `find|look up + news|article` matches a text that contains `find`
-//! or `look up` and also `news` or `article`. Words in Latin script match whole words in any case; other words match
-//! anywhere, since Chinese has no spaces between words.
+//! A rule consists of alternatives on each side of `+`: `find|look up + news|article` matches a text with `find` or
+//! `look up`, and also `news` or `article`. Words in Latin script only match whole words, and ignore case. Other words
+//! match anywhere, since Chinese has no spaces between words.
 
-/// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     written: String,
-    /// At least one word or phrase of each group must occur. They are in lower case, with single spaces.
+    /// A text matches if it contains at least one word or phrase of each group. They are in lower case, with single
+    /// spaces.
     groups: Vec<Vec<String>>,
 }
 
-/// Default rules for a web search. The rules and their words are llmswitch's.
+/// Default rules for a web search. Their words are taken from llmswitch.
 const WEB_SEARCH: [&str; 5] = [
     "web search|websearch|search the web|internet search|search online|online search|/search",
     "谷歌搜索|谷歌一下|百度一下|百度搜索|联网搜索|网络搜索|网上搜索|上网搜|上网查",
@@ -22,7 +22,7 @@ const WEB_SEARCH: [&str; 5] = [
 ];
 
 impl Intent {
-    /// Parses a rule. `None` if a side has no words.
+    /// Parses a rule. Returns `None` if a side contains no words.
     pub fn parse(written: &str) -> Option<Self> {
         let group = |side: &str| -> Option<Vec<String>> {
             let words: Vec<_> = side.split('|').map(plain).filter(|word| !word.is_empty()).collect();
@@ -32,7 +32,7 @@ impl Intent {
         Some(Self { written: written.to_owned(), groups })
     }
 
-    /// Returns the rules for a tool that has none in the configuration: the rules of a web search, or the tool's name.
+    /// The rules for a tool without configured ones: those for a web search, or else the tool's name.
     pub(crate) fn default_for(tool: &str, label: &str) -> Vec<Self> {
         match tool {
             "web_search" => WEB_SEARCH.into_iter().filter_map(Self::parse).collect(),
@@ -44,18 +44,17 @@ impl Intent {
         }
     }
 
-    /// The rule as it was written.
     pub fn as_str(&self) -> &str {
         &self.written
     }
 
-    /// Whether a text asks for the tool. The text must be in the form that [`plain`] returns.
+    /// Whether `text`, in the form that [`plain`] returns, asks for the tool.
     pub(crate) fn matches(&self, text: &str) -> bool {
         self.groups.iter().all(|words| words.iter().any(|word| mentions(text, word)))
     }
 }
 
-/// Returns the text in lower case, with each run of white space replaced with one space.
+/// Converts text to lower case, and each run of whitespace to one space.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -67,7 +66,7 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether `text` contains `word`. A word of Latin letters does not match inside another word.
+/// Whether `text` contains `word`. A word in Latin script must not be part of a longer word.
 pub(super) fn mentions(text: &str, word: &str) -> bool {
     let is_latin = |character: Option<char>| character.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
     let (opens, closes) = (is_latin(word.chars().next()), is_latin(word.chars().next_back()));

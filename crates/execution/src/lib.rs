@@ -1,4 +1,4 @@
-//! The execution stage: toolwire runs *hosted tools* itself, and the client sees one response.
+//! The execution stage: toolwire runs *hosted tools* itself, and the client sees a single response.
 //!
 //! ```text
 //! request ─▶ Execution::offer ─▶ the model gets the hosted tools and the client's
@@ -8,9 +8,10 @@
 //!                               Provider (a web search, an MCP server, a program, …)
 //! ```
 //!
-//! [`Provider`]s offer tools and run their calls. The `Registry` has the tools of all providers; a request keeps the
-//! `Snapshot` that it began with. All work for tools runs on a separate thread ([`Runtime`]), so it cannot delay the
-//! streams of other requests. A call never fails a response: any failure becomes a result that informs the model.
+//! [`Provider`]s offer tools and run the calls to them. The `Registry` contains the tools of all providers; a request
+//! uses the `Snapshot` that was current when it started. Hosted tools run on a separate thread ([`Runtime`]), so that
+//! they cannot delay the streams of other requests. A failed call never fails the response: its result tells the model
+//! what went wrong.
 
 #![allow(
     missing_docs,

@@ -4,15 +4,15 @@
 //! configured rules ─▶ allow, deny
 //!        │ ask
 //!        ▼
-//! auto-approve ─▶ remembered rules ─▶ is a person there? ─▶ question ─▶ the first answer, or denied when it expires
+//! auto-approve ─▶ remembered rules ─▶ is someone connected? ─▶ question ─▶ the first answer, or denied on expiry
 //! ```
 //!
-//! A person answers over the admin API, and may have the answer remembered as a rule. Remembered rules answer questions;
-//! they do not change what the configuration allows or denies.
+//! A person answers over the admin API, and can have the answer remembered as a rule. Remembered rules only answer
+//! questions; they do not override what the configuration allows or denies.
 //!
-//! Instances that share a store share the remembered rules in it. Each call checks their revision, so a change takes effect
-//! everywhere once it is confirmed. While the store cannot be reached, it is unknown whether calls were denied, so only a
-//! person can allow one.
+//! Instances that share a store share the remembered rules. Each call checks their revision, so a change applies
+//! everywhere as soon as it is confirmed. While the store cannot be reached, it is unknown whether calls were denied,
+//! so only a person can allow one.
 
 mod keeping;
 mod remembered_rules;
@@ -41,18 +41,18 @@ use super::{
     tool::{ErrorCode, ToolError},
 };
 
-/// Maximum number of open questions. While there are that many, calls that need a question are denied.
+/// Maximum number of open questions. Beyond it, calls that need a question are denied.
 const MAX_OPEN: usize = 256;
 
-/// Number of answered questions that are remembered, to reply to a second person who answers.
+/// Maximum number of settled questions that are remembered, so that a second answer gets a useful error.
 const MAX_SETTLED: usize = 256;
 
-/// Decides whether calls may run. All threads share it.
+/// Decides whether calls may run. Shared by all threads.
 pub struct Permissions {
     settings: RwLock<Arc<PermissionSettings>>,
     audit: Arc<Audit>,
     state: Mutex<State>,
-    /// Notified when remembered rules have changed.
+    /// Notified when the remembered rules have changed.
     changed: Arc<Notify>,
     storage: OpenStorage,
 }
@@ -65,7 +65,7 @@ struct State {
 }
 
 impl Permissions {
-    /// Creates permissions with these settings and the rules remembered earlier. Reads the file, if the rules are in one.
+    /// Opens the storage of remembered rules, and reads them if they are in a file.
     pub(crate) fn new(settings: PermissionSettings, audit: Arc<Audit>, keeping: Keeping) -> Self {
         let (remembered, storage) = keeping.opened();
         let state = Mutex::new(State { remembered, ..State::default() });
@@ -73,7 +73,7 @@ impl Permissions {
         Self { settings, audit, state, changed: Arc::default(), storage }
     }
 
-    /// Replaces the settings. They take effect immediately, also for turns that have begun.
+    /// Replaces the settings, for running turns as well.
     pub(crate) fn decide_by(&self, settings: PermissionSettings) {
         *self.settings.write() = Arc::new(settings);
     }
@@ -85,7 +85,7 @@ impl Permissions {
     /// Checks whether a call may run, asking a person if the rules say so.
     ///
     /// # Errors
-    /// The reason why the call may not run, for the model.
+    /// Why the call may not run, worded for the model.
     pub(crate) async fn check(
         &self,
         asked: &Asked<'_>,
@@ -115,18 +115,18 @@ impl Permissions {
         self.ask(asked, shown, subject, deadline).await
     }
 
-    /// The permission that the configuration gives a call.
+    /// The permission that the configuration gives to a call.
     pub(crate) fn configured(&self, asked: &Asked<'_>) -> Permission {
         let settings = self.settings();
         decide(&settings.rules, asked).unwrap_or(settings.default)
     }
 
-    /// The permission that the configuration gives the tool's calls if no rule for a client, model or domain matches.
+    /// The permission that the configuration gives to calls to a tool, apart from rules for a client, model or domain.
     pub fn of_tool(&self, tool: &str, aliases: &[String]) -> Permission {
         self.configured(&Asked { key: None, client: None, model: "", tool, aliases, domain: None })
     }
 
-    /// Whether a call of the tool may run for at least one domain.
+    /// Whether a call to the tool may run for at least one domain.
     pub(crate) fn may_ever_run(&self, asked: &Asked<'_>) -> bool {
         let allows_domain = |rule: &PermissionRule| {
             let asked = Asked { domain: rule.domain.as_ref().map(Domain::as_str), ..*asked };
@@ -166,7 +166,7 @@ impl Permissions {
                     match settled {
                         Some(true) => return Ok(()),
                         Some(false) => return Err(denied()),
-                        // The expiry has changed.
+                        // The expiry was extended.
                         None if changed.is_ok() => {}
                         None => return Err(denied()),
                     }
@@ -188,7 +188,7 @@ impl Permissions {
         }
     }
 
-    /// The open questions, the oldest first.
+    /// The open questions, oldest first.
     pub fn questions(&self) -> Vec<Question> {
         let mut open: Vec<_> = self.state.lock().open.values().map(|open| open.question.clone()).collect();
         open.sort_by(|a, b| (a.asked_at, &a.id).cmp(&(b.asked_at, &b.id)));
@@ -198,7 +198,7 @@ impl Permissions {
     /// Answers a question. Only the first answer counts.
     ///
     /// # Errors
-    /// There is no such question, it is already answered, or the answer counts but could not be remembered.
+    /// The question does not exist or is already settled. Or the answer is accepted, but could not be remembered.
     pub async fn answer(
         self: &Arc<Self>,
         id: &str,
@@ -232,7 +232,8 @@ impl Permissions {
         Ok(Ok(settled))
     }
 
-    /// Gives a question more time, at most until its turn ends. Returns the new expiry in milliseconds of Unix time.
+    /// Postpones the expiry of a question, up to the end of its turn. Returns the new expiry, in milliseconds of Unix
+    /// time.
     pub fn extend(&self, id: &str) -> Option<u64> {
         let more = self.settings().ask_timeout;
         let mut state = self.state.lock();
@@ -241,15 +242,15 @@ impl Permissions {
         Some(open.question.expires_at)
     }
 
-    /// The remembered rules, the oldest first.
+    /// The remembered rules, oldest first.
     pub fn rules(&self) -> Vec<RememberedRule> {
         self.state.lock().remembered.rules().to_vec()
     }
 
-    /// Forgets a rule. Returns whether there was one.
+    /// Removes a remembered rule. Returns whether there was one.
     ///
     /// # Errors
-    /// The change could not be stored: see [`NotKept`].
+    /// See [`NotKept`].
     pub async fn revoke(self: &Arc<Self>, id: &str) -> Result<bool, NotKept> {
         self.change(|remembered| remembered.revoke(id)).await
     }
@@ -257,7 +258,7 @@ impl Permissions {
     /// Remembers that these tools may run, and allows their waiting calls.
     ///
     /// # Errors
-    /// The change could not be stored: see [`NotKept`].
+    /// See [`NotKept`].
     pub async fn allow_all(self: &Arc<Self>, tools: &[Arc<str>]) -> Result<(), NotKept> {
         let allow = |remembered: &mut RememberedRules| {
             tools.iter().for_each(|tool| remembered.allow_everywhere(tool, unix_millis()));
@@ -273,12 +274,12 @@ impl Permissions {
     /// Sets whether all questions, including open ones, are answered with yes automatically.
     ///
     /// # Errors
-    /// The change could not be stored: see [`NotKept`].
+    /// See [`NotKept`].
     pub async fn set_auto_approve(self: &Arc<Self>, is_on: bool) -> Result<(), NotKept> {
         self.change(|remembered| remembered.auto_approve = is_on).await
     }
 
-    /// Settles the questions that remembered rules can answer.
+    /// Settles the open questions that remembered rules answer.
     fn settle_by_rules(&self) {
         let settled = self.state.lock().settle_by_rules();
         if !settled.is_empty() {
@@ -287,7 +288,7 @@ impl Permissions {
         self.publish(settled);
     }
 
-    /// Notified when remembered rules have changed.
+    /// Notified when the remembered rules have changed.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
@@ -301,7 +302,7 @@ impl Permissions {
 }
 
 impl State {
-    /// Closes a question. `None` if it is not open.
+    /// Settles a question. Returns `None` if it is not open.
     fn settle(&mut self, id: &str, granted: bool, by: By) -> Option<Settled> {
         let open = self.open.remove(id)?;
         let settled = open.settled(granted, by);
@@ -312,7 +313,7 @@ impl State {
         Some(settled)
     }
 
-    /// Closes all questions that remembered rules can answer.
+    /// Settles all open questions that remembered rules answer.
     fn settle_by_rules(&mut self) -> Vec<Settled> {
         let now = unix_millis();
         let Self { remembered, open, .. } = self;
@@ -325,7 +326,7 @@ impl State {
     }
 }
 
-/// Closes a question on drop, when its call is gone.
+/// Settles a question on drop, because its call no longer exists.
 struct Withdrawn<'q> {
     permissions: &'q Permissions,
     id: &'q str,
@@ -341,7 +342,7 @@ impl Drop for Withdrawn<'_> {
 /// Writes changes that are not on disk yet.
 impl Drop for Permissions {
     fn drop(&mut self) {
-        // A failure has been logged.
+        // Failures were logged.
         let _ = self.write();
     }
 }

@@ -1,8 +1,8 @@
-//! [`Program`]: a program to run for a provider, and [`Process`], a running one.
+//! [`Program`]: how to start a program for a provider. [`Process`]: a running program.
 //!
-//! A program is started without a shell, with only the environment variables that the settings name. It is the leader of its
-//! own process group, and the whole group is killed when its [`Process`] is dropped. So neither a cancelled call nor a
-//! program that starts others leaves processes behind.
+//! A program is started without a shell, with only the environment variables that the settings name. It leads its own
+//! process group, which is killed when its [`Process`] is dropped. So no processes remain after a call is cancelled,
+//! even if the program has started others.
 
 use std::{collections::BTreeMap, io, process::Stdio};
 
@@ -34,10 +34,10 @@ impl Program {
         self.env.values().filter_map(TableText::as_secret).map(ExposeSecret::expose_secret)
     }
 
-    /// Starts the program with `arguments` instead of those in the settings.
+    /// Starts the program with `arguments` in place of the configured ones.
     ///
     /// # Errors
-    /// If the system cannot start the program.
+    /// The system cannot start the program.
     pub(crate) fn spawn<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> io::Result<Process> {
         let program = self.command.first().ok_or(io::ErrorKind::NotFound)?;
         let is_named = |name: &std::ffi::OsStr| self.environment.iter().any(|own| **own == *name);
@@ -67,22 +67,17 @@ impl Program {
     }
 }
 
-/// A started program. Dropping `group` or `child` kills it.
+/// A running program. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// The program's process group.
     pub(crate) group: Group,
-    /// The program's process.
     pub(crate) child: Child,
-    /// The program's standard input.
     pub(crate) stdin: ChildStdin,
-    /// The program's standard output.
     pub(crate) stdout: ChildStdout,
-    /// The program's standard error.
     pub(crate) stderr: ChildStderr,
 }
 
-/// A process group. It is killed on drop.
+/// A process group, which is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Group {
     #[cfg(unix)]
@@ -101,12 +96,12 @@ impl Group {
         Self {}
     }
 
-    /// Kills all processes of the group. This may happen while or immediately after waiting for the leader: as long as any
-    /// process of the group is alive, the group's id is not reused.
+    /// Kills all processes in the group. Safe even if the leader was already waited for: the group's id is not reused
+    /// while one of its processes is alive.
     pub(crate) fn kill(&mut self) {
         #[cfg(unix)]
         if let Some(leader) = self.leader.take() {
-            // An error means that no process of the group is left.
+            // An error means that no process is left in the group.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }

@@ -1,18 +1,18 @@
-//! The line shown while a hosted tool runs, such as `Searching for: rust`.
+//! The line that is shown while a hosted tool runs, such as `Searching for: rust`.
 
 use serde_json::{Map, Value};
 
 use toolwire_net::untrusted_text::{clip, escaped};
 
-/// Maximum size of an argument in the line, in bytes.
+/// In bytes.
 const MAX_ARGUMENT: usize = 150;
 
-/// Maximum size of the line, in bytes.
+/// In bytes.
 const MAX_LINE: usize = 400;
 
-/// Replaces each `{NAME}` in `template` with that argument of the call, made safe to show on one line. A missing argument
-/// is replaced with nothing. Strings are inserted as they are, everything else as JSON. `covered` redacts the secrets in an
-/// argument before anything is cut: part of a secret would not be recognised.
+/// Replaces each `{NAME}` in `template` with that argument of the call, escaped for display on one line. Missing
+/// arguments are replaced with nothing. Strings are inserted as they are, other values as JSON. `covered` redacts
+/// secrets in an argument before it is cut, because a truncated secret would not be recognized.
 pub(super) fn line(
     template: &str,
     arguments: &Map<String, Value>,
@@ -34,7 +34,7 @@ pub(super) fn line(
         rest = after;
     }
     line.push_str(rest);
-    // Escapes are longer than the characters that they stand for.
+    // Escaping may have made the line longer.
     clip(&escaped(line.trim()), MAX_LINE).into_owned()
 }
 

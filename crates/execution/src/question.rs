@@ -1,4 +1,4 @@
-//! [`Question`]: a question to a person, and its outcome.
+//! [`Question`]: asks a person whether a call may run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,35 +10,32 @@ use super::{
     rules::Asked,
 };
 
-/// A question to a person: whether a call may run.
+/// Asks a person whether a call may run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Random id, so that an old page cannot answer a question of a new process.
+    /// Random, so that an outdated page cannot answer a question of a new process.
     pub(crate) id: String,
-    /// The tool's name.
     pub(crate) tool: Arc<str>,
-    /// The tool's name for people.
+    /// The tool's name for display.
     pub(crate) label: String,
-    /// The arguments, with secrets redacted.
+    /// With secrets redacted.
     pub(crate) params: Value,
-    /// Origin of the call.
     pub(crate) context: QuestionContext,
-    /// When it was asked, in milliseconds of Unix time.
+    /// In milliseconds of Unix time.
     pub(crate) asked_at: u64,
-    /// When the question expires and counts as denied, in milliseconds of Unix time.
+    /// When the question expires and the call is denied, in milliseconds of Unix time.
     pub(crate) expires_at: u64,
 }
 
-/// Origin of a call.
+/// Where a call comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QuestionContext {
-    /// The exchange and hop.
     pub(crate) subject: Option<Subject>,
-    /// A short mark of the client's key.
+    /// A fingerprint of the client's key.
     pub(crate) key: Option<String>,
     /// The model that the client requested.
     pub(crate) model: String,
-    /// The domain that the call addresses, if the tool addresses web pages.
+    /// The domain in the call's URL, if it has one.
     pub(crate) domain: Option<String>,
 }
 
@@ -76,7 +73,7 @@ impl Question {
         }
     }
 
-    /// The fields that rules match on.
+    /// What rules are matched against.
     pub(super) fn asked(&self) -> Asked<'_> {
         Asked {
             // Remembered rules do not depend on the key.
@@ -89,7 +86,7 @@ impl Question {
         }
     }
 
-    /// Fields of the event.
+    /// The fields of the event.
     pub fn json(&self) -> Value {
         let QuestionContext { subject, key, model, domain } = &self.context;
         let exchange = subject.as_ref().map(|subject| &*subject.exchange.own);
@@ -101,29 +98,28 @@ impl Question {
     }
 }
 
-/// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// Whether the call may run.
     pub granted: bool,
-    /// Whether similar calls get the same answer from now on.
+    /// Whether to give similar calls the same answer from now on.
     pub remember: bool,
-    /// Which calls count as similar.
+    /// Which calls are similar.
     pub scope: Scope,
 }
 
 /// The calls that a remembered answer applies to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All calls of the tool.
+    /// All calls to the tool.
     #[default]
     Global,
-    /// Calls that address the same domain.
+    /// Calls to the tool for the same domain.
     Domain,
 }
 
 impl Scope {
-    /// Name in the API.
+    /// The name in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -132,14 +128,14 @@ impl Scope {
     }
 }
 
-/// Why an answer is rejected.
+/// Why an answer was rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AnswerError {
-    /// There is no such question, or it was settled long ago.
+    /// The question never existed, or was settled long ago.
     Unknown,
-    /// Another answer came first.
+    /// The question is already settled.
     Late(Settled),
-    /// The answer should be remembered for a domain, but the call does not address one.
+    /// The answer should be remembered for a domain, but the call has none.
     NoDomain,
 }
 
@@ -148,43 +144,38 @@ pub enum AnswerError {
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum By {
     Person {
-        /// Whether the answer is remembered.
+        /// Whether the answer was remembered.
         remember: bool,
-        /// The calls that the answer applies to.
         scope: Scope,
     },
-    /// A remembered rule that was added meanwhile.
+    /// A rule that was remembered while the question was open.
     Rule,
-    /// Expiry without an answer.
+    /// The question expired.
     Timeout,
-    /// Cancellation of the call.
+    /// The call was cancelled.
     Cancelled,
 }
 
 impl By {
-    /// Name in events.
+    /// The name in events.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Outcome of a question.
+/// The outcome of a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
-    /// The question's id.
     pub(crate) request_id: String,
-    /// The tool's name.
     pub(crate) tool: Arc<str>,
     /// Whether the call may run.
     pub(crate) granted: bool,
-    /// The person or rule that decided, or the reason why the question closed.
     pub(crate) by: By,
-    /// The exchange and hop.
     pub(crate) subject: Option<Subject>,
 }
 
 impl Settled {
-    /// Fields of the event.
+    /// The fields of the event.
     pub fn json(&self) -> Value {
         let (remember, scope) = match self.by {
             By::Person { remember, scope } => (remember, scope),
@@ -202,18 +193,18 @@ impl Settled {
     }
 }
 
-/// A question that is not answered yet.
+/// A question without an answer.
 pub(super) struct Open {
     pub(super) question: Question,
     pub(super) expires: Instant,
-    /// When the turn ends.
+    /// When the turn must end.
     pub(super) deadline: Instant,
-    /// `None` until the question is answered.
+    /// `None` until the question is settled.
     pub(super) verdict: watch::Sender<Option<bool>>,
 }
 
 impl Open {
-    /// Moves the expiry to `by` from now, at most to the end of the turn.
+    /// Postpones the expiry to `by` from now, or to the end of the turn if that is earlier.
     pub(super) fn extend(&mut self, by: Duration) {
         let now = Instant::now();
         self.expires = self.deadline.min(now + by);
@@ -222,7 +213,6 @@ impl Open {
         self.verdict.send_replace(None);
     }
 
-    /// Closes the question.
     pub(super) fn settled(self, granted: bool, by: By) -> Settled {
         // Fails if the call no longer exists.
         let _ = self.verdict.send(Some(granted));

@@ -1,4 +1,4 @@
-//! [`Rates`]: rate limits of hosted tools, by client, tool and provider.
+//! [`Rates`]: rate limits for hosted tools, by client, tool and provider.
 
 use std::{
     collections::HashMap,
@@ -19,26 +19,24 @@ use super::{
 };
 use toolwire_net::{bucket::Bucket, store::Owner};
 
-/// Maximum number of calls that wait because of one limit. While there are that many, further calls fail
-/// immediately.
+/// Maximum number of calls that wait because of rate limits. Further calls fail immediately.
 const MAX_WAITING: usize = 256;
 
-/// Number of clients that a limit may remember before it forgets those that have not called
-/// recently.
+/// Number of clients in a limit above which those that have not called recently are removed.
 const MAX_CLIENTS: usize = 1024;
 
-/// A rate with the buckets of the clients that have called recently.
+/// A rate, and the buckets of clients that have called recently.
 struct Limit {
     rate: Rate,
     buckets: Mutex<HashMap<Owner, Bucket>>,
 }
 
-/// The limits. All threads share them.
+/// Rate limits. Shared by all threads.
 pub(super) struct Rates {
     clients: Option<Arc<Limit>>,
-    /// By the providers' names. All clients share a limit.
+    /// By provider name. All clients share a provider's limit.
     providers: HashMap<String, Arc<Limit>>,
-    /// By the tools' names. A limit is replaced when its rate changes.
+    /// By tool name. A limit is replaced when its rate changes.
     tools: Mutex<HashMap<Arc<str>, Arc<Limit>>>,
     /// Maximum time that a call waits.
     wait: Duration,
@@ -46,8 +44,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Creates the limits of these settings. Limits in `before` that have the same rates are kept
-    /// with their counts.
+    /// Creates the limits in `settings`. Limits of `before` whose rate is the same are taken over with their counts.
     pub(super) fn new(settings: &ExecutionSettings, before: Option<&Self>) -> Self {
         let providers = settings.providers.iter().filter_map(|entry| {
             let known = before.and_then(|before| before.providers.get(&entry.name));
@@ -67,7 +64,7 @@ impl Rates {
     /// Waits until a call may run, at most until `deadline`.
     ///
     /// # Errors
-    /// The call would have to wait too long, or too many calls are already waiting.
+    /// The call would have to wait too long, or too many calls are waiting.
     pub(super) async fn take(
         &self,
         hosted: &Hosted,
@@ -114,16 +111,16 @@ impl Rates {
 }
 
 impl Limit {
-    /// Returns `known` if it has this rate, otherwise a new limit.
+    /// Returns `known` if it has this rate, or else a new limit.
     fn of(rate: Rate, known: Option<&Arc<Self>>) -> Arc<Self> {
         let known = known.filter(|known| known.rate == rate).cloned();
         known.unwrap_or_else(|| Arc::new(Self { rate, buckets: Mutex::default() }))
     }
 
-    /// Takes one call of this client.
+    /// Counts a call by this client.
     ///
     /// # Errors
-    /// The time until the client may call again.
+    /// How long the client must wait.
     fn take(&self, client: Owner) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock();
         if buckets.len() > MAX_CLIENTS {
@@ -133,7 +130,7 @@ impl Limit {
     }
 }
 
-/// A full bucket for this rate. The time between two calls is in whole nanoseconds.
+/// A full bucket for this rate. The time between two calls is rounded down to whole nanoseconds.
 fn bucket(Rate { count, period }: Rate) -> Bucket {
     let between = (period / count.get()).max(Duration::from_nanos(1));
     Bucket::new(count.get().into(), between * count.get())
@@ -141,7 +138,7 @@ fn bucket(Rate { count, period }: Rate) -> Bucket {
 
 toolwire_pipeline::wire::debug_fields!(Rates { waiting });
 
-/// A place among the waiting calls.
+/// Counts as a waiting call until it is dropped.
 struct Waiting<'w>(&'w AtomicUsize);
 
 impl<'w> Waiting<'w> {

@@ -22,53 +22,51 @@ use toolwire_pipeline::{
     wire::{json::Raw, suggest::suggest, text::boundary_upto},
 };
 
-/// Maximum size of a tool's description, in bytes. Longer ones are cut.
+/// In bytes. Longer descriptions are cut.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Maximum size of a tool's label, in bytes. Longer ones are cut.
+/// In bytes. Longer labels are cut.
 const MAX_LABEL: usize = 100;
 
-/// Maximum size of the schema of a tool's arguments, in bytes. Tools with longer ones are left out.
+/// In bytes. Tools with larger schemas are left out.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Maximum number of one provider's tools. Further ones are left out.
+/// Per provider. Further tools are left out.
 const MAX_TOOLS: usize = 256;
 
-/// A tool that toolwire runs.
 #[derive(Debug, Clone)]
 pub struct Hosted {
-    /// The name by which models know the tool.
+    /// The name for models.
     pub name: Arc<str>,
-    /// The tool's other names, normalized.
+    /// Other names that models may use, normalized.
     pub aliases: Arc<[String]>,
-    /// The tool as its provider offers it, with the changes that the rules make.
+    /// The tool as its provider offers it, changed by the rules.
     pub spec: Arc<ToolSpec>,
-    /// The provider's name.
     pub provider_name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
     pub rules: ToolRules,
-    /// Whether models get the tool. A person may disable it.
+    /// Whether models get the tool, which a person can disable.
     pub is_enabled: bool,
 }
 
 impl Hosted {
-    /// The argument that holds the URL that a call addresses, if there is one.
+    /// The argument with the call's URL, if there is one.
     pub(crate) fn url_argument(&self) -> Option<&str> {
         self.rules.url_argument.as_deref().or(self.spec.url_argument)
     }
 
-    /// Whether its rules limit the domains of calls, but it is unknown which argument holds the URL.
+    /// Whether the rules limit the domains of calls although it is unknown which argument contains the URL.
     pub(crate) fn is_url_unknown(&self) -> bool {
         let is_limited = !(self.rules.allow_domains.is_empty() && self.rules.deny_domains.is_empty());
         is_limited && self.url_argument().is_none()
     }
 }
 
-/// The tools at one moment. A turn keeps the snapshot that it began with.
+/// The tools at one point in time. A turn uses the snapshot that was current when it started.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     tools: Vec<Hosted>,
-    /// Indices into `tools`, by names and aliases.
+    /// Indices into `tools`, by name and alias.
     places: HashMap<String, usize>,
 }
 
@@ -83,13 +81,12 @@ impl Snapshot {
         self.tools.get(*place).filter(|tool| tool.is_enabled)
     }
 
-    /// Whether the provider's tool `name` is in the snapshot.
     pub fn has(&self, provider: &str, name: &str) -> bool {
         self.tools.iter().any(|tool| *tool.provider_name == *provider && tool.spec.name == name)
     }
 
-    /// Adds a tool. Returns `false` if the name is taken. For a provider that yields, an alias of another tool counts as
-    /// taken, too.
+    /// Adds a tool. Returns `false` if the name is taken. If the provider yields, another tool's alias also counts as
+    /// taken.
     fn add(&mut self, hosted: Hosted) -> bool {
         let is_alias = hosted.provider.yields() && self.places.contains_key(&*hosted.name);
         if is_alias || self.tools.iter().any(|other| other.name == hosted.name) {
@@ -129,10 +126,8 @@ impl Snapshot {
     }
 }
 
-/// A provider with its name.
 type NamedProvider = (Arc<str>, Arc<dyn Provider>);
 
-/// The tools of all providers.
 pub struct Registry {
     providers: Vec<NamedProvider>,
     settings: Arc<ExecutionSettings>,
@@ -141,17 +136,17 @@ pub struct Registry {
     state: Mutex<State>,
 }
 
-/// The state that a refresh depends on, in addition to the providers. The lock serializes refreshes.
+/// What a refresh depends on, apart from the providers. The lock serializes refreshes.
 #[derive(Default)]
 struct State {
-    /// The names of disabled tools.
+    /// The disabled tools.
     disabled: HashSet<String>,
-    /// Warnings already given.
+    /// Warnings that were already logged.
     warned: HashSet<String>,
 }
 
 impl Registry {
-    /// Creates a registry of these providers' tools; tools in `disabled` are disabled.
+    /// Creates a registry. `disabled` contains the names of disabled tools.
     pub(crate) fn new(
         settings: Arc<ExecutionSettings>,
         mut providers: Vec<NamedProvider>,
@@ -165,12 +160,11 @@ impl Registry {
         registry
     }
 
-    /// The current tools.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
     }
 
-    /// The names of the tools that models may get, and those of the providers whose tools are not known yet.
+    /// The names of the tools that models may get, and of the providers whose tools are not known yet.
     pub fn names(&self) -> (Vec<String>, Vec<String>) {
         let snapshot = self.snapshot();
         let tools = snapshot.tools().iter().filter(|tool| tool.is_enabled);
@@ -182,17 +176,15 @@ impl Registry {
         )
     }
 
-    /// The providers with their names.
     pub fn providers(&self) -> &[NamedProvider] {
         &self.providers
     }
 
-    /// The names of the disabled tools.
     pub(crate) fn disabled(&self) -> HashSet<String> {
         self.state.lock().disabled.clone()
     }
 
-    /// Enables or disables a tool. Returns whether there is such a tool.
+    /// Enables or disables a tool. Returns whether it exists.
     pub fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
         if !self.snapshot().tools().iter().any(|tool| *tool.name == *name) {
             return false;
@@ -206,18 +198,18 @@ impl Registry {
         true
     }
 
-    /// Asks the providers for their tools.
+    /// Collects the tools of all providers again.
     pub fn refresh(&self) {
         self.refresh_with(&mut self.state.lock());
     }
 
-    /// Warns about entries of `[[tools]]` and `[[permissions]]` for which no provider offers a tool.
+    /// Warns about entries of `[[tools]]` and `[[permissions]]` for tools that no provider offers.
     pub(crate) fn warn_of_unknown(&self) {
         let snapshot = self.snapshot();
         let names = snapshot.tools().iter();
         let names = names.flat_map(|tool| tool.aliases.iter().map(String::as_str).chain([&*tool.name]));
         let names: Vec<&str> = names.collect();
-        // Names that no provider may offer were reported when the configuration was read.
+        // Names that no provider can offer were reported when the configuration was read.
         for written in self.settings.tools.keys().filter(|written| self.settings.may_offer(written)) {
             let start = written.strip_suffix('*').map(normalized);
             let is_known = match &start {
@@ -312,7 +304,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// The reason why a tool is left out.
+/// Why a tool is left out.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("it has no name")]
@@ -325,10 +317,10 @@ enum Unusable {
     Schema(#[from] SchemaFault),
 }
 
-/// The tool with a schema that all upstreams accept.
+/// Converts the tool's schema to a form that all upstreams accept.
 ///
 /// # Errors
-/// The reason why the tool is left out.
+/// Why the tool is left out.
 fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, Unusable> {
     if normalized(&spec.name).is_empty() {
         return Err(Unusable::NoName);
@@ -345,7 +337,7 @@ fn usable(spec: Arc<ToolSpec>) -> Result<Arc<ToolSpec>, Unusable> {
     Ok(Arc::new(ToolSpec { parameters: Raw::from(schema), ..ToolSpec::clone(&spec) }))
 }
 
-/// Applies the rules to the tool, and cuts its texts to their limits.
+/// Applies the rules to the tool, and cuts its texts to their maximum size.
 fn as_ruled(spec: Arc<ToolSpec>, rules: &ToolRules) -> Arc<ToolSpec> {
     let is_short = spec.description.len() <= MAX_DESCRIPTION && spec.label.len() <= MAX_LABEL;
     let texts = [&rules.description, &rules.label, &rules.progress];

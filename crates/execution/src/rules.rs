@@ -1,4 +1,4 @@
-//! [`PermissionRule`]: which calls may run.
+//! [`PermissionRule`]: determines which calls may run.
 
 use std::cmp::Reverse;
 
@@ -15,52 +15,49 @@ pub enum Permission {
     Allow,
     /// A person decides.
     Ask,
-    /// The tool may not run.
     Deny,
 }
 
-/// The facts about a call that rules match on.
+/// What rules are matched against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// The client; `None` where it does not matter.
+    /// The client. `None` if it does not matter.
     pub(crate) key: Option<Owner>,
     /// The client's name in events, if it needed a key.
     pub(crate) client: Option<&'a str>,
     /// The model that the client requested.
     pub(crate) model: &'a str,
-    /// The tool's name.
     pub(crate) tool: &'a str,
-    /// The tool's other names.
     pub(crate) aliases: &'a [String],
-    /// The domain that the call addresses, in lower case.
+    /// The domain in the call's URL, in lower case.
     pub(crate) domain: Option<&'a str>,
 }
 
-/// A short mark that distinguishes keys without revealing them. `None` if the client needed no key.
+/// A short fingerprint of a key, which does not reveal it. `None` if the client needed no key.
 pub fn key_mark(Owner(digest): Owner) -> Option<String> {
     let [a, b, c, d, ..] = digest;
     (digest != [0; 32]).then(|| format!("key-{a:02x}{b:02x}{c:02x}{d:02x}"))
 }
 
-/// A rule of the configuration. A field that is `None` matches everything.
+/// A configured rule. It matches if all fields match; a field that is `None` matches anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
-    /// The client's key.
     pub key: Option<Owner>,
-    /// The model that clients request; `*` at the end matches any rest.
+    /// The model that the client requests. A trailing `*` matches any suffix.
     pub model: Option<String>,
-    /// The tool's name or an alias; `*` at the end matches any rest.
+    /// The tool's name or an alias. A trailing `*` matches any suffix.
     pub tool: Option<String>,
-    /// The domain with all its subdomains.
+    /// The domain, with its subdomains.
     pub domain: Option<Domain>,
     /// The permission of matching calls.
     pub permission: Permission,
 }
 
-/// The permission that the rules give a call. `None` if no rule matches.
+/// The permission that the rules give to a call. `None` if no rule matches.
 ///
-/// Rules that name more of key, model, tool and domain take precedence. Of two rules that name equally many, the one with
-/// the more exact names decides. Otherwise `deny` beats `ask`, and `ask` beats `allow`.
+/// A rule that specifies more of key, model, tool and domain takes precedence. Of the rules that specify the same
+/// fields, the one with the most specific names wins. If several rules remain, `deny` wins over `ask`, and `ask` over
+/// `allow`.
 pub(crate) fn decide(rules: &[PermissionRule], asked: &Asked<'_>) -> Option<Permission> {
     let matching: Vec<_> = rules.iter().filter(|rule| rule.matches(asked)).collect();
     let most = matching.iter().map(|rule| rule.named()).max()?;
@@ -83,7 +80,7 @@ fn strictness(permission: Permission) -> u8 {
 }
 
 impl PermissionRule {
-    /// Returns the rule with the tool's name normalized as in calls.
+    /// Returns the rule with its tool name normalized like the names in calls.
     pub fn normalized(self) -> Self {
         let tool = self.tool.map(|tool| match tool.strip_suffix('*') {
             Some(start) => format!("{}*", normalized(start)),
@@ -104,7 +101,8 @@ impl PermissionRule {
                 .is_none_or(|domain| asked.domain.is_some_and(|asked| self.is_for(domain, asked)))
     }
 
-    /// Whether the rule's domain covers `host`. A rule that allows matches a host by its name only.
+    /// Whether the rule's domain covers `host`. Rules that forbid a host of this machine cover all of its names; rules
+    /// that allow one do not.
     fn is_for(&self, domain: &Domain, host: &str) -> bool {
         match self.permission {
             Permission::Allow => domain.contains(host),
@@ -120,7 +118,7 @@ impl PermissionRule {
         self.selectors().into_iter().filter(|is_named| *is_named).count()
     }
 
-    /// Sort key that is larger for longer domains, and for names without `*`.
+    /// A sort key: greater for longer domains, and for names without `*`.
     fn exactness(&self) -> (usize, Reverse<bool>, usize, Reverse<bool>, usize) {
         let length = |name: &Option<String>| name.as_ref().map_or(0, String::len);
         let is_open = |name: &Option<String>| Reverse(name.as_ref().is_some_and(|name| name.ends_with('*')));
@@ -130,7 +128,7 @@ impl PermissionRule {
     }
 }
 
-/// Whether `name` matches `pattern`, in which a `*` at the end matches any rest.
+/// Whether `name` matches `pattern`, in which a trailing `*` matches any suffix.
 pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
@@ -225,7 +223,7 @@ mod tests {
         assert_eq!(of(&rules, "files__read_all", None), Some(Deny));
         assert_eq!(of(&rules, "x", Some("example.com")), Some(Deny));
         assert_eq!(of(&rules, "x", Some("v1.api.example.com")), Some(Allow));
-        // A rule for the tool and one for the domain have the same precedence.
+        // A rule for the tool and a rule for the domain have the same precedence.
         assert_eq!(of(&rules, "files__write", Some("api.example.com")), Some(Deny));
     }
 }

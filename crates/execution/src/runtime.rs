@@ -15,7 +15,8 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// A thread with its own runtime, so that the work of providers cannot delay streams. Dropping it cancels everything on it.
+/// A thread with its own runtime, so that hosted tools cannot delay streams. Dropping it cancels everything that runs
+/// on it.
 #[derive(Debug)]
 pub struct Runtime {
     handle: runtime::Handle,
@@ -33,7 +34,7 @@ impl Runtime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// The thread cannot be started.
     pub fn start() -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -46,51 +47,50 @@ impl Runtime {
         Ok(Self { handle, thread: Mutex::new(Some(RunningThread { wanted, thread })) })
     }
 
-    /// Cancels everything on the runtime, and waits until it has ended: when the process ends, programs are killed and
-    /// values are on disk. Work that is spawned later does not begin.
+    /// Cancels everything on the runtime, and waits for it to end, so that programs are killed and values written
+    /// before the process ends. Work that is spawned later never starts.
     pub(crate) fn stop(&self) {
         let running = self.thread.lock().take();
         let Some(RunningThread { wanted, thread }) = running else { return };
         drop(wanted);
         if thread.thread().id() != thread::current().id() {
-            // An error means that the thread panicked, so it has ended too.
+            // An error means that the thread has panicked.
             let _ = thread.join();
         }
     }
 
-    /// The runtime of the calling test.
+    /// The runtime of the current test.
     #[cfg(test)]
     pub(crate) fn here() -> Self {
         Self { handle: runtime::Handle::current(), thread: Mutex::new(None) }
     }
 
-    /// Runs `work` on the runtime. Dropping the returned task cancels it. The output is `None` if `work` panicked or the
-    /// runtime has ended.
+    /// Runs `work` on the runtime. Dropping the returned task cancels it. The output is `None` if `work` panics or the
+    /// runtime ends first.
     pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task(self.handle.spawn(work))
     }
 
-    /// Runs `work` on the runtime until either ends.
+    /// Runs `work` on the runtime, at most until the runtime ends.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
 
-    /// A group of tasks on this runtime that are cancelled together.
     pub(super) fn tasks(&self) -> Tasks {
         Tasks { handle: self.handle.clone(), running: Mutex::new(Some(JoinSet::new())) }
     }
 }
 
-/// A group of tasks on a runtime that are cancelled together.
+/// Tasks that are cancelled together.
 #[derive(Debug)]
 pub(super) struct Tasks {
     handle: runtime::Handle,
-    /// `None` once they are cancelled.
+    /// `None` after they were cancelled.
     running: Mutex<Option<JoinSet<()>>>,
 }
 
 impl Tasks {
-    /// Runs `work` until it ends or the group is cancelled. In a cancelled group it does not begin.
+    /// Runs `work` until it ends or the group is cancelled. Does nothing if the group was already cancelled.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock();
         let Some(running) = &mut *running else { return };
@@ -98,13 +98,12 @@ impl Tasks {
         running.spawn_on(work, &self.handle);
     }
 
-    /// Cancels the tasks. A running task may own this handle, so dropping the handle cancels nothing.
+    /// Cancels the tasks. Not done on drop, because a running task may own this handle.
     pub(super) fn end(&self) {
         drop(self.running.lock().take());
     }
 }
 
-/// A task on the runtime.
 #[derive(Debug)]
 pub struct Task<T>(JoinHandle<T>);
 

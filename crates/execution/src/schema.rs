@@ -1,14 +1,13 @@
-//! [`of_arguments`]: the schema of a tool's arguments, in a form that all upstreams accept.
+//! [`of_arguments`]: converts the schema of a tool's arguments to a form that all upstreams accept.
 //!
-//! If an upstream refuses one schema, it refuses every request that declares the tool. So a provider's schema is checked
-//! before models get it: a mistake whose meaning is certain is repaired, and anything else is a fault.
+//! If an upstream rejects a schema, it rejects every request that declares the tool. So schemas from providers are
+//! checked first: an unambiguous mistake is corrected, and any other one is an error.
 
 use serde_json::{Map, Value, json};
 
 /// Maximum nesting depth of schemas.
 const MAX_DEPTH: usize = 64;
 
-/// The types of values.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
 /// Members whose value is a schema.
@@ -25,16 +24,16 @@ const SCHEMAS: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// Members whose value is an object of schemas.
+/// Members whose value is an object that contains schemas.
 const NAMED: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Members whose value is a list of schemas.
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 
-/// Members that may be `null`, because they hold any value.
+/// Members that may be `null`, because any value is valid.
 const VALUES: [&str; 4] = ["default", "const", "example", "examples"];
 
-/// The reason why a schema cannot be used.
+/// Why a schema cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SchemaFault {
     #[error("it is not a JSON object")]
@@ -47,10 +46,10 @@ pub(super) enum SchemaFault {
     Invalid(String),
 }
 
-/// Checks that the schema describes an object, repairs it, and adds `properties` if there are none.
+/// Checks that the schema describes an object, corrects it, and adds `properties` if they are missing.
 ///
 /// # Errors
-/// The reason why it cannot be used.
+/// Why the schema cannot be used.
 pub(super) fn of_arguments(schema: Value) -> Result<Value, SchemaFault> {
     let Value::Object(mut schema) = schema else { return Err(SchemaFault::NotAnObject) };
     mend(&mut schema, 0)?;
@@ -67,7 +66,7 @@ pub(super) fn of_arguments(schema: Value) -> Result<Value, SchemaFault> {
     Ok(Value::Object(schema))
 }
 
-/// Removes members with a meaningless `null`, which some servers write for absent ones.
+/// Removes members that are `null` without a meaning, as some servers write absent ones.
 fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), SchemaFault> {
     if depth > MAX_DEPTH {
         return Err(SchemaFault::TooDeep);
@@ -79,7 +78,7 @@ fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), SchemaFault
             "type" if !is_type(value) => return Err(wrong()),
             "required" if !is_list_of_names(value) => return Err(wrong()),
             "enum" if !value.is_array() => return Err(wrong()),
-            // Older schemas have a list here.
+            // A list, in older versions of JSON Schema.
             "items" if value.is_array() => each(value.as_array_mut().into_iter().flatten(), depth, wrong)?,
             key if SCHEMAS.contains(&key) => each([value].into_iter(), depth, wrong)?,
             key if NAMED.contains(&key) => {
@@ -120,7 +119,7 @@ fn is_type(value: &Value) -> bool {
 }
 
 fn is_list_of_names(value: &Value) -> bool {
-    // Schemas of older drafts have a boolean here, in the property's own schema.
+    // In older versions of JSON Schema, this is a boolean in the property's schema.
     value.is_boolean() || value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
 }
 

@@ -1,4 +1,4 @@
-//! The settings of the stage: `[execution]`, `[[providers]]`, `[[tools]]`.
+//! Settings of the execution stage: `[execution]`, `[[providers]]`, `[[tools]]`.
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
@@ -15,58 +15,56 @@ use super::{
 use toolwire_net::proxied::Proxies;
 use toolwire_pipeline::{rules::MixedTurns, settings::Settings, tools::normalized};
 
-/// The settings of `[execution]`, with the providers and the rules for their tools.
+/// `[execution]`, with the providers and the rules for their tools.
 #[derive(Debug, Clone)]
 pub struct ExecutionSettings {
-    /// Maximum number of hops in a turn that may run tools. In the hop after them, the model must answer.
+    /// Maximum number of hops in a turn that may run tools. After them, the model must answer without calls.
     pub max_rounds: usize,
-    /// Maximum number of hosted calls in one turn.
     pub max_calls: usize,
-    /// Maximum number of hosted calls of one turn that run at the same time.
+    /// Maximum number of a turn's hosted calls that run at the same time.
     pub max_parallel: usize,
-    /// Maximum number of hosted calls of all turns that run at the same time.
+    /// Maximum number of hosted calls that run at the same time, in all turns together.
     pub max_running: usize,
     /// Time limit for a response that calls hosted tools.
     pub deadline: Duration,
-    /// Maximum length of one result, in characters. Longer results are shortened.
+    /// In characters. Longer results are shortened.
     pub max_result: usize,
-    /// Maximum size of all results of a turn, in bytes.
+    /// In bytes, for all results of a turn together.
     pub max_results: usize,
     /// How clients see hosted calls.
     pub visibility: Visibility,
-    /// How a hop is handled that calls both hosted tools and the client's.
+    /// How to handle a hop with both hosted calls and calls for the client.
     pub mixed_turns: MixedTurns,
-    /// Separator between the texts of two hops.
+    /// Inserted between the texts of two hops.
     pub separator: String,
-    /// How a client's tool with the name of a hosted tool is handled.
+    /// What to do if a client's tool has the name of a hosted tool.
     pub clash: Clash,
-    /// Maximum number of retries of a call.
+    /// Maximum number of retries per call.
     pub retries: usize,
-    /// Rate limit of each client's hosted calls.
+    /// Rate limit for hosted calls, per client.
     pub rate_limit: Option<Rate>,
-    /// Maximum time that a call waits because of a rate limit.
+    /// Maximum time that a call waits because of rate limits.
     pub rate_wait: Duration,
-    /// Maximum size of all cached results, in bytes.
+    /// In bytes.
     pub cache_size: usize,
-    /// The folder of generated images, and its limits.
+    /// The folder for generated images, and its limits.
     pub images: ImageSettings,
-    /// Command at the beginning of a message that asks for images without a model. `None` if there is no such command.
+    /// A message that starts with this command generates images without a model. `None` disables the command.
     pub image_command: Option<String>,
-    /// Permissions of calls.
     pub permissions: PermissionSettings,
-    /// The file to which all events of the stage are written, as JSON lines.
+    /// The file for all events, as JSON lines.
     pub audit: Option<PathBuf>,
     pub providers: Vec<ProviderEntry>,
-    /// The rules, by tool names, which may end with `*`.
+    /// Rules by tool name. Names may end with `*`.
     pub tools: HashMap<String, ToolRules>,
-    /// The proxies that the requests of providers go through.
+    /// The proxies for requests of providers.
     pub proxies: Proxies,
-    /// The secrets in the settings of the providers and proxies.
+    /// The secrets in the settings of providers and proxies.
     pub secrets: Vec<SecretString>,
 }
 
 impl ExecutionSettings {
-    /// The permissions, including the permissions in `[[tools]]` as rules.
+    /// The permissions, with those in `[[tools]]` added as rules.
     pub fn all_permissions(&self) -> PermissionSettings {
         let mut settings = self.permissions.clone();
         settings.rules.extend(self.tools.iter().filter_map(|(name, rules)| {
@@ -76,8 +74,8 @@ impl ExecutionSettings {
         settings
     }
 
-    /// The rules for the tool `name`: those for exactly this name, otherwise those for one of its aliases, otherwise those
-    /// for its longest matching prefix.
+    /// The rules for the tool `name`: those for exactly this name, or else for one of its aliases, or else for the
+    /// longest matching prefix.
     pub fn rules_for(&self, name: &str, aliases: &[String]) -> ToolRules {
         let of = |(written, rules): (&String, &ToolRules)| match written.strip_suffix('*') {
             Some(start) => name.starts_with(&normalized(start)).then(|| (start.len(), rules.clone())),
@@ -88,7 +86,7 @@ impl ExecutionSettings {
         fitting.map(|(_, rules)| rules).unwrap_or_default()
     }
 
-    /// Whether a provider may offer a tool that matches `name`, where `*` at the end matches any rest.
+    /// Whether a provider may offer a tool that matches `name`. A trailing `*` matches any suffix.
     pub fn may_offer(&self, name: &str) -> bool {
         let of = |entry: &ProviderEntry| {
             let offered = entry.options.offers(&entry.name).into_iter();
@@ -98,7 +96,7 @@ impl ExecutionSettings {
     }
 }
 
-/// Whether two names can match the same tool. `*` at the end of a name matches any rest.
+/// Whether any name matches both patterns. A trailing `*` matches any suffix.
 fn overlap(a: &str, b: &str) -> bool {
     let parts = |name: &str| match name.strip_suffix('*') {
         Some(start) => (normalized(start), true),
@@ -142,37 +140,34 @@ impl Default for ExecutionSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Visibility {
-    /// Not at all.
     Off,
-    /// A line of reasoning for each call.
+    /// As a line of reasoning for each call.
     Reasoning,
-    /// As items for calls that the server ran, in the form of the client's dialect.
+    /// As items for server tool calls, in the client's dialect.
     Items,
 }
 
-/// One entry of `[[providers]]`.
 #[derive(Debug, Clone)]
 pub struct ProviderEntry {
     pub name: String,
-    /// The settings of the provider's kind.
     pub options: ProviderOptions,
-    /// Names of the tools that the provider may offer, in the provider's own form; `*` at the end matches any rest. Empty
-    /// allows all.
+    /// Names of the tools that the provider may offer, in the provider's own form. A trailing `*` matches any suffix.
+    /// If empty, all are allowed.
     pub tools: Vec<String>,
     /// Names of the tools that the provider may not offer, in the same form.
     pub deny: Vec<String>,
     /// Maximum number of the provider's calls that run at the same time.
     pub max_running: usize,
-    /// Rate limit of the provider's tools, for all clients together.
+    /// Rate limit for the provider, shared by all clients.
     pub rate_limit: Option<Rate>,
 }
 
 impl ProviderEntry {
-    /// Default number of a provider's calls that run at the same time.
+    /// The default of `max_running`.
     pub const MAX_RUNNING: usize = 16;
 
-    /// Whether the provider may offer its tool `name`. A name that begins with the provider's own name also matches
-    /// without it.
+    /// Whether the provider may offer its tool `name`. The lists may contain the name with or without the provider's
+    /// name as a prefix.
     pub(crate) fn allows(&self, name: &str) -> bool {
         let short = name.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix("__"));
         let is_in = |patterns: &[String]| {
@@ -187,38 +182,36 @@ impl ProviderEntry {
 /// One entry of `[[tools]]`: rules for one hosted tool. The provider decides about settings that are not set.
 #[derive(Debug, Clone, Default)]
 pub struct ToolRules {
-    /// When the model gets the tool.
     pub injection: Injection,
-    /// Words in the user's text that offer the tool to the model, with [`Injection::Selective`]. Empty stands for the
-    /// default words.
+    /// Words in the user's text for which the tool is offered, with [`Injection::Selective`]. If empty, default words
+    /// apply.
     pub intent: Vec<Intent>,
-    /// Permission of its calls.
     pub permission: Option<Permission>,
-    /// Description for the model, instead of the provider's.
+    /// Replaces the provider's description for the model.
     pub description: Option<String>,
-    /// Label for people, instead of the provider's.
+    /// Replaces the provider's label for display.
     pub label: Option<String>,
-    /// Progress line for people, instead of the provider's.
+    /// Replaces the provider's progress line.
     pub progress: Option<String>,
-    /// Added to the system instructions of requests in which the model gets the tool.
+    /// Instructions that are added to the system prompt of requests that offer the tool.
     pub prompt: Option<String>,
     /// Time limit for one attempt.
     pub timeout: Option<Duration>,
-    /// Maximum number of retries of a call.
+    /// Maximum number of retries per call.
     pub retries: Option<usize>,
-    /// How long results are cached for equal calls.
+    /// How long results are cached.
     pub cache: CacheRule,
-    /// Rate limit of each client.
+    /// Rate limit per client.
     pub rate_limit: Option<Rate>,
     /// Maximum number of calls in one turn.
     pub max_uses: Option<usize>,
-    /// Maximum length of one result, in characters.
+    /// In characters.
     pub max_result: Option<usize>,
-    /// The argument that holds the URL that a call addresses.
+    /// The argument that contains the call's URL.
     pub url_argument: Option<String>,
-    /// The domains that its calls may address, with their subdomains. Empty allows all.
+    /// The domains that calls may use, with their subdomains. If empty, all are allowed.
     pub allow_domains: Vec<Domain>,
-    /// The domains that its calls may not address.
+    /// The domains that calls may not use.
     pub deny_domains: Vec<Domain>,
 }
 
@@ -228,17 +221,14 @@ pub enum CacheRule {
     /// For [`CacheRule::DEFAULT`], if the tool's calls may be repeated.
     #[default]
     Default,
-    /// Not at all.
     Off,
-    /// This long.
     For(Duration),
 }
 
 impl CacheRule {
-    /// Default time that results are cached.
     pub(crate) const DEFAULT: Duration = Duration::from_secs(300);
 
-    /// How long the tool's results are cached. `None` if they are not.
+    /// How long results are cached. `None` if they are not.
     pub fn ttl(self, is_idempotent: bool) -> Option<Duration> {
         match self {
             Self::Default => is_idempotent.then_some(Self::DEFAULT),
@@ -252,11 +242,11 @@ impl CacheRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Clash {
-    /// The model gets the client's tool.
+    /// Offer the client's tool.
     ClientWins,
-    /// The model gets the hosted tool.
+    /// Offer the hosted tool.
     ServerWins,
-    /// The model gets both tools, the hosted one as `hosted__NAME`.
+    /// Offer both, the hosted one as `hosted__NAME`.
     Prefix,
 }
 
@@ -281,11 +271,11 @@ pub struct PermissionSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Unattended {
-    /// The call is denied.
+    /// Deny the call.
     Deny,
-    /// The call runs.
+    /// Run the call.
     Allow,
-    /// The question still waits for an answer.
+    /// Wait for an answer anyway.
     Wait,
 }
 
@@ -298,6 +288,5 @@ pub enum Injection {
     Force,
     /// When the user's words ask for it, or when it was called earlier in the same chain.
     Selective,
-    /// Never.
     Off,
 }

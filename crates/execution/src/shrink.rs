@@ -1,22 +1,22 @@
 //! Shortens results that are too long.
 //!
-//! JSON stays JSON: its longest strings are cut. If that is not enough, or if the result is plain text, its end is cut
-//! off. Either way a remark says so, so that the model does not take the result for complete.
+//! JSON stays valid: its longest strings are cut. If that is not enough, or if the result is plain text, its end is cut
+//! off. In both cases, a remark tells the model that the result is incomplete.
 
 use serde_json::{Map, Value};
 
 use toolwire_pipeline::wire::text::{boundary_upto, head};
 
-/// Appended to a string that was cut.
+/// Appended to strings that were cut.
 const MARK: &str = "… [shortened]";
 
-/// Minimum length to which strings inside JSON are cut, in bytes.
+/// Strings in JSON are not cut to fewer bytes than this.
 const MIN_STRING: usize = 64;
 
-/// A result larger than this many times the limit is not parsed as JSON.
+/// Results that are longer than this multiple of the limit are not parsed as JSON.
 const MAX_RATIO: usize = 64;
 
-/// Shortens `content` to at most `limit` bytes. `None` if not even the remark that it was shortened fits.
+/// Shortens `content` to at most `limit` bytes. Returns `None` if there is not even room for the remark.
 pub(super) fn shrink(content: String, limit: usize) -> Option<String> {
     if content.len() <= limit {
         return Some(content);
@@ -32,7 +32,7 @@ fn text_within(content: &str, limit: usize) -> Option<String> {
     Some(format!("{}{}", head(content, kept), note(kept)))
 }
 
-/// Returns the same JSON with its longest strings cut. `None` if cutting strings is not enough.
+/// Cuts the longest strings in `value`. Returns `None` if that is not enough.
 fn json_within(mut value: Value, limit: usize) -> Option<String> {
     let mut lengths = Vec::new();
     measure(&value, &mut lengths);
@@ -42,7 +42,7 @@ fn json_within(mut value: Value, limit: usize) -> Option<String> {
     }
     let excess = value.to_string().len().checked_sub(limit)?;
     let mut most = longest_allowed(&lengths, excess)?;
-    // The estimate assumes that escapes are spread evenly.
+    // The estimate assumes that escapes are evenly distributed.
     while most >= MIN_STRING {
         cut(&mut value, most);
         let text = value.to_string();
@@ -54,15 +54,15 @@ fn json_within(mut value: Value, limit: usize) -> Option<String> {
     None
 }
 
-/// The length in bytes to which strings must be cut so that together they lose `excess` bytes. `lengths` are their
-/// lengths in JSON, sorted.
+/// The length to which strings must be cut so that they become `excess` bytes shorter in total. `lengths` contains
+/// their lengths in JSON, sorted. All lengths are in bytes.
 fn longest_allowed(lengths: &[usize], excess: usize) -> Option<usize> {
     let (mut longer, mut sum) = (0, 0_usize);
     for (place, length) in lengths.iter().enumerate().rev() {
         longer += 1;
         sum = sum.saturating_add(*length);
         let next = place.checked_sub(1).and_then(|place| lengths.get(place)).copied().unwrap_or(0);
-        // The length if the `longer` longest strings are cut to `most` bytes and marked.
+        // The length if the `longer` longest strings are cut and marked.
         let most =
             sum.checked_sub(excess).map(|left| left / longer).and_then(|most| most.checked_sub(MARK.len()));
         if let Some(most) = most.filter(|most| *most + MARK.len() >= next && *most >= MIN_STRING) {
@@ -81,7 +81,7 @@ fn measure(value: &Value, lengths: &mut Vec<usize>) {
     }
 }
 
-/// The number of bytes that a byte of a string takes in JSON.
+/// The number of bytes that a byte of a string needs in JSON.
 fn written(byte: u8) -> usize {
     match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,

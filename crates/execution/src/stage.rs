@@ -1,4 +1,4 @@
-//! [`Execution`]: the stage, shared by all requests.
+//! [`Execution`]: the execution stage.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,16 +41,16 @@ use toolwire_net::{
 };
 use toolwire_pipeline::conversation::Conversation;
 
-/// The stage. All threads share it.
+/// The execution stage. Shared by all threads.
 #[derive(Debug)]
 pub struct Execution {
     settings: Arc<ExecutionSettings>,
-    /// The providers, in the order of the configuration.
+    /// In the order of the configuration.
     running: Vec<Arc<RunningProvider>>,
     marks: HashMap<Arc<str>, u64>,
-    /// Notified when a provider of this stage, or of an earlier one, offers different tools.
+    /// Notified when the tools of a provider of this stage or of an earlier one have changed.
     changed: Arc<Notify>,
-    /// Background work of this stage. Ends when another stage replaces it.
+    /// Background work, which is cancelled when another stage replaces this one.
     upkeep: Tasks,
     registry: Arc<Registry>,
     permissions: Arc<Permissions>,
@@ -64,8 +64,8 @@ pub struct Execution {
     runtime: Arc<Runtime>,
 }
 
-/// The stage while a server uses it. Dropping it cancels its background work. If no other stage uses the thread, everything
-/// on the thread is cancelled, and the drop blocks until that has ended.
+/// A stage that a server is using. Dropping it cancels its background work. If no other stage uses the thread, the drop
+/// also cancels everything on the thread, and blocks until that has ended.
 #[derive(Debug)]
 pub struct Started(Arc<Execution>);
 
@@ -78,18 +78,18 @@ impl Deref for Started {
 }
 
 impl Started {
-    /// Cancels all work on the thread, including the work of other stages, and waits until it has ended.
+    /// Cancels all work on the thread, including that of other stages, and waits for it to end.
     pub fn stop(&self) {
         self.0.runtime.stop();
     }
 
-    /// Whether a request still uses the stage. Requests that begin now use its successor.
+    /// Whether requests are still using the stage after its replacement.
     pub fn is_used(this: &Arc<Self>) -> bool {
         Arc::strong_count(this) > 1 || Arc::strong_count(&this.0) > 1
     }
 
-    /// Replaces this stage by `next`, if there is one. Programs that have registered with a provider that `next` does not
-    /// take over must register again. Requests that have begun here may finish.
+    /// Hands over to the stage `next`, if there is one. Programs that have registered with a provider that `next` does
+    /// not take over must register again. Running requests can finish.
     pub fn leave_to(&self, next: Option<&Self>) {
         self.0.upkeep.end();
         let goes_on = |own: &Arc<RunningProvider>| {
@@ -100,7 +100,7 @@ impl Started {
                 registrations.end_all();
             }
         }
-        // Changes of the providers that `next` takes over may have been reported only to this stage so far.
+        // Providers that `next` has taken over may have reported changes only to this stage.
         if let Some(next) = next {
             next.0.registry.refresh();
         }
@@ -110,31 +110,29 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         self.0.upkeep.end();
-        // The runtime is shared with a stage that replaces this one, so only its last user stops it.
+        // The runtime is shared with the stage that replaces this one, so only the last user stops it.
         if Arc::strong_count(&self.0.runtime) == 1 {
             self.stop();
         }
     }
 }
 
-/// The services that the server gives the stage.
+/// What the server provides for the stage.
 pub struct Surroundings {
-    /// Knows the configured secrets.
+    /// Masks the configured secrets.
     pub redactor: Arc<Redactor>,
-    /// The folder for persistent state. `None` if there is none.
+    /// The state folder, if there is one.
     pub state_dir: Option<PathBuf>,
-    /// The stores of persistent state, except for files that people edit.
+    /// Stores for persistent state, except for files that people edit.
     pub stores: Stores,
-    /// Gets the events.
     pub audit: Arc<Audit>,
-    /// The gauges of the generated images.
     pub images: ImageGauges,
-    /// Asks the configured models.
+    /// Sends questions to the configured models.
     pub models: Option<Arc<dyn Ask>>,
-    /// The stage that this one replaces, if there is one. Its permissions, switches, rate limits, results for clients' next
-    /// requests, cached results and images are taken over.
+    /// The stage that this one replaces. Its permissions, disabled tools, rate limits, deferred turns, cached results
+    /// and images are taken over.
     pub before: Option<Arc<Execution>>,
-    /// Names of the providers to take over: those whose settings have not changed.
+    /// The providers to take over, whose settings have not changed.
     pub unchanged: HashSet<String>,
 }
 
@@ -142,7 +140,7 @@ toolwire_pipeline::wire::debug_fields!(Surroundings { state_dir });
 
 #[cfg(test)]
 impl Surroundings {
-    /// Surroundings without state and models. `redactor` knows the secrets.
+    /// Surroundings without state and models. `redactor` masks the secrets.
     pub(super) fn covering(redactor: Redactor) -> Self {
         let redactor = Arc::new(redactor);
         Self {
@@ -159,10 +157,10 @@ impl Surroundings {
 }
 
 impl Execution {
-    /// Starts the stage, and all of its providers that are not running yet.
+    /// Starts the stage, and its providers unless they are taken over.
     ///
     /// # Errors
-    /// If no thread can be started. The providers' settings were checked when they were read.
+    /// A thread cannot be started. The settings of providers were already checked.
     pub fn start(settings: Arc<ExecutionSettings>, around: Surroundings) -> io::Result<Started> {
         let (given, models) = (Arc::clone(&settings), around.models.clone());
         let http = HttpClient::through(settings.proxies.clone());
@@ -200,7 +198,7 @@ impl Execution {
         Ok(Started(Arc::new(Self::assembled(settings, around, runtime, build))))
     }
 
-    /// Assembles the stage from the providers that `build` makes, on `runtime`.
+    /// Creates a stage on `runtime` with the providers that `build` creates.
     pub(super) fn assembled(
         settings: Arc<ExecutionSettings>,
         around: Surroundings,
@@ -269,7 +267,7 @@ impl Execution {
         }
     }
 
-    /// The providers with these names, provided that the folder of images that they were made with is still `files`.
+    /// The providers with these names, if their images are still stored in `files`.
     fn kept(&self, names: &HashSet<String>, files: &Option<Arc<ImageFiles>>) -> Vec<Arc<RunningProvider>> {
         let are_kept_there = match (&self.files, files) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -279,7 +277,7 @@ impl Execution {
         kept.cloned().collect()
     }
 
-    /// The number that distinguishes the results of the provider `name` from results of earlier providers with this name.
+    /// A number that distinguishes the results of the provider `name` from those of earlier providers with this name.
     pub(super) fn mark_of(&self, name: &str) -> u64 {
         self.marks.get(name).copied().unwrap_or_default()
     }
@@ -288,101 +286,93 @@ impl Execution {
         &self.settings
     }
 
-    /// The generated images, if there is a folder for them.
+    /// The folder for generated images, if there is one.
     pub fn files(&self) -> Option<&Arc<ImageFiles>> {
         self.files.as_ref()
     }
 
-    /// The tools of all providers.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The permissions of calls.
     pub fn permissions(&self) -> &Arc<Permissions> {
         &self.permissions
     }
 
-    /// The bus of events.
     pub fn audit(&self) -> &Arc<Audit> {
         &self.audit
     }
 
-    /// Completes the turns of the history that the client knows only in part. Returns whether there were any.
+    /// Adds what the client has not seen to the turns of the history. Returns whether there was anything to add.
     ///
     /// # Errors
-    /// The store that instances share cannot be reached.
+    /// The shared store cannot be reached.
     pub async fn complete(&self, conversation: &mut Conversation, client: Owner) -> Result<bool, StoreError> {
         let deadline = Instant::now() + self.settings.deadline;
         self.deferred.restore(conversation, client, deadline).await
     }
 
-    /// Whether [`Execution::complete`] would wait for calls that are still running.
+    /// Whether [`Execution::complete`] would wait for running calls.
     pub fn is_awaited(&self, conversation: &Conversation, client: Owner) -> bool {
         self.deferred.is_awaited(conversation, client)
     }
 
-    /// Waits until all calls have ended whose results are for a client's next request.
+    /// Waits until all calls of deferred turns have ended.
     pub async fn settled(&self) {
         self.deferred.settled().await;
     }
 
-    /// Results of hosted calls for the client's next request.
     pub(super) fn deferred(&self) -> &Arc<DeferredTurns> {
         &self.deferred
     }
 
-    /// The runtime of hosted tools.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// The provider `name`.
     pub fn provider(&self, name: &str) -> Option<Arc<dyn Provider>> {
         let mut providers = self.registry.providers().iter();
         providers.find(|(own, _)| **own == *name).map(|(_, provider)| Arc::clone(provider))
     }
 
-    /// The registrations of all providers at which programs may register.
+    /// The registrations of all providers that accept them.
     pub fn registrations(&self) -> Vec<Arc<Registrations>> {
         let providers = self.registry.providers().iter();
         providers.filter_map(|(_, provider)| Arc::clone(provider).registrations()).collect()
     }
 
-    /// Cached results.
     pub(super) fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Rate limits of tools.
     pub(super) fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// Limits of running calls.
     pub(super) fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Returns the redactor that knows only the configured secrets.
+    /// The redactor for only the configured secrets.
     pub(super) fn secrets(&self) -> Arc<Redactor> {
         Arc::clone(&self.secrets.read())
     }
 
-    /// From now on, redacts the configured secrets that `redactor` knows.
+    /// Replaces the configured secrets that are redacted.
     pub fn know_secrets(&self, redactor: &Redactor) {
         let secrets = Arc::new(redactor.of_configured());
         *self.secrets.write() = secrets;
     }
 
-    /// A turn in which a person or a command calls tools by their own names, without a model. The same rules apply.
+    /// A turn in which a person or a command calls tools, without a model. All tools are available, and the same rules
+    /// apply.
     pub fn by_hand(self: &Arc<Self>, asker: Asker) -> HostedTurn {
         HostedTurn::new(Arc::clone(self), self.registry.snapshot(), None, asker)
     }
 
-    /// Declares the hosted tools that the model gets in this request, in addition to the client's, whose names take
-    /// precedence. `unserved` are the types of the server tools that the upstream does not have. `None` if the model gets no
-    /// hosted tools.
+    /// Adds hosted tools to a request, in addition to the client's tools, whose names take precedence. `unserved`
+    /// contains the types of server tools that the upstream does not support. Returns `None` if no hosted tools are
+    /// offered.
     pub fn offer(
         self: &Arc<Self>,
         conversation: &mut Conversation,
@@ -397,7 +387,7 @@ impl Execution {
     }
 }
 
-/// The services that providers are made with.
+/// What is needed to create providers.
 pub(super) struct Means<'m> {
     audit: &'m Arc<Audit>,
     changed: &'m Arc<Notify>,
@@ -407,7 +397,7 @@ pub(super) struct Means<'m> {
     kept: &'m [Arc<RunningProvider>],
 }
 
-/// Permits for running calls, at each provider and in total.
+/// Permits for running calls, per provider and in total.
 #[derive(Debug)]
 pub(super) struct Places {
     providers: HashMap<String, Semaphore>,
@@ -424,26 +414,26 @@ impl Places {
         }
     }
 
-    /// The permits of a provider.
     pub(super) fn of_provider(&self, name: &str) -> Option<&Semaphore> {
         self.providers.get(name)
     }
 
-    /// The permits of all providers together.
+    /// The permits for all providers together.
     pub(super) fn all(&self) -> &Semaphore {
         &self.all
     }
 }
 
-/// Writes changes of remembered permissions until the runtime ends. Changes that are still unwritten then are written when
-/// the permissions are dropped.
+/// Stores changes to the remembered permissions until the runtime ends. Later changes are stored when the permissions
+/// are dropped.
 pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
-    /// Delay before a file that could not be written is tried again.
+    /// Delay before a failed write is retried.
     const RETRY: Duration = Duration::from_secs(5);
     loop {
         changed.notified().await;
         let Some(permissions) = permissions.upgrade() else { return };
-        // Fails if the runtime ends, or if the rules cannot be written, which has been logged. A file is tried again.
+        // Fails if the runtime ends, or if the rules cannot be written, which was logged. Writing a file is then
+        // retried.
         let saved = permissions.save().await;
         let pause = permissions.pause();
         drop(permissions);
@@ -451,22 +441,22 @@ pub(super) async fn save(changed: Arc<Notify>, permissions: Weak<Permissions>) {
     }
 }
 
-/// Follows other instances' changes to the remembered rules while questions here wait.
+/// Follows other instances' changes to the remembered rules while there are open questions.
 async fn follow(permissions: Weak<Permissions>) {
     const PAUSE: Duration = Duration::from_secs(1);
     loop {
         sleep(PAUSE).await;
         let Some(permissions) = permissions.upgrade() else { return };
         if permissions.has_to_follow() {
-            // Fails while the store cannot be reached, which has been logged.
+            // Fails while the store cannot be reached, which was logged.
             let _ = permissions.follow().await;
         }
     }
 }
 
-/// Asks the providers for their tools again when one of them reports a change.
+/// Refreshes the registry when a provider reports a change.
 async fn refresh(changed: Arc<Notify>, registry: Weak<Registry>) {
-    /// Changes within this time are handled together: a provider may change its tools all the time.
+    /// Changes within this time are handled together, in case a provider changes its tools all the time.
     const PAUSE: Duration = Duration::from_millis(20);
     loop {
         changed.notified().await;
@@ -477,9 +467,8 @@ async fn refresh(changed: Arc<Notify>, registry: Weak<Registry>) {
     }
 }
 
-/// Warns of rules for tools that no provider offers, once all providers have had time to start.
+/// Warns about rules for tools that no provider offers, after giving providers time to start.
 async fn warn_of_unknown(registry: Weak<Registry>) {
-    /// Time for a provider to start.
     const PATIENCE: Duration = Duration::from_secs(10);
     let is_starting = |registry: Arc<Registry>| {
         registry.providers().iter().any(|(_, provider)| provider.status().state == ProviderState::Starting)

@@ -1,8 +1,8 @@
 //! [`StderrLog`]: logs what a program writes to stderr.
 //!
-//! The output goes to the log, line by line, without secrets and control characters. A program may write any amount: long
-//! lines are cut, only a limited number of lines is logged each second, and a program that writes faster than
-//! [`BYTES_PER_SECOND`] is slowed down.
+//! Each line is logged without secrets and control characters. A program may write any amount: long lines are cut, the
+//! number of lines logged per second is limited, and a program that writes more than [`BYTES_PER_SECOND`] is slowed
+//! down.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -14,23 +14,22 @@ use tokio::{
 
 use toolwire_net::redact::Redactor;
 
-/// Maximum number of bytes of a line that are read. The line is cut to [`LONGEST_LINE`] only after redaction, so that no
-/// secret is cut in two.
+/// Maximum number of bytes of a line that are read. The line is cut to [`LONGEST_LINE`] after redaction, so that no
+/// secret is cut before it is recognized.
 const READ_OF_LINE: usize = 16 << 10;
 
-/// Maximum number of characters of a line that are kept.
+/// Maximum number of characters of a line that are logged.
 const LONGEST_LINE: usize = 1000;
 
-/// Number of recent lines that are kept for people.
+/// Number of recent lines that are retained for display.
 const KEPT_LINES: usize = 20;
 
-/// Maximum number of lines logged in a second.
+/// Maximum number of lines that are logged per second.
 const LINES_PER_SECOND: usize = 20;
 
-/// Maximum number of bytes read in a second.
 const BYTES_PER_SECOND: usize = 4 << 20;
 
-/// The stderr of one provider's program.
+/// The log of a program's stderr.
 #[derive(Debug)]
 pub(crate) struct StderrLog {
     provider: Arc<str>,
@@ -39,12 +38,12 @@ pub(crate) struct StderrLog {
 }
 
 impl StderrLog {
-    /// Creates the log for the program of `provider`. It redacts `secrets`.
+    /// Creates a log for the program of `provider`, in which `secrets` are redacted.
     pub(crate) fn new<'s>(provider: Arc<str>, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         Self { provider, redactor: Redactor::new(secrets), last: Mutex::default() }
     }
 
-    /// The last lines.
+    /// The most recent lines.
     pub(crate) fn last(&self) -> Vec<String> {
         self.last.lock().iter().cloned().collect()
     }
@@ -95,7 +94,7 @@ impl Line {
         }
     }
 
-    /// Returns and clears the line's text, if there is any.
+    /// Takes the line's text, and clears the line. Returns `None` if the text is empty.
     fn take(&mut self) -> Option<String> {
         let mut text = String::new();
         for chunk in self.0.utf8_chunks() {
@@ -112,7 +111,7 @@ impl Line {
     }
 }
 
-/// The numbers of bytes read and lines logged in the current second.
+/// How many bytes were read and how many lines were logged in the current second.
 #[derive(Debug)]
 struct Pace {
     end: Instant,
@@ -130,7 +129,7 @@ impl Pace {
         self.lines <= LINES_PER_SECOND
     }
 
-    /// Waits for the next second if too much was read in this one.
+    /// Waits until the next second if too much was read in this one.
     async fn wait(&mut self, read: usize) {
         self.bytes += read;
         if self.bytes >= BYTES_PER_SECOND {

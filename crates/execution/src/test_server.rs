@@ -1,4 +1,4 @@
-//! A server for tests of the stage's requests.
+//! A server for tests of HTTP requests.
 
 use parking_lot::Mutex;
 use std::{net::SocketAddr, sync::Arc};
@@ -9,8 +9,8 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Sends one response on each connection, in order, and repeats the last one. `PORT` in a response stands for the server's
-/// port.
+/// Sends one response per connection, in order, and repeats the last one. `PORT` in a response is replaced with the
+/// server's port.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -22,13 +22,13 @@ impl Server {
         Self::start_after("", responses).await
     }
 
-    /// A proxy together with its target server: the first request of each connection gets `established`, the second one the
-    /// response.
+    /// A proxy that also acts as the target server. On each connection, the first request is answered with
+    /// `established`, and the second with the response.
     pub(super) async fn start_tunnels(established: &str, response: &str) -> Self {
         Self::start_after(established, &[response]).await
     }
 
-    /// Answers the first request of each connection with `established`, unless that is empty.
+    /// Answers the first request on each connection with `established`, unless that is empty.
     async fn start_after(established: &str, responses: &[&str]) -> Self {
         let established = established.to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,12 +55,12 @@ impl Server {
         Self { address, requests, _tasks: tasks }
     }
 
-    /// A URL of this server with the host name `host`.
+    /// A URL of this server that uses the host name `host`.
     pub(super) fn url(&self, host: &str) -> String {
         format!("http://{host}:{}/start", self.address.port())
     }
 
-    /// The requests received so far; header names are in lower case.
+    /// The requests so far, with header names in lower case.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }
@@ -86,7 +86,6 @@ async fn read(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A response with this status line, additional header fields and body.
 pub(super) fn response(status: &str, fields: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}")

@@ -1,4 +1,4 @@
-//! The types of tools and results: [`ToolSpec`], [`Output`], [`ToolError`].
+//! Tools and their results: [`ToolSpec`], [`Output`], [`ToolError`].
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -6,29 +6,28 @@ use serde_json::{Value, json};
 
 use toolwire_pipeline::wire::json::Raw;
 
-/// A tool as its provider offers it. `[[tools]]` may override parts of it.
+/// A tool as its provider offers it. `[[tools]]` can override parts of it.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
     /// The provider's own name for the tool, such as `tab.open`.
     pub name: String,
-    /// Other names under which models call it.
+    /// Other names that models may use.
     pub aliases: &'static [&'static str],
-    /// Name for people: `Web Search`.
+    /// The name for display, such as `Web Search`.
     pub label: String,
-    /// Description for the model: what the tool does, and when to call it.
+    /// For the model: what the tool does, and when to call it.
     pub description: String,
-    /// Progress line for people: `Searching for: {query}`, with arguments in braces. Empty for none.
+    /// The progress line for display, such as `Searching for: {query}`, with arguments in braces. May be empty.
     pub(crate) progress: String,
-    /// JSON Schema of the arguments object.
+    /// JSON Schema of the arguments.
     pub parameters: Raw,
-    /// Whether a call may be repeated, and its result reused for equal calls.
+    /// Whether calls can be repeated, and their results reused.
     pub is_idempotent: bool,
-    /// The argument that holds the URL of the web page that a call addresses, if it addresses one. Rules
-    /// may depend on the domain.
+    /// The argument that contains a call's URL, if there is one. Rules can depend on its domain.
     pub(crate) url_argument: Option<&'static str>,
     /// Time limit for a call.
     pub timeout: Duration,
-    /// Default rate limit of each client. `None` for no limit.
+    /// Default rate limit per client.
     pub(crate) rate_limit: Option<Rate>,
 }
 
@@ -50,70 +49,63 @@ impl Default for ToolSpec {
     }
 }
 
-/// A rate limit. The calls may come as a burst or evenly spread.
+/// A rate limit. It allows bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// Number of calls.
+    /// Maximum number of calls in `period`.
     pub count: NonZeroU32,
-    /// Period for that number.
     pub period: Duration,
 }
 
 impl Rate {
-    /// `count` calls per minute.
     pub(crate) fn per_minute(count: NonZeroU32) -> Self {
         Self { count, period: Duration::from_secs(60) }
     }
 }
 
-/// The output of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
     /// For the model: JSON or plain text.
     pub(crate) content: String,
-    /// For people: one line such as `5 results`. It contains nothing that is secret.
+    /// For display: one line such as `5 results`. Contains no secrets.
     pub(crate) summary: String,
-    /// Shown by user interfaces next to the text: `images`, `results`, … by kind. `Null` if there are
-    /// none.
+    /// What user interfaces show in addition to the text: `images`, `results`, … by kind. `Null` if there is nothing.
     pub(crate) details: Value,
-    /// Names of the image files that the call made, which clients may get as items of the response.
+    /// Names of the image files that the call created. Clients can get them as items of the response.
     pub(crate) images: Vec<String>,
-    /// Whether the tool ran and reports a failure, described in `content`. Such an output is never
-    /// cached.
+    /// Whether the tool ran and reports a failure, which `content` describes. Such an output is never cached.
     pub(crate) is_error: bool,
 }
 
 impl Output {
-    /// A failure that the tool reports itself.
+    /// The output of a tool that reports a failure.
     pub(crate) fn failed(content: impl Into<String>) -> Self {
         Self { content: content.into(), summary: "failed".to_owned(), is_error: true, ..Self::default() }
     }
 
-    /// A result for the model only.
+    /// A result only for the model.
     pub(crate) fn text(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }
     }
 }
 
-/// Why a call has no output. The message is for the model and the user, and never quotes a provider's
-/// error.
+/// Why a call has no output. The message is for the model and the user, and never quotes a provider's error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}: {message}", code.name())]
 pub struct ToolError {
-    /// Kind of the failure, for programs.
     pub(crate) code: ErrorCode,
-    /// A sentence.
+    /// A complete sentence.
     pub(crate) message: String,
     /// Whether the same call may succeed later.
     pub(crate) is_retryable: bool,
-    /// When the provider accepts requests again, if it says so.
+    /// When the provider will accept requests again, if it said so.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether nothing has reached the provider, so that even a call with effects may be repeated.
+    /// Whether nothing was sent to the provider, so that even a call with side effects can be repeated.
     pub(crate) is_unsent: bool,
 }
 
 impl ToolError {
-    /// An error that is retryable if its code is.
+    /// Creates an error that can be retried if its code says so.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -124,12 +116,12 @@ impl ToolError {
         }
     }
 
-    /// The tool ran, and reports a failure. Calling it again could repeat its effects.
+    /// A failure that the tool itself reports. Repeating the call could repeat its side effects.
     pub(crate) fn reported(message: impl Into<String>) -> Self {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
     }
 
-    /// Marks the error as one whose call did not reach the provider.
+    /// Marks the error as one of a call that was never sent.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }
@@ -147,36 +139,32 @@ impl ToolError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorCode {
-    /// The arguments do not fit the schema.
+    /// The arguments do not match the schema.
     InvalidArguments,
-    /// No such tool.
+    /// There is no such tool.
     UnknownTool,
     /// A rule or a person denied the call.
     PermissionDenied,
-    /// The question whether the call may run was not answered in time.
+    /// The question whether the call may run expired.
     PermissionTimeout,
-    /// Too many calls.
     RateLimited,
-    /// The call took too long.
     Timeout,
-    /// The provider failed.
     ProviderError,
-    /// The provider refused toolwire's key.
+    /// The provider rejected toolwire's key.
     AuthFailed,
-    /// The address may not be reached.
+    /// The URL may not be reached.
     BlockedUrl,
     /// The provider refused the content.
     ContentPolicy,
-    /// The result is too large, or the results of the turn are too large together.
+    /// The result, or all results of the turn together, are too large.
     TooLarge,
-    /// The call was cancelled.
     Cancelled,
     /// The same call was repeated too often.
     Loop,
 }
 
 impl ErrorCode {
-    /// The code, as shown to models and programs.
+    /// The name for models and programs.
     pub fn name(self) -> &'static str {
         self.into()
     }

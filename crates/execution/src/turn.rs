@@ -1,4 +1,4 @@
-//! [`HostedTurn`]: the hosted tools in one client request.
+//! [`HostedTurn`]: the hosted tools of one client request.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -38,10 +38,10 @@ use toolwire_pipeline::{
 /// Maximum number of equal calls in one turn.
 const MAX_EQUAL: usize = 2;
 
-/// Maximum size of a line for people, in bytes.
+/// Maximum size of a line for display, in bytes.
 const MAX_NOTE: usize = 200;
 
-/// The hosted tools in one client request.
+/// The hosted tools of one client request.
 pub struct HostedTurn {
     pub(super) execution: Arc<Execution>,
     snapshot: Arc<Snapshot>,
@@ -54,39 +54,36 @@ pub struct HostedTurn {
     state: Mutex<Progress>,
 }
 
-/// The calls that have run so far.
 #[derive(Debug, Default)]
 struct Progress {
     rounds: usize,
     calls: usize,
-    /// Bytes of all results so far.
+    /// Size of all results so far.
     bytes: usize,
-    /// Number of calls, by tool names.
+    /// Number of calls, by tool.
     uses: HashMap<Arc<str>, usize>,
-    /// Number of equal calls, by tool names and canonical arguments.
+    /// Number of equal calls, by tool and canonical arguments.
     equal: HashMap<(Arc<str>, String), usize>,
 }
 
-/// A finished call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ran {
-    /// The call's result, as the model gets it.
+    /// The result for the model.
     pub output: CallOutput,
     /// The arguments that were used.
     pub(crate) arguments: String,
-    /// One line for people: `Web Search: 5 results`.
+    /// A line for display, such as `Web Search: 5 results`.
     pub note: String,
-    /// Shown by user interfaces next to the text: [`Output::details`].
+    /// What user interfaces show in addition to the text: [`Output::details`].
     pub details: Value,
-    /// The names of the image files that the call made.
+    /// The names of the image files that the call created.
     pub(crate) images: Vec<String>,
-    /// The tool's own name, even if the model called it by another.
+    /// The tool's own name, even if the model used another one.
     pub tool: Arc<str>,
-    /// Name of the tool's provider; empty if the tool is unknown.
+    /// Empty if the tool is unknown.
     pub provider: Arc<str>,
 }
 
-/// Outcome of a call.
 pub(super) type Finished = Result<Arc<Output>, ToolError>;
 
 impl HostedTurn {
@@ -108,13 +105,13 @@ impl HostedTurn {
         HostedRules { mixed_turns: *mixed_turns, separator: separator.clone() }
     }
 
-    /// Runs calls that belong to the first hop, or to no hop; see [`HostedTurn::run_in`].
+    /// Runs calls as part of the first hop; see [`HostedTurn::run_in`].
     pub fn run(self: &Arc<Self>, calls: Vec<Call>) -> impl Future<Output = Vec<Ran>> + Send + use<> {
         self.run_in(1, calls)
     }
 
-    /// Runs the calls of one hop. Returns one result for each call, in their order; a call that cannot run gets a result
-    /// that says so. Dropping the future cancels the running calls.
+    /// Runs the calls of one hop. Returns one result per call, in order. A call that cannot run has a result that says
+    /// so. Dropping the future cancels the running calls.
     pub fn run_in(
         self: &Arc<Self>,
         hop: usize,
@@ -124,7 +121,7 @@ impl HostedTurn {
         turn.state.lock().rounds += 1;
         async move {
             let (own, copy) = (Arc::clone(&turn), calls.clone());
-            // On the heap, since a task's future is moved several times.
+            // Boxed, because the future of a task is moved several times.
             let work = Box::pin(telemetry::within(trace, async move { own.all(&copy, hop, span).await }));
             let running = turn.execution.runtime().run(work);
             match running.await {
@@ -134,9 +131,9 @@ impl HostedTurn {
         }
     }
 
-    /// Runs the hosted calls of a turn whose other calls the client runs, and keeps their results for the client's next
-    /// request. The calls continue when the client disconnects. `before` are the turns of earlier hops, `hop` is the number
-    /// of the hop that produced the turn.
+    /// Runs the hosted calls of a turn that also contains calls for the client, and stores their results for the
+    /// client's next request. The calls continue if the client disconnects. `before` contains the turns of earlier
+    /// hops, and `hop` is the number of this turn's hop.
     pub fn defer(
         self: &Arc<Self>,
         (hop, before): (usize, Vec<Turn>),
@@ -155,11 +152,11 @@ impl HostedTurn {
         });
     }
 
-    /// The names of the tools that the model has.
+    /// The names of the tools that are offered to the model.
     pub fn tool_names(&self) -> Vec<String> {
         let places = self.offered.iter().flatten().filter_map(|(name, place)| {
             let hosted = self.snapshot.tools().get(*place)?;
-            // Aliases lead to the same tool.
+            // Aliases refer to the same tool.
             name.ends_with(&*hosted.name).then(|| (*place, name.clone()))
         });
         let mut names: Vec<_> = places.collect();
@@ -168,12 +165,11 @@ impl HostedTurn {
         names.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// How clients see the calls.
     pub fn visibility(&self) -> Visibility {
         self.execution.settings().visibility
     }
 
-    /// The setting whose limit is reached, if one is. After that, no other hop may call hosted tools, so the model must
+    /// The setting whose limit is reached, if any. The next hop may then not call hosted tools, so the model must
     /// answer without them.
     pub fn exhausted_limit(&self) -> Option<&'static str> {
         let state = self.state.lock();
@@ -200,7 +196,7 @@ impl HostedTurn {
         exhausted.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The tool that the model has under this name, in any spelling.
+    /// The tool that the model calls by this name, in any spelling.
     pub(crate) fn tool(&self, name: &str) -> Option<&Hosted> {
         match &self.offered {
             Some(offered) => {
@@ -212,12 +208,12 @@ impl HostedTurn {
         }
     }
 
-    /// The tool's own name, which may differ from the name that the model called.
+    /// The tool's own name, which may differ from the name in the call.
     pub fn own_name(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| called.into(), |hosted| Arc::clone(&hosted.name))
     }
 
-    /// The name under which the model has the tool `own`, if it has it.
+    /// The name under which the tool `own` is offered to the model, if it is.
     pub fn offered_name(&self, own: &str) -> Option<String> {
         let is_it = |place: &usize| self.snapshot.tools().get(*place).is_some_and(|tool| &*tool.name == own);
         let mut names = self.offered.iter().flatten().filter(|(_, place)| is_it(place)).map(|(name, _)| name);
@@ -227,12 +223,12 @@ impl HostedTurn {
         names.find(|name| *name == own || !is_alias(name)).cloned()
     }
 
-    /// Name of the provider of the tool that the model has called by this name.
+    /// The provider of the tool that the model calls by this name.
     pub fn provider(&self, called: &str) -> Arc<str> {
         self.tool(called).map_or_else(|| "".into(), |hosted| Arc::clone(&hosted.provider_name))
     }
 
-    /// One line for people about what the call's tool is doing. `None` if the tool has no such line.
+    /// A line for display that says what the tool is doing. `None` if the tool has no such line.
     pub fn progress(&self, call: &Call) -> Option<String> {
         let template = self.tool(&call.name).map(|hosted| &hosted.spec.progress)?;
         if template.is_empty() {
@@ -243,7 +239,7 @@ impl HostedTurn {
         Some(progress::line(template, &arguments, |text| secrets.text(text).into_owned()))
     }
 
-    /// The images that these calls made, up to `room` bytes together. Each has the id of its call.
+    /// The images that these calls created, up to `room` bytes in total. Each has the id of its call.
     pub fn images(
         &self,
         ran: &[Ran],
@@ -261,7 +257,6 @@ impl HostedTurn {
         }
     }
 
-    /// The exchange and hop that an event belongs to.
     pub(crate) fn subject(&self, hop: usize) -> Subject {
         Subject { exchange: self.asker.exchange.clone(), hop }
     }
@@ -273,7 +268,7 @@ impl HostedTurn {
         for (place, call) in calls.iter().enumerate() {
             match self.admit(call, &subject, &span) {
                 Ok(admitted) => {
-                    // The permits are fair, so calls begin in order.
+                    // The permits are fair, so calls start in order.
                     running.spawn(Box::pin(async move { (place, admitted.run().await) }));
                 }
                 Err(error) => {
@@ -283,7 +278,7 @@ impl HostedTurn {
             }
         }
         while let Some(joined) = running.join_next().await {
-            // A call that panicked has no index. Its result is made below.
+            // A call that panicked has no index. Its result is created below.
             if let Ok((place, result)) = joined {
                 put(&mut finished, place, result);
             }
@@ -356,7 +351,7 @@ impl HostedTurn {
     fn refused(&self, call: &Call, error: &ToolError, subject: &Subject) {
         let audit = self.execution.audit();
         let provider = self.tool(&call.name).map(|hosted| Arc::clone(&hosted.provider_name));
-        // Metrics show tool names, so the name is replaced if the model made it up.
+        // Metrics show the names of tools, so a name that the model made up is replaced.
         let name = self.own_name(&call.name);
         let call = CallRecord::new(&call.id, clipped(&name), &call.arguments, audit.json(&call.arguments));
         if let Some(provider) = provider.clone() {
@@ -369,7 +364,7 @@ impl HostedTurn {
         audit.publish(Some(subject), event);
     }
 
-    /// The result of a call for the model and the client. The results of a turn share a limit.
+    /// The result of a call for the model and the client. All results of a turn share a size limit.
     fn ran(&self, call: Call, result: Finished) -> Ran {
         let settings = self.execution.settings();
         let mut state = self.state.lock();
@@ -388,7 +383,7 @@ impl HostedTurn {
         let (content, note, details, images) = match result {
             Ok(output) => {
                 let Output { content, summary, details, images, is_error } = Output::clone(&output);
-                // Not all dialects can mark a result as an error, so its text shows it.
+                // Not all dialects can mark a result as an error, so the text says so.
                 let content = match is_error {
                     true => ToolError::reported(content).content(&call.name),
                     false => content,
@@ -418,7 +413,7 @@ impl HostedTurn {
 
 toolwire_pipeline::wire::debug_fields!(HostedTurn { offered, asker, deadline, state });
 
-/// The arguments of a call, and the host that it addresses, if any.
+/// Parses a call's arguments, and returns them with the host in its URL, if it has one.
 fn read(hosted: &Hosted, call: &Call) -> Result<(Map<String, Value>, Option<String>), ToolError> {
     let mut arguments = arguments::read(&call.arguments, &hosted.spec.parameters)?;
     let domain = match hosted.url_argument() {
@@ -438,17 +433,17 @@ fn lost() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The tool failed.")
 }
 
-/// The error if this result, or the results of the turn together, are too large.
+/// The error when this result, or all results of the turn together, are too large.
 pub(super) fn too_large() -> ToolError {
     ToolError::new(ErrorCode::TooLarge, "The result is too large. Answer with what is known.")
 }
 
-/// A name written by a model, as messages quote it.
+/// Shortens a name that a model wrote, for messages.
 fn clipped(name: &str) -> &str {
     name.get(..boundary_upto(name, MAX_NOTE)).unwrap_or_default()
 }
 
-/// `text` without line breaks and other control characters, cut to a limited length.
+/// Replaces line breaks and other control characters with spaces, and limits the length.
 fn one_line(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.len() > MAX_NOTE {

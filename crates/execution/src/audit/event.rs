@@ -1,4 +1,4 @@
-//! [`AuditEvent`]: the kinds of events, and their form in the feed, the file and the log.
+//! [`AuditEvent`]: the events, and how they are written to the feed, the file and the log.
 
 use std::sync::Arc;
 
@@ -10,16 +10,15 @@ use crate::{
 };
 use toolwire_net::untrusted_text::printable_json;
 
-/// The ids of an exchange.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExchangeId {
-    /// The exchange's own id, `ex_…`. Clients cannot choose it, so it is unique.
+    /// The id `ex_…` that toolwire assigned. It is unique, since clients cannot choose it.
     pub own: Arc<str>,
-    /// Id of the client's request, as in logs and `x-request-id`.
+    /// The id of the client's request, as in logs and `x-request-id`.
     pub request: Arc<str>,
 }
 
-/// Uses one name for both ids.
+/// Uses the same string for both ids.
 impl From<&str> for ExchangeId {
     fn from(id: &str) -> Self {
         let id: Arc<str> = id.into();
@@ -27,31 +26,29 @@ impl From<&str> for ExchangeId {
     }
 }
 
-/// The exchange and hop that an event belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
     pub exchange: ExchangeId,
-    /// The hop, counted from 1.
+    /// Starts at 1.
     pub hop: usize,
 }
 
 impl Subject {
-    /// Id of the hop, as in log lines and spans.
+    /// The hop's id in log lines and spans.
     fn id(&self) -> String {
         format!("{}:hop{}", self.exchange.request, self.hop)
     }
 }
 
-/// An event with its time and its number on the bus.
+/// An event with its time and number.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Number of the event, counted from 1 since the process started.
+    /// Starts at 1 when the process starts.
     pub sequence: u64,
-    /// Time of the event, in milliseconds of Unix time.
+    /// In milliseconds of Unix time.
     pub t: u64,
-    /// `None` if the event belongs to no exchange.
+    /// The exchange and hop that the event belongs to, if any.
     pub subject: Option<Subject>,
-    /// The event itself.
     pub event: AuditEvent,
 }
 
@@ -59,16 +56,15 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRecord {
     pub id: String,
-    /// The tool's name.
     pub name: String,
-    /// Bytes of the arguments.
+    /// Size of the arguments in bytes.
     pub input_bytes: usize,
-    /// The arguments, while contents are captured.
+    /// The arguments, if contents are captured.
     pub(crate) input: Option<Value>,
 }
 
 impl CallRecord {
-    /// A call with these arguments; events show them as `input`.
+    /// `input` holds the arguments if contents are captured.
     pub fn new(id: &str, name: &str, arguments: &str, input: Option<Value>) -> Self {
         Self { id: id.to_owned(), name: name.to_owned(), input_bytes: arguments.len(), input }
     }
@@ -89,121 +85,112 @@ impl CallRecord {
 #[derive(Debug, Clone, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum AuditEvent {
-    /// A client's request begins.
+    /// A client's request has started.
     MessageStart {
-        /// The model that was requested.
+        /// The requested model.
         model: String,
-        /// A short mark of the client's key.
+        /// A fingerprint of the client's key.
         key: Option<String>,
         /// The client's dialect.
         client: &'static str,
-        /// The upstream's name.
         upstream: String,
         /// The hosted tools that are offered to the model.
         tools: Vec<String>,
     },
     /// The response has grown.
     MessageUpdate {
-        /// The text since the last update, and the offset at which it begins in the message, in
-        /// bytes.
+        /// The text since the last update, and its offset in the message, in bytes.
         content: Option<(u64, String)>,
-        /// Bytes of text so far.
+        /// Size of the text so far, in bytes.
         bytes: u64,
-        /// Number of text pieces so far, about one for each token.
+        /// Number of text deltas so far, which is roughly the number of tokens.
         tokens: u64,
-        /// Bytes that are held back.
+        /// Number of bytes that are held back.
         held: u64,
     },
-    /// A hosted call begins.
+    /// A hosted call has started.
     ToolUse {
         call: CallRecord,
-        /// The name of its provider.
         provider: Arc<str>,
-        /// One line that tells people what the tool is doing.
+        /// A line that tells users what the tool is doing.
         progress: Option<String>,
     },
-    /// A hosted call has a result.
+    /// A hosted call has ended.
     ToolResult {
         call: CallRecord,
-        /// The name of its provider; `None` if there is no such tool.
+        /// `None` if there is no such tool.
         provider: Option<Arc<str>>,
         /// The result for the model.
         result: Option<String>,
-        /// Content that user interfaces show next to the result.
+        /// What user interfaces show in addition to the result.
         details: Option<Value>,
-        /// Kind of the failure. `None` if the call succeeded.
+        /// `None` if the call succeeded.
         code: Option<ErrorCode>,
-        /// Duration of the call, in milliseconds.
+        /// Duration in milliseconds.
         millis: u64,
-        /// Whether this is the result of an earlier equal call.
+        /// Whether the result was taken from an equal call.
         is_cached: bool,
     },
     /// A response is complete.
     MessageComplete {
-        /// The text.
         content: Option<String>,
-        /// The finish reason.
         finish: String,
-        /// Token counts of all hops.
+        /// Token counts, summed over all hops.
         usage: Value,
-        /// Duration of the response, in milliseconds.
+        /// Duration in milliseconds.
         millis: u64,
-        /// Time from the start to the first byte sent, in milliseconds.
+        /// Time until the first byte was sent, in milliseconds.
         first_byte_millis: Option<u64>,
     },
     /// A response failed.
     Error {
-        /// The failure's code.
         code: String,
-        /// Its message for the client.
+        /// The message for the client.
         message: String,
-        /// Whether the request may be repeated.
         is_retryable: bool,
     },
-    /// A request to an upstream begins.
+    /// A request to an upstream has started.
     HopStart {
-        /// The upstream's name.
         upstream: String,
         /// The model's name at the upstream.
         model: String,
-        /// Why toolwire itself asks the model. `None` if the model answers the client.
+        /// Why toolwire asks the model. `None` if the model answers the client.
         purpose: Option<&'static str>,
     },
     /// A hop has ended.
     HopEnd {
-        /// The finish reason.
         finish: String,
         /// Token counts of the hop.
         usage: Value,
-        /// Duration of the hop, in milliseconds.
+        /// Duration in milliseconds.
         millis: u64,
-        /// Why toolwire itself asked the model. `None` if the model answered the client.
+        /// Why toolwire asked the model. `None` if the model answered the client.
         purpose: Option<&'static str>,
     },
     /// A person is asked whether a call may run.
     PermissionRequest(Question),
-    /// The question is answered.
+    /// A question to a person was settled.
     PermissionResult(Settled),
-    /// The result of an earlier equal call is used.
+    /// The result of an equal call is reused.
     CacheHit { call: CallRecord },
-    /// A call is tried again.
+    /// A call will be retried.
     Retry {
         call: CallRecord,
-        /// The number of the next attempt; the first retry is 2.
+        /// The number of the next attempt. For the first retry, this is 2.
         attempt: usize,
-        /// Delay before that attempt, in milliseconds.
+        /// Delay before the next attempt, in milliseconds.
         delay_millis: u64,
         /// Why the previous attempt failed.
         code: ErrorCode,
     },
     /// The set of hosted tools has changed.
     RegistryChanged {
-        /// The names of all hosted tools.
+        /// All hosted tools.
         tools: Vec<String>,
     },
     /// The configuration was reloaded.
     ConfigLoaded {
-        /// Whether it is valid.
+        /// Whether it was valid.
         ok: bool,
         errors: Vec<String>,
     },
@@ -212,25 +199,24 @@ pub enum AuditEvent {
         name: Arc<str>,
         /// `starting`, `ready`, `failed`, `restarting`, …
         state: &'static str,
-        /// Time of the change, in milliseconds of Unix time.
+        /// In milliseconds of Unix time.
         since: u64,
-        /// Number of tools that it offers.
+        /// Number of tools that the provider offers.
         tools: usize,
     },
 }
 
 impl AuditEvent {
-    /// The event's name in the feed.
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// Whether the event is written to the audit file. Updates of a message are only for live subscribers.
+    /// Whether the event belongs in the audit file. Updates of a message are only for live subscribers.
     pub(super) fn is_filed(&self) -> bool {
         !matches!(self, Self::MessageUpdate { .. })
     }
 
-    /// The fields of this kind of event.
+    /// The fields that are specific to this event.
     fn fields(&self) -> Value {
         match self {
             Self::MessageStart { model, key, client, upstream, tools } => {
@@ -292,7 +278,7 @@ impl AuditEvent {
     }
 }
 
-/// `fields` with `content`, if it was captured.
+/// Adds `content` to `fields`, if it was captured.
 fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
     if let (Value::Object(fields), Some(content)) = (&mut fields, content) {
         fields.insert(key.to_owned(), content.into());
@@ -301,12 +287,12 @@ fn with_content(mut fields: Value, key: &str, content: Option<&str>) -> Value {
 }
 
 impl Record {
-    /// The event as the feed sends it: JSON on one line.
+    /// The event as one line of JSON, for the feed.
     pub fn json(&self) -> String {
         printable_json(&Value::Object(self.data()))
     }
 
-    /// The event's fields, with the time and the exchange.
+    /// All fields of the event, including its time and exchange.
     pub fn data(&self) -> Map<String, Value> {
         let mut data = Map::from_iter([("t".to_owned(), self.t.into())]);
         if let Some(subject) = &self.subject {
@@ -323,7 +309,6 @@ impl Record {
         data
     }
 
-    /// One line of the audit file.
     pub(super) fn line(&self) -> String {
         let mut line = Map::from_iter([
             ("event".to_owned(), self.event.name().into()),
@@ -335,7 +320,7 @@ impl Record {
         line
     }
 
-    /// Writes the log line of the event, if it has one.
+    /// Writes a log line, if there is one for this event.
     pub(super) fn log(&self) {
         let request = self.subject.as_ref().map_or("", |subject| &subject.exchange.request);
         match &self.event {

@@ -1,8 +1,8 @@
 //! [`AuditFile`]: a file with one event per line, as JSON.
 //!
-//! If the file cannot be written, the next events try again: the disk may have room by then, or the folder may exist.
-//! Events that were lost meanwhile are counted, and the next line reports them: `{"event":"lost","events":3}`. If the file
-//! was renamed, for instance by a log rotation, a new file is started.
+//! If the file cannot be written, writing is attempted again with the next events, since there may be space on the disk
+//! or a folder by then. Events that were lost are counted, and reported with the next line:
+//! `{"event":"lost","events":3}`. If the file was renamed, for instance by log rotation, a new file is created.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,31 +22,30 @@ use serde_json::json;
 
 use super::{Record, unix_millis};
 
-/// Maximum number of events that wait to be written. Further ones are dropped and counted.
+/// Maximum number of queued events. Further ones are dropped and counted.
 const WAITING: usize = 4096;
 
-/// Maximum number of events written together.
+/// Maximum number of events that are written together.
 const BATCH: usize = 64;
 
-/// Interval between checks whether the file was renamed, and between attempts to open a file that could not be opened.
+/// How often to check whether the file was renamed, and to retry opening it.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Maximum time that a stopping server waits for the file.
+/// How long to wait for the file at shutdown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The queue of events for the file.
 #[derive(Debug)]
 pub(super) struct AuditFile {
     records: SyncSender<Arc<Record>>,
-    /// Disconnected when everything is written.
+    /// Disconnected when everything has been written.
     written: Receiver<()>,
 }
 
 impl AuditFile {
-    /// Starts the thread that writes. `lost` counts the events that are missing from the file.
+    /// Starts a thread that writes the file. `lost` counts the events that it could not write.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// The thread cannot be started.
     pub(super) fn start(path: PathBuf, lost: Arc<AtomicU64>) -> io::Result<Self> {
         let (records, waiting) = mpsc::sync_channel(WAITING);
         let (writing, written) = mpsc::sync_channel(0);
@@ -61,21 +60,21 @@ impl AuditFile {
         Ok(Self { records, written })
     }
 
-    /// Queues an event. Returns `false` if there is no room for it.
+    /// Queues an event. Returns `false` if the queue is full.
     pub(super) fn take(&self, record: Arc<Record>) -> bool {
         self.records.try_send(record).is_ok()
     }
 
-    /// Waits a limited time until everything is written.
+    /// Waits until everything has been written, but only for a limited time.
     pub(super) fn close(self) {
         let Self { records, written } = self;
         drop(records);
-        // Nothing is ever sent on this channel. It disconnects once all is written; on a timeout the disk is too slow.
+        // Nothing is sent on this channel: it disconnects when everything has been written. A timeout means that the
+        // disk is too slow.
         let _ = written.recv_timeout(PATIENCE);
     }
 }
 
-/// Writes the lines.
 struct Writer {
     path: PathBuf,
     file: Option<File>,
@@ -121,7 +120,7 @@ impl Writer {
         self.is_failing = false;
     }
 
-    /// The open file.
+    /// Returns the file, which is opened if necessary.
     fn file(&mut self) -> io::Result<&mut File> {
         if self.checked.is_none_or(|checked| checked.elapsed() >= self.check) {
             self.checked = Some(Instant::now());
@@ -141,14 +140,14 @@ impl Writer {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.path)?;
-        // A line that was cut off, because the disk was full or the process ended, is not continued.
+        // The last line is incomplete if the disk was full or the process crashed. The next event must not continue it.
         if self.is_torn() {
             file.write_all(b"\n")?;
         }
         Ok(file)
     }
 
-    /// Whether the file's last line lacks its line end.
+    /// Whether the last line lacks its line ending.
     fn is_torn(&self) -> bool {
         let last = || {
             let mut file = File::open(&self.path).ok()?;
@@ -162,7 +161,7 @@ impl Writer {
         last().is_some_and(|last| last != *b"\n")
     }
 
-    /// Whether the open file is still the one at its path.
+    /// Whether the path still refers to the open file.
     #[cfg(unix)]
     fn is_at_path(&self, file: &File) -> bool {
         use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Records as JSON, for the store. A record that cannot be read counts as lost.
+//! Records as JSON, for the store. A record that cannot be parsed counts as lost.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ struct Under {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedTurn {
-    /// Whether the turn contains results. Otherwise it is the model's turn.
+    /// Whether the turn contains results. If not, it is the model's turn.
     is_result: bool,
     parts: Vec<SavedPart>,
 }
@@ -59,7 +59,6 @@ struct SavedTurnState {
     calls: Vec<(String, Option<SavedState>)>,
 }
 
-/// The state of a turn as JSON.
 pub fn write_state(state: &TurnState) -> Vec<u8> {
     let TurnState { reasoning, calls } = state.clone();
     let calls = calls.into_iter().map(|(id, signature)| (id, signature.map(SavedState::of)));
@@ -70,7 +69,6 @@ pub fn write_state(state: &TurnState) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap_or_default()
 }
 
-/// Reads the JSON of a state.
 pub fn read_state(bytes: &[u8]) -> Option<TurnState> {
     let SavedTurnState { reasoning, calls } = serde_json::from_slice(bytes).ok()?;
     let calls = calls.into_iter().map(|(id, signature)| (id, signature.and_then(SavedState::opaque)));
@@ -80,7 +78,6 @@ pub fn read_state(bytes: &[u8]) -> Option<TurnState> {
     })
 }
 
-/// The record as JSON.
 pub(super) fn write(record: &Record) -> Vec<u8> {
     let Record { before, turn, hosted, results } = record.clone();
     let saved = Saved {
@@ -92,12 +89,12 @@ pub(super) fn write(record: &Record) -> Vec<u8> {
     serde_json::to_vec(&saved).unwrap_or_default()
 }
 
-/// The reference to the record under the id `first`, as JSON.
+/// Writes a reference to the record that is stored under the id `first`.
 pub(super) fn write_under(first: &str) -> Vec<u8> {
     serde_json::to_vec(&Under { under: first.to_owned() }).unwrap_or_default()
 }
 
-/// Reads the JSON of a record or reference.
+/// Reads a record, or a reference to one.
 pub(super) fn read(bytes: &[u8]) -> Option<DeferredEntry> {
     if let Ok(Under { under }) = serde_json::from_slice(bytes) {
         return Some(DeferredEntry::Under(under));
@@ -124,7 +121,7 @@ impl SavedTurn {
 }
 
 impl SavedPart {
-    /// `None` for parts that do not occur in responses.
+    /// Returns `None` for parts that do not occur in responses.
     fn of(part: Part) -> Option<Self> {
         Some(match part {
             Part::Text(text) => Self::Text(text.into()),

@@ -20,7 +20,7 @@ fn calling(text: &str, ids: &[&str]) -> Turn {
     Turn::of(Role::Assistant, text.into_iter().chain(ids.iter().map(|id| call(id))).collect())
 }
 
-/// A turn with the calls `ids`, of which those in `hosted` are run by toolwire.
+/// A turn with the calls `ids`, some of which are `hosted`.
 fn record(ids: &[&str], hosted: &[&str]) -> Record {
     Record {
         before: Vec::new(),
@@ -56,7 +56,7 @@ async fn hosted_calls_and_results_are_put_back_in_call_order() {
         let deferred = in_memory();
         kept(&deferred, record(&ids, &["a", "c"]));
         let own: Vec<&str> = ids.into_iter().filter(|id| ["b", "d"].contains(id)).collect();
-        // The client's results are in a different order from its calls.
+        // The client sends its results in a different order.
         let sent =
             vec![calling("", &own), result("d", "of d"), result("b", "of b"), Turn::text(Role::User, "so?")];
         let turns = restored(&deferred, sent).await;
@@ -114,7 +114,7 @@ async fn what_has_no_record_is_left_as_it_is() {
     kept(&deferred, record(&["a", "b"], &["a"]));
     for sent in [
         vec![calling("Hm.", &["other"]), result("other", "of other")],
-        // Another call, made up by the client.
+        // A turn that also contains a call that the model did not make.
         vec![calling("Hm.", &["b", "other"]), result("b", "of b"), result("other", "of other")],
         vec![Turn::text(Role::Assistant, "Hm."), Turn::text(Role::User, "b")],
         vec![calling("", &["a"]), result("a", "a guess")],
@@ -175,7 +175,6 @@ async fn records_outlive_a_restart() {
     assert_eq!(turns, [own.turn, result("a", "result of a"), result("b", "of b")]);
 }
 
-/// A turn may have a hundred client calls, and results of a megabyte.
 #[tokio::test]
 async fn large_record_of_many_calls_is_kept_once() {
     let deferred = in_memory();
@@ -184,7 +183,7 @@ async fn large_record_of_many_calls_is_kept_once() {
     let large = "x".repeat(1 << 20);
     kept(&deferred, Record { results: vec![output("a", &large)], ..record(&["before", "b"], &["b"]) });
     kept(&deferred, Record { results: vec![output("a", &large)], ..record(&all, &["a"]) });
-    // The two records do not displace each other, and each is found by any of its client calls.
+    // Storing one record does not displace the other.
     for id in ["call_0", "call_119"] {
         let turns = restored(&deferred, vec![calling("", &[id]), result(id, "done")]).await;
         assert_eq!(turns.last(), Some(&result("a", &large)), "{id}");
@@ -193,11 +192,11 @@ async fn large_record_of_many_calls_is_kept_once() {
     assert_eq!(turns.len(), 3, "{turns:?}");
 }
 
-/// A store into which another instance puts a turn while it is read.
+/// A store to which another instance adds a turn during a read.
 #[derive(Debug)]
 struct Overtaken {
     store: Arc<dyn Store>,
-    /// Written after the first key was read.
+    /// Written after the first read.
     meanwhile: Mutex<Vec<(Key, Bytes)>>,
 }
 
@@ -243,7 +242,7 @@ fn turns_that_older_versions_kept_are_read() {
         let file = "deferred.redb";
         std::fs::copy(fixtures.join(version).join("state").join(file), folder.path().join(file)).unwrap();
         let deferred = DeferredTurns::new(&Stores::Embedded(Some(folder.path().to_owned())));
-        // The owner of a client's values, derived from its name.
+        // The owner that belongs to a client's name.
         let owner = Owner::of_key(b"\0name\0team");
         let kept = deferred.store.get(&Key::new(owner, facts["call"].as_str().unwrap()), 0).unwrap().unwrap();
         let Some(DeferredEntry::Record(record)) = record_json::read(&kept) else {

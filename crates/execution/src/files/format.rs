@@ -1,6 +1,6 @@
-//! [`ImageFormat`]: the formats in which images are kept.
+//! [`ImageFormat`]: the formats in which images are stored.
 
-/// A format that all browsers show.
+/// An image format that all browsers support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageFormat {
     Png,
@@ -11,25 +11,24 @@ pub(super) enum ImageFormat {
 const ALL: [ImageFormat; 3] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
 
 impl ImageFormat {
-    /// Detects the format by the first bytes of a file.
+    /// Detects the format from the first bytes of a file.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         ALL.into_iter().find(|format| match format {
             // PNG, section 5.2.
             Self::Png => bytes.starts_with(b"\x89PNG\r\n\x1a\n"),
             // ITU T.81, B.1.1.3: start of image, then another marker.
             Self::Jpeg => bytes.starts_with(b"\xff\xd8\xff"),
-            // RFC 9649, section 2.4. The four bytes between are the file's size.
+            // RFC 9649, section 2.4. The size of the file is in between.
             Self::WebP => bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP"),
         })
     }
 
-    /// The format of the file `name`, by its ending.
+    /// Determines the format from a file name extension.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;
         ALL.into_iter().find(|format| format.ending() == ending)
     }
 
-    /// The file name extension, without the dot.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Self::Png => "png",
@@ -38,7 +37,6 @@ impl ImageFormat {
         }
     }
 
-    /// The MIME type.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",

@@ -1,10 +1,10 @@
-//! [`ImageFiles`]: generated images, in one folder. Clients get them at `/api/images/{name}` without a key, since names
-//! cannot be guessed.
+//! [`ImageFiles`]: a folder of generated images. Clients get them at `/api/images/{name}` without a key, because the
+//! names cannot be guessed.
 //!
-//! A name from outside is checked before any file is touched ([`is_name`]). Files are opened relative to the folder, and
-//! symbolic links are not followed, so nothing outside the folder can be reached.
+//! A name from outside is validated before any file is accessed ([`is_name`]). Files are opened relative to the folder
+//! without following symbolic links, so nothing outside the folder can be read.
 //!
-//! All functions that touch the disk block: async code calls them from a thread for blocking work.
+//! All functions that access the disk block. Async code must call them on a thread that may block.
 
 mod format;
 mod name;
@@ -32,22 +32,21 @@ use self::format::ImageFormat;
 pub use self::name::is_name;
 use toolwire_pipeline::{event::Media, settings::Settings};
 
-/// The path below which clients get images.
+/// The URL path of images, without their name.
 pub const PATH: &str = "/api/images/";
 
-/// Prefix of the name of a file that is still being written.
+/// Prefix of the names of incomplete files.
 const UNFINISHED: &str = ".new-";
 
-/// Age after which an unfinished file counts as left behind by a crash.
+/// Age after which an incomplete file counts as left behind by a crash.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
-/// Minimum number of bytes that a file counts as, which also bounds the number of tiny files.
+/// Each file counts as at least this many bytes, which limits the number of tiny files.
 const BLOCK: u64 = 4096;
 
-/// Maximum interval between removals of expired images.
+/// Maximum interval at which expired images are removed.
 const CLEANING: Duration = Duration::from_secs(60 * 60);
 
-/// The content type of the image `name`.
 pub fn content_type(name: &str) -> &'static str {
     ImageFormat::of_name(name).unwrap_or(ImageFormat::Png).content_type()
 }
@@ -73,50 +72,45 @@ pub struct ImageSettings {
 }
 
 impl ImageSettings {
-    /// Sets the folder to one below `state_dir` if none is set.
+    /// If no folder is set, uses one below `state_dir`.
     pub(crate) fn in_state_dir(self, state_dir: Option<&Path>) -> Self {
         let own = || Some(state_dir?.join("images").to_string_lossy().into_owned());
         Self { folder: self.folder.clone().or_else(own), ..self }
     }
 }
 
-/// Gauges of the folder's content.
 #[derive(Debug, Clone, Default)]
 pub struct ImageGauges {
-    /// Number of images.
     pub count: Gauge,
-    /// Bytes of all images.
+    /// In bytes.
     pub bytes: Gauge,
 }
 
-/// The folder of generated images.
 #[derive(Debug)]
 pub struct ImageFiles {
     folder: PathBuf,
     settings: ImageSettings,
     gauges: ImageGauges,
-    /// The URL under which clients reach toolwire, without a slash at the end.
+    /// The base URL for clients, without a trailing slash.
     base: OnceLock<String>,
     /// `None` until the folder has been read.
     index: Mutex<Option<FolderIndex>>,
 }
 
-/// The images in the folder.
 #[derive(Debug, Default)]
 struct FolderIndex {
-    /// The number of bytes that each file counts as. Names begin with the time, so the first is the oldest.
+    /// The size that counts for each file. Names start with the time, so the first is the oldest.
     sizes: BTreeMap<String, u64>,
     bytes: u64,
 }
 
-/// Why an image is not kept.
+/// Why an image was not saved.
 #[derive(Debug)]
 pub(crate) enum SaveError {
-    /// The data is not an image of a known format.
+    /// Not an image in a known format.
     NotImage,
-    /// The image exceeds the maximum size.
     TooLarge,
-    /// The image cannot be written. The error is for the log.
+    /// Writing failed. The error is for the log.
     Io(io::Error),
 }
 
@@ -132,26 +126,26 @@ impl From<rustix::io::Errno> for SaveError {
     }
 }
 
-/// An image that was saved for a result. It is removed on drop unless a result has claimed it: after a failed or cancelled
-/// call, no client knows about the image.
+/// An image that was saved for a result. Dropping it removes the image, unless it was claimed: after a failed or
+/// cancelled call, no client knows about the image.
 #[derive(Debug)]
 pub(crate) struct UnclaimedImage {
     files: Arc<ImageFiles>,
-    /// The image's name. `None` once a result has claimed the image.
+    /// `None` after the image was claimed.
     pub(crate) name: Option<String>,
 }
 
 impl UnclaimedImage {
-    /// Saves an image as [`ImageFiles::save`] does.
+    /// See [`ImageFiles::save`].
     ///
     /// # Errors
-    /// The reason why the image is not kept.
+    /// Why the image was not saved.
     pub(crate) fn save(files: &Arc<ImageFiles>, image: &[u8], now: SystemTime) -> Result<Self, SaveError> {
         let name = files.save(image, now)?;
         Ok(Self { files: Arc::clone(files), name: Some(name) })
     }
 
-    /// Returns the image's name and keeps the file, since the image is now part of a result.
+    /// Keeps the image, which is now part of a result, and returns its name.
     pub(crate) fn claim(mut self) -> Option<String> {
         self.name.take()
     }
@@ -166,7 +160,7 @@ impl Drop for UnclaimedImage {
 }
 
 impl ImageFiles {
-    /// Creates the folder's handle without touching the folder. `None` if the settings name no folder.
+    /// Does not access the folder yet. Returns `None` if the settings contain no folder.
     pub(crate) fn new(settings: &ImageSettings, gauges: ImageGauges) -> Option<Self> {
         let folder = PathBuf::from(settings.folder.as_ref()?);
         let base = OnceLock::new();
@@ -176,7 +170,7 @@ impl ImageFiles {
         Some(Self { folder, settings: settings.clone(), gauges, base, index: Mutex::default() })
     }
 
-    /// Whether this handle was created from these settings.
+    /// Whether this was created with the same settings.
     pub(crate) fn is_by(&self, settings: &ImageSettings) -> bool {
         self.settings == *settings
     }
@@ -186,12 +180,11 @@ impl ImageFiles {
         let _ = self.base.set(base.trim_end_matches('/').to_owned());
     }
 
-    /// The URL of the image `name`.
     pub(crate) fn url(&self, name: &str) -> String {
         format!("{}{PATH}{name}", self.base.get().map_or("", String::as_str))
     }
 
-    /// How long clients may keep an image.
+    /// How long images are stored.
     pub fn ttl(&self) -> Duration {
         self.settings.ttl
     }
@@ -201,11 +194,11 @@ impl ImageFiles {
         self.settings.max_image
     }
 
-    /// Keeps an image under a new name and returns the name. The format is detected by the first bytes, not taken from the
-    /// service.
+    /// Saves an image under a new name, and returns the name. The format is detected from the image's first bytes; what
+    /// the service says about it is ignored.
     ///
     /// # Errors
-    /// The reason why the image is not kept.
+    /// Why the image was not saved.
     pub(crate) fn save(&self, image: &[u8], now: SystemTime) -> Result<String, SaveError> {
         let format = ImageFormat::of(image).ok_or(SaveError::NotImage)?;
         let limit = self.settings.max_images as u64;
@@ -236,7 +229,6 @@ impl ImageFiles {
         Ok(name)
     }
 
-    /// Removes an image, if it exists.
     fn remove(&self, name: &str) {
         let Ok(folder) = self.open_folder() else { return };
         if let Some(index) = self.index.lock().as_mut() {
@@ -245,7 +237,7 @@ impl ImageFiles {
         }
     }
 
-    /// Reads the image `name`. `None` if it does not exist.
+    /// Returns `None` if there is no such image.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -266,8 +258,8 @@ impl ImageFiles {
         }
     }
 
-    /// Reads images for a response. Each of `names` is the id that the image gets and the name of its file. Images that
-    /// cannot be read, or do not fit into `room` bytes, are left out.
+    /// Reads images for a response. `names` contains the id of each image in the response and the name of its file.
+    /// Images that cannot be read, or that do not fit into the remaining `room` (in bytes), are left out.
     pub(crate) fn media(&self, names: Vec<(String, String)>, mut room: usize) -> Vec<Media<'static>> {
         let mut all = Vec::new();
         for (id, name) in names {
@@ -281,10 +273,10 @@ impl ImageFiles {
         all
     }
 
-    /// Opens an image. `None` if it is not a regular file (a link, for instance), or exceeds the maximum size of all
-    /// images together.
+    /// Opens an image. Returns `None` if it is not a regular file, such as a link, or if it is larger than all images
+    /// together may be.
     fn open(&self, folder: &OwnedFd, name: &str) -> io::Result<Option<impl Read + use<>>> {
-        // Without `NONBLOCK`, opening a named pipe waits for its other end.
+        // Without `NONBLOCK`, opening a named pipe would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(folder, name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -298,7 +290,8 @@ impl ImageFiles {
         Ok(is_image.then(|| File::from(file).take(size)))
     }
 
-    /// Removes expired images and files left behind by a crash, and rereads the folder, which others may have changed.
+    /// Removes expired images and files left behind by a crash. Rereads the folder, in case another process has changed
+    /// it.
     pub(crate) fn clean(&self, now: SystemTime) {
         let Ok(folder) = self.open_folder() else { return };
         let mut index = self.index.lock();
@@ -342,8 +335,8 @@ impl FolderIndex {
         self.sizes.insert(name, size);
     }
 
-    /// Removes an image, from the folder too. If the file cannot be removed, it no longer counts either: otherwise its
-    /// removal would be attempted forever.
+    /// Removes an image from the index and from the folder. An image whose file cannot be removed no longer counts:
+    /// otherwise, its removal would be attempted forever.
     fn remove(&mut self, name: &str, folder: &OwnedFd) {
         if let Some(size) = self.sizes.remove(name) {
             self.bytes = self.bytes.saturating_sub(size);
@@ -355,7 +348,7 @@ impl FolderIndex {
     }
 }
 
-/// Removes expired images at intervals for as long as this is polled.
+/// Removes expired images at intervals. Never returns.
 pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
     loop {
         let cleaned = Arc::clone(&files);
@@ -367,7 +360,7 @@ pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
     }
 }
 
-/// The number of bytes that a file of this size counts as.
+/// How many bytes count for a file of this size.
 fn charged(size: u64) -> u64 {
     size.max(BLOCK)
 }
@@ -390,7 +383,7 @@ fn read_folder(folder: &OwnedFd) -> FolderIndex {
     index
 }
 
-/// The file names in the folder that are UTF-8.
+/// The names in the folder that are valid UTF-8.
 fn names_in(folder: &OwnedFd) -> impl Iterator<Item = String> + use<> {
     let entries = Dir::read_from(folder).ok().into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()))

@@ -1,4 +1,4 @@
-//! The names of images: `20261123_081500_` and 128 random bits.
+//! Names of images: `20261123_081500_` and 128 random bits.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::format::ImageFormat;
 use toolwire_template::strftime;
 
-/// A new name for an image of this format. Names sort by time.
+/// Creates a name. Names sort by time.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -22,7 +22,7 @@ pub(super) fn new(now: SystemTime, format: ImageFormat) -> io::Result<String> {
     Ok(format!("{date}_{:032x}.{}", u128::from_be_bytes(random), format.ending()))
 }
 
-/// Whether `name` has the form of an image's name. No such name is a path, an option or a hidden file.
+/// Whether `name` has the form of an image's name. No such name is a path, a command-line option or a hidden file.
 pub fn is_name(name: &str) -> bool {
     let Some((stem, _)) = name.rsplit_once('.').filter(|_| ImageFormat::of_name(name).is_some()) else {
         return false;

@@ -113,7 +113,7 @@ fn oldest_images_make_room() {
     assert_eq!(files.read(&names[0]).unwrap(), None);
     assert!(names[1..].iter().all(|name| files.read(name).unwrap().is_some()));
     assert!(matches!(files.save(&png(3 * 4096 + 1), at(9)), Err(SaveError::TooLarge)));
-    // Another process that opens the folder counts the existing files.
+    // Another process that opens the folder includes the existing files in its count.
     let again = super::ImageFiles::new(&files.settings, ImageGauges::default()).unwrap();
     again.save(&png(10), at(5)).unwrap();
     assert_eq!(files.read(&names[1]).unwrap(), None);

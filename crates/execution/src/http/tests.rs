@@ -23,7 +23,7 @@ fn private() -> AddressRules {
     AddressRules { allow_private: true, ..AddressRules::default() }
 }
 
-/// A lookup that resolves every name to these addresses, one list per lookup.
+/// Resolves any name to the next of these lists of addresses.
 fn resolving(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<AtomicUsize>) {
     let lookups = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&lookups);
@@ -36,17 +36,15 @@ fn resolving(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<Atomic
     (lookup, lookups)
 }
 
-/// A client without a proxy that reaches only what the rules allow.
 fn guarded(rules: AddressRules) -> HttpClient {
     HttpClient::direct().guarded(rules)
 }
 
-/// No proxy.
 fn direct() -> Arc<Proxies> {
     Arc::new(Proxies::One(None))
 }
 
-/// The proxy at this address for all requests, independent of the environment.
+/// Uses the proxy at this address for all requests, regardless of the environment.
 fn through(address: SocketAddr) -> Arc<Proxies> {
     let url = format!("http://user:sesame@{address}");
     let environment = |name: &str| ["http_proxy", "https_proxy"].contains(&name).then(|| url.clone());
@@ -107,7 +105,7 @@ async fn a_name_is_resolved_once_and_the_checked_address_is_used() {
     assert_eq!(lookups.load(Ordering::SeqCst), 1);
     let host = format!("\r\nhost: site.example:{}\r\n", server.address.port());
     assert!(server.requests()[0].contains(&host), "{:?}", server.requests());
-    // The next connection resolves the name again, to a forbidden address.
+    // The next connection resolves the name again, now to a forbidden address.
     let result = client.get(download(&server.url("site.example"))).await;
     assert!(matches!(result, Err(HttpError::Blocked(Blocked::Private))), "{result:?}");
     assert_eq!(lookups.load(Ordering::SeqCst), 2);
@@ -211,7 +209,6 @@ async fn sizes_and_types_of_responses_are_limited() {
         (with(&head), "Broken"),
         ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\ncut".to_owned(), "Broken"),
         ("220 mail.example ESMTP\r\n".to_owned(), "Broken"),
-        // The error names the status.
         (missing, "404"),
     ] {
         let server = Server::start(&[&response]).await;
@@ -240,7 +237,7 @@ async fn plain_request_to_an_address_of_the_configuration_is_forwarded_by_the_pr
 
 #[tokio::test]
 async fn proxy_gets_the_checked_address_of_what_others_have_chosen() {
-    // One connection carries the answer to CONNECT, then the server's answer.
+    // The proxy's answer to CONNECT and the server's response use the same connection.
     let established = "HTTP/1.1 200 Connection established\r\n\r\n";
     let proxy = Server::start_tunnels(established, &ok("page")).await;
     let (lookup, lookups) = resolving(&[&["2606:2800::1", "93.184.216.34"], &["93.184.216.34", "10.0.0.1"]]);
@@ -255,7 +252,7 @@ async fn proxy_gets_the_checked_address_of_what_others_have_chosen() {
     assert!(requests[1].contains("\r\nhost: site.example\r\n"), "{requests:?}");
     assert!(!requests[1].contains("proxy-authorization"), "{requests:?}");
     assert_eq!(lookups.load(Ordering::SeqCst), 1);
-    // The proxy is not asked for private addresses, whether resolved or literal.
+    // The proxy is not asked for private addresses, whether they are written as such or resolved from a name.
     for url in ["http://site.example/a", "http://10.0.0.1/a", "http://[::1]/a", "http://localhost/a"] {
         let result = client.get(download(url)).await;
         assert!(matches!(result, Err(HttpError::Blocked(_))), "{url}: {result:?}");

@@ -7,13 +7,13 @@ use crate::{
 };
 use toolwire_pipeline::conversation::{Call, CallOutput};
 
-/// The tools offered for a request, from a web search and a calculator whose rules are `rules`.
+/// The tools offered for a request, out of a web search and a calculator that follow `rules` of the settings.
 fn offered(settings: ExecutionSettings, conversation: &mut Conversation) -> Option<HostedTurn> {
     let provider = Scripted::new(vec![spec("web_search"), spec("calc")], []);
     run(async { stage(settings, &[("p", &provider)]).offer(conversation, &[], asker()) })
 }
 
-/// As [`offered`], with an upstream that does not have the server tools of these types.
+/// Like [`offered`], for an upstream that does not support server tools of these types.
 fn unserved(
     settings: ExecutionSettings,
     conversation: &mut Conversation,
@@ -32,7 +32,7 @@ fn names(settings: ExecutionSettings, conversation: &Conversation) -> Vec<String
     conversation.hosted_tools
 }
 
-/// Settings that offer the web search only if it is asked for, and the calculator never.
+/// Settings that offer the web search only if the user asks for it, and never offer the calculator.
 fn selective() -> ExecutionSettings {
     let rules = |injection| ToolRules { injection, ..ToolRules::default() };
     let tools = [("web_search", Injection::Selective), ("calc", Injection::Off)];
@@ -64,11 +64,11 @@ fn selective_tool_is_offered_while_the_chain_asks_for_it() {
     for (turns, is_offered) in [
         (vec![user("hello")], false),
         (vec![user("Search the web for rust")], true),
-        // The chain continues through calls, whoever runs them.
+        // The chain continues through calls to any tool.
         (vec![user("Search the web"), call("weather"), result("weather")], true),
         (vec![user("Search the web"), call("weather"), result("weather"), user("a reminder")], true),
         (vec![user("hello"), call("web_search"), result("web_search")], true),
-        // An answer without calls ends it.
+        // An answer without calls ends the chain.
         (vec![user("Search the web"), answer(), user("thanks")], false),
         (vec![user("hello"), call("web_search"), result("web_search"), answer(), user("thanks")], false),
         (vec![], false),
@@ -104,7 +104,6 @@ fn prompt_of_a_tool_is_told_in_the_system_instructions_while_it_is_offered() {
         told(with("Search first.", "Never guess.", Injection::Force), hello()),
         [(Role::System, "Search first.\n\nNever guess.".to_owned())]
     );
-    // A rule for several tools adds its text once.
     assert_eq!(
         told(with("Be brief.", "Be brief.", Injection::Force), hello()),
         [(Role::System, "Be brief.".to_owned())]
@@ -116,7 +115,6 @@ fn prompt_of_a_tool_is_told_in_the_system_instructions_while_it_is_offered() {
         ),
         [(Role::Developer, "Be kind.\n\nSearch first.".to_owned())]
     );
-    // The search is not offered, so its text is not added.
     assert_eq!(told(with("Search first.", "", Injection::Selective), hello()), []);
     assert_eq!(told(ExecutionSettings::default(), hello()), []);
 }

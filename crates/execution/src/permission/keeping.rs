@@ -1,4 +1,4 @@
-//! Storage of remembered rules: in a file, or in a text that instances share.
+//! Stores remembered rules, in a file or in a string that instances share.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,31 +15,29 @@ use super::{
 use crate::{audit::unix_millis, rules::Asked};
 use toolwire_net::store::{Revision, SharedText, StoreError};
 
-/// Changes within this time are written together: each use of a rule is a change.
+/// Minimum time between writes. Every use of a rule is a change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Changes to rules that instances share are written together within this time. It is longer, since all other instances then
-/// read the rules again.
+/// Minimum time between writes of shared rules. It is longer, because all other instances must reread the rules after
+/// each write.
 const SHARED_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum number of attempts to store a change. An attempt fails if another instance changes the rules first.
 const TRIES: usize = 20;
 
-/// Where remembered rules are stored.
 #[derive(Debug)]
 pub(crate) enum Keeping {
-    /// In this file. `None`: in memory only, until this process ends.
+    /// `None` stores the rules only in memory.
     File(Option<PathBuf>),
-    /// In a text that instances share.
     Shared(Arc<dyn SharedText>),
 }
 
-/// Why a change of remembered rules is not stored.
+/// Why a change to the remembered rules was not stored.
 #[derive(Debug)]
 pub enum NotKept {
-    /// The change is in effect, but the file cannot be written, so a restart undoes it.
+    /// The change is in effect until the next restart: the file could not be written.
     Unwritten,
-    /// As far as is known, the change is not in effect: the shared text cannot be reached.
+    /// As far as is known, the change is not in effect: the shared string cannot be reached.
     Away(StoreError),
 }
 
@@ -52,20 +50,20 @@ struct InvalidText(#[source] serde_json::Error);
 pub(super) enum OpenStorage {
     File {
         file: Option<PathBuf>,
-        /// Held while the file is written, so that an older text never replaces a newer one. Contains the last write error,
-        /// if the last write failed.
+        /// Locked during a write, so that a newer text is not overwritten by an older one. Contains the error of the
+        /// last write, if it failed.
         saving: Mutex<Option<String>>,
     },
     Shared {
         text: Arc<dyn SharedText>,
-        /// Revision of the rules in memory. The lock is held from the request for a newer revision until the rules have been
-        /// used, so that an older text never replaces a newer one.
+        /// The revision of the rules in memory. Locked from the check for a newer revision until the rules have been
+        /// used, so that a newer text is not replaced with an older one.
         revision: AsyncMutex<Revision>,
     },
 }
 
 impl Keeping {
-    /// Opens the storage and returns the rules remembered earlier. Reads the file, if the rules are in one.
+    /// Opens the storage, and returns the rules that it contains. Reads the file, if there is one.
     pub(super) fn opened(self) -> (RememberedRules, OpenStorage) {
         match self {
             Self::File(file) => {
@@ -80,7 +78,7 @@ impl Keeping {
 }
 
 impl Permissions {
-    /// The answer that remembered rules give for a call, if any.
+    /// The answer that remembered rules give for a call.
     pub(super) async fn remembered(&self, asked: &Asked<'_>) -> Result<Option<bool>, StoreError> {
         let _newest = self.newest().await?;
         let answer = self.state.lock().remembered.answer(asked, unix_millis());
@@ -90,7 +88,7 @@ impl Permissions {
         Ok(answer)
     }
 
-    /// Applies changes of other instances. No newer change is applied until the returned guard is dropped.
+    /// Applies changes by other instances. No further change is applied until the returned guard is dropped.
     async fn newest(&self) -> Result<Option<AsyncMutexGuard<'_, Revision>>, StoreError> {
         let OpenStorage::Shared { text, revision } = &self.storage else { return Ok(None) };
         let mut known = revision.lock().await;
@@ -102,10 +100,10 @@ impl Permissions {
         Ok(Some(known))
     }
 
-    /// Applies changes of other instances, and settles the questions that they answer.
+    /// Applies changes by other instances, and settles the questions that they answer.
     ///
     /// # Errors
-    /// The shared text cannot be reached.
+    /// The shared string cannot be reached.
     pub async fn follow(&self) -> Result<(), StoreError> {
         if self.newest().await?.is_some() {
             self.settle_by_rules();
@@ -113,13 +111,13 @@ impl Permissions {
         Ok(())
     }
 
-    /// Whether open questions may be answered by other instances' changes to the remembered rules.
+    /// Whether changes by other instances could answer open questions.
     pub(crate) fn has_to_follow(&self) -> bool {
         matches!(self.storage, OpenStorage::Shared { .. }) && !self.state.lock().open.is_empty()
     }
 
-    /// Changes remembered rules in their storage, and settles the questions that they answer now. Returns the result of
-    /// `change`, which is called again if another instance changed the rules first.
+    /// Changes the stored rules, and settles the questions that they now answer. Returns the result of `change`, which
+    /// is called again if another instance has changed the rules first.
     pub(super) async fn change<T>(
         self: &Arc<Self>,
         change: impl Fn(&mut RememberedRules) -> T,
@@ -159,7 +157,7 @@ impl Permissions {
         Err(StoreError::new("other instances change permissions all the time"))
     }
 
-    /// Minimum time between two writes.
+    /// Minimum time between writes.
     pub(crate) fn pause(&self) -> Duration {
         match self.storage {
             OpenStorage::File { .. } => PAUSE,
@@ -170,7 +168,7 @@ impl Permissions {
     /// Stores changes, including how often rules were used.
     ///
     /// # Errors
-    /// The change could not be stored: see [`NotKept`]. A file is written again after a pause, the shared text with the next
+    /// See [`NotKept`]. Writing a file is retried after a pause; a shared string is written together with the next
     /// change.
     pub(crate) async fn save(self: &Arc<Self>) -> Result<(), NotKept> {
         match &self.storage {

@@ -1,4 +1,4 @@
-//! [`RememberedRules`]: answers kept as rules, in a file or a text that instances share.
+//! [`RememberedRules`]: answers that were saved as rules.
 
 use std::{
     collections::HashMap,
@@ -11,21 +11,20 @@ use serde::{Deserialize, Serialize};
 use crate::rules::Asked;
 use toolwire_net::private;
 
-/// Maximum number of remembered rules. If it is exceeded, the least recently used ones are forgotten.
+/// Maximum number of rules. Beyond it, the least recently used ones are removed.
 const MAX_RULES: usize = 10_000;
 
-/// A remembered answer.
+/// An answer that was saved as a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedRule {
     pub id: String,
-    /// The tool's name.
     pub tool: String,
-    /// The domain. `None` matches all domains, and calls that do not address one.
+    /// `None` matches all domains, and calls without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Whether these calls may run.
+    /// Whether matching calls may run.
     pub granted: bool,
-    /// When the answer was remembered, in milliseconds of Unix time.
+    /// In milliseconds of Unix time.
     pub granted_at: u64,
     /// When the rule last answered a question, in milliseconds of Unix time.
     #[serde(default)]
@@ -35,7 +34,6 @@ pub struct RememberedRule {
     pub use_count: u64,
 }
 
-/// The remembered rules.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct RememberedRules {
     /// Whether all questions are answered with yes automatically.
@@ -43,17 +41,16 @@ pub(super) struct RememberedRules {
     pub(super) auto_approve: bool,
     #[serde(default)]
     rules: Vec<RememberedRule>,
-    /// The text that was last written, if any.
+    /// The text that was last written.
     #[serde(skip)]
     written: Option<String>,
-    /// Uses of rules that are not counted in the shared text yet: number and time of the last one, by
-    /// the rules' ids.
+    /// Uses that the shared string does not include yet: the number of uses and the time of the last one, by rule id.
     #[serde(skip)]
     uses: HashMap<String, (u64, u64)>,
 }
 
 impl RememberedRules {
-    /// Reads the rules in the file, if it exists. An unreadable file is set aside.
+    /// Reads the rules in the file. Without a file, there are none. An unreadable file is renamed.
     pub(super) fn read(file: &Path) -> Self {
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
@@ -71,17 +68,16 @@ impl RememberedRules {
             Err(error) => {
                 let aside = file.with_extension("unreadable");
                 tracing::error!(path = %file.display(), %error, aside = %aside.display(), "remembered permissions cannot be read");
-                // If renaming fails too, the file will be overwritten.
+                // If this fails too, the file will be overwritten.
                 let _ = fs::rename(file, aside);
                 Self::default()
             }
         }
     }
 
-    /// Replaces the rules with those in the shared text, and adds the uses counted here since then.
-    ///
+    /// Replaces the rules with those in the shared string, and adds the uses that were counted here since then.
     /// # Errors
-    /// The text is invalid. Nothing has changed.
+    /// The text is invalid. Nothing was changed.
     pub(super) fn take_over(&mut self, text: &str) -> serde_json::Result<()> {
         let mut next = if text.is_empty() { Self::default() } else { serde_json::from_str::<Self>(text)? };
         next.written = (!text.is_empty()).then(|| text.to_owned());
@@ -96,12 +92,12 @@ impl RememberedRules {
         Ok(())
     }
 
-    /// The rules, the oldest first.
+    /// The rules, oldest first.
     pub(super) fn rules(&self) -> &[RememberedRule] {
         &self.rules
     }
 
-    /// The remembered answer for a call, if any. A rule for the domain beats one for the tool.
+    /// The remembered answer for a call. A rule for the domain takes precedence over one for the tool.
     pub(super) fn answer(&mut self, asked: &Asked<'_>, now: u64) -> Option<bool> {
         if self.auto_approve {
             return Some(true);
@@ -116,7 +112,7 @@ impl RememberedRules {
         Some(rule.granted)
     }
 
-    /// Remembers an answer, replacing an earlier one for the same calls.
+    /// Saves an answer. Replaces an earlier one for the same tool and domain.
     pub(super) fn remember(&mut self, tool: String, domain: Option<String>, granted: bool, now: u64) {
         self.rules.retain(|rule| !(rule.tool == tool && rule.domain == domain));
         if self.rules.len() >= MAX_RULES {
@@ -139,20 +135,20 @@ impl RememberedRules {
         });
     }
 
-    /// Remembers that a tool may run for all domains.
+    /// Saves that a tool may run for all domains.
     pub(super) fn allow_everywhere(&mut self, tool: &str, now: u64) {
         self.rules.retain(|rule| rule.tool != tool);
         self.remember(tool.to_owned(), None, true, now);
     }
 
-    /// Forgets a rule. Returns whether there was one.
+    /// Removes a rule. Returns whether there was one.
     pub(super) fn revoke(&mut self, id: &str) -> bool {
         let before = self.rules.len();
         self.rules.retain(|rule| rule.id != id);
         self.rules.len() < before
     }
 
-    /// The file's text, if it has changed since the last call.
+    /// Returns the text to write if it has changed since the last call.
     pub(super) fn text_if_changed(&mut self) -> Option<String> {
         // Serializing these types cannot fail.
         let text = serde_json::to_string_pretty(self).ok()?;
@@ -165,13 +161,13 @@ impl RememberedRules {
         Some(text)
     }
 
-    /// Records that the text returned last could not be written.
+    /// Records that the last text could not be written.
     pub(super) fn is_not_written(&mut self) {
         self.written = Some(String::new());
     }
 }
 
-/// A pending write: the text and its destination.
+/// A pending write.
 #[derive(Debug)]
 pub(super) struct Save {
     pub(super) file: PathBuf,
@@ -179,10 +175,10 @@ pub(super) struct Save {
 }
 
 impl Save {
-    /// Replaces the file atomically, so that it is complete at any moment. Blocks on the disk.
+    /// Replaces the file atomically. Blocks on the disk.
     ///
     /// # Errors
-    /// If the file cannot be replaced.
+    /// The file could not be replaced.
     pub(super) fn write(&self) -> io::Result<()> {
         if let Some(folder) = self.file.parent() {
             private::create_dir_all(folder)?;

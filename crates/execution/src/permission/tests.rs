@@ -31,7 +31,7 @@ fn kept(settings: PermissionSettings, keeping: Keeping) -> Arc<Permissions> {
     Arc::new(Permissions::new(settings, Arc::new(audit), keeping))
 }
 
-/// Checks [`ASKED`] in a task while the feed has a reader.
+/// Checks [`ASKED`] in a task while the event feed has a reader.
 fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), ToolError>> {
     let permissions = Arc::clone(permissions);
     tokio::task::spawn_local(async move {
@@ -43,7 +43,7 @@ fn ask(permissions: &Arc<Permissions>) -> tokio::task::JoinHandle<Result<(), Too
     })
 }
 
-/// Runs a test on a paused clock; tasks run while the test waits.
+/// Runs a test with a paused clock. Tasks run while the test waits.
 fn run(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -157,8 +157,8 @@ fn remembered_answer_also_answers_the_questions_that_wait() {
         }
         let [rule] = &permissions.rules()[..] else { panic!("one rule") };
         assert_eq!((rule.domain.as_deref(), rule.use_count), (Some("example.com"), 1));
-        // The next call to the same domain is allowed without a question; a call to another domain
-        // needs one.
+        // The answer was remembered for the domain: the next call to it needs no question, but a call to another domain
+        // does.
         assert_eq!(ask(&permissions).await.unwrap(), Ok(()));
         assert_eq!(permissions.rules()[0].use_count, 2);
         assert!(permissions.revoke(&rule.id).await.unwrap());
@@ -195,7 +195,7 @@ fn changes_that_were_saved_survive_a_crash() {
         let first = permissions(settings(), Some(file.clone()));
         first.allow_all(&["scrape".into()]).await.unwrap();
         first.set_auto_approve(true).await.unwrap();
-        // The file cannot be replaced while a folder is at its path.
+        // The file cannot be replaced with a folder at its path.
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         assert!(matches!(first.set_auto_approve(false).await, Err(NotKept::Unwritten)));
@@ -251,7 +251,7 @@ fn remembered_rules_survive_a_restart() {
     });
 }
 
-/// A text that instances share, and that may be unreachable.
+/// A shared string that can be made unreachable.
 #[derive(Debug, Default)]
 struct Place(Mutex<(Revision, String)>, std::sync::atomic::AtomicBool);
 
@@ -294,7 +294,6 @@ impl SharedText for Place {
     }
 }
 
-/// Two instances that share `place`.
 fn instances(place: &Arc<Place>, unattended: Unattended) -> [Arc<Permissions>; 2] {
     let settings = PermissionSettings { unattended, ..settings() };
     [(), ()].map(|()| kept(settings.clone(), Keeping::Shared(Arc::clone(place) as _)))
@@ -313,13 +312,13 @@ fn instances_share_remembered_rules_and_a_revoked_one_does_not_come_back() {
         first.allow_all(&["scrape".into()]).await.unwrap();
         assert_eq!(check(&second).await, Ok(()));
         let id = first.rules()[0].id.clone();
-        // The second instance's counts are not written yet.
+        // The second instance has not written its counts yet.
         assert!(first.revoke(&id).await.unwrap());
         assert_eq!(code(check(&second).await), Some(ErrorCode::PermissionDenied));
         second.save().await.unwrap();
         first.follow().await.unwrap();
         assert_eq!((first.rules(), second.rules()), (vec![], vec![]));
-        // Uses on both instances are counted.
+        // Uses on both instances count.
         second.allow_all(&["scrape".into()]).await.unwrap();
         for permissions in [&first, &second, &first] {
             assert_eq!(check(permissions).await, Ok(()));
@@ -371,7 +370,7 @@ fn only_a_person_allows_while_remembered_rules_cannot_be_read() {
         assert_eq!(asking.await.unwrap(), Ok(()));
         place.is_away(false);
         assert!(check(&second).await.is_err());
-        // Invalid text is not replaced, and allows nothing.
+        // An invalid text is not overwritten, and allows no calls.
         place.0.lock().clone_from(&(Revision::random(), "{".to_owned()));
         assert!(check(&second).await.is_err());
         assert!(matches!(second.set_auto_approve(true).await, Err(NotKept::Away(_))));

@@ -1,5 +1,5 @@
-//! [`Answer`]: a program's answer to a call, in the form that all external programs may use: `{"content": [{"type": "text",
-//! "text": …}], "details": …, "error": …}`.
+//! [`Answer`]: a program's answer to a call, in the form that all external programs can use: `{"content": [{"type":
+//! "text", "text": …}], "details": …, "error": …}`.
 
 use serde_json::{Map, Value};
 
@@ -8,16 +8,15 @@ use crate::Output;
 /// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
 
-/// A program's answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     Result(Output),
-    /// An error, in the program's own words, and the details.
+    /// The program's error message, and the details.
     Error(String, Value),
 }
 
 impl Answer {
-    /// Whether an object is certainly an answer in this form: it has an error, or a list of parts with types.
+    /// Whether an object is clearly an answer in this form: it contains an error, or a list of parts with types.
     pub(super) fn is_one(object: &Map<String, Value>) -> bool {
         let has_kind = |part: &Value| part.get("type").is_some_and(Value::is_string);
         let parts = object.get("content").and_then(Value::as_array);
@@ -25,8 +24,8 @@ impl Answer {
             || parts.is_some_and(|parts| !parts.is_empty() && parts.iter().all(has_kind))
     }
 
-    /// Reads an answer. `None` if it has neither a content nor an error. Details alone also count as the content, so that
-    /// the model does not take the result for an empty one.
+    /// Parses an answer. Returns `None` if it contains neither content nor an error. If there are only details, they
+    /// also become the content, so that the result does not look empty to the model.
     pub(super) fn read(mut object: Map<String, Value>) -> Option<Self> {
         let details = object.shift_remove("details").unwrap_or_default();
         if let Some(error) = object.shift_remove("error").filter(is_error) {
@@ -44,7 +43,7 @@ impl Answer {
     }
 }
 
-/// Whether the value of `error` reports an error.
+/// Whether the value of `error` represents an error.
 fn is_error(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -54,7 +53,7 @@ fn is_error(value: &Value) -> bool {
     }
 }
 
-/// Returns the text of an error.
+/// The text of an error.
 fn words(error: &Value) -> String {
     match (error, error.get("message")) {
         (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),
@@ -63,7 +62,7 @@ fn words(error: &Value) -> String {
     }
 }
 
-/// Joins the texts of the parts with spaces. Parts of other types are named, so that the model knows of them.
+/// Joins the text parts with spaces. Other parts are replaced with their type, so that the model knows about them.
 fn joined(parts: &[Value]) -> String {
     let text = |part: &Value| match (part.get("type").and_then(Value::as_str), part) {
         (Some("text"), part) => part.get("text").and_then(Value::as_str).map(str::to_owned),

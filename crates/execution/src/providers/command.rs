@@ -1,8 +1,8 @@
-//! `kind = "command"`: a program that runs one tool. The tool has the provider's name.
+//! `kind = "command"`: a program that implements one tool, which has the provider's name.
 //!
-//! The program gets the arguments as JSON on stdin and writes the result, JSON or text, to stdout. It is started without a
-//! shell, with only the environment variables that the settings name. Exit status 0 means success. Its stderr goes to the
-//! log. When the program or the call ends, all processes that it has started are killed too.
+//! The program reads the arguments as JSON from stdin and writes the result, JSON or text, to stdout. Exit status 0
+//! means success. Stderr is logged. The program is started without a shell, with only the environment variables that
+//! the settings name. When the program or the call ends, all processes that it has started are killed.
 
 mod output;
 mod template;
@@ -31,8 +31,8 @@ use toolwire_pipeline::{
     wire::json::Raw,
 };
 
-/// How long stdout may stay open after the program and its group have ended. Only a process that has left the group can keep
-/// it open.
+/// How long stdout may stay open after the program and its process group have ended. Only a process that has left the
+/// group can keep it open.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The settings.
@@ -67,7 +67,6 @@ impl Options {
         self.parameters.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}))
     }
 
-    /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         Template::new(&self.program.command, &self.parameters()).map(drop)
     }
@@ -77,7 +76,6 @@ impl Options {
         vec![name.to_owned()]
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let parameters = self.parameters();
         let template = Template::new(&self.program.command, &parameters)?;
@@ -150,7 +148,6 @@ fn failed(message: &str) -> ToolError {
     ToolError::new(ErrorCode::ProviderError, message)
 }
 
-/// Describes how a failed program ended.
 fn ending(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("The program failed with exit status {code}."),
@@ -158,8 +155,8 @@ fn ending(status: ExitStatus) -> String {
     }
 }
 
-/// Gives a program its input and reads its output until the program ends. Then kills the other processes that it has
-/// started, so they cannot keep its output open.
+/// Sends a program its input, and reads its output until it ends. Then kills all processes in its group, so that they
+/// cannot keep its output open.
 async fn exchange(
     process: Process,
     input: String,
@@ -168,7 +165,7 @@ async fn exchange(
 ) -> Result<(ExitStatus, Vec<u8>), ToolError> {
     let Process { mut group, mut child, mut stdin, stdout, stderr: messages } = process;
     let mut writing = Box::pin(async move {
-        // The pipe breaks if the program does not read its input.
+        // An error means that the program does not read its input.
         let _ = stdin.write_all(input.as_bytes()).await;
     });
     let mut reading = Box::pin(read_limited(stdout, max_output));
@@ -184,7 +181,7 @@ async fn exchange(
     };
     group.kill();
     if !is_logged {
-        // Best effort: a call's log is not worth waiting for.
+        // Best effort: the log is not worth delaying the call.
         let _ = timeout(GRACE, logging).await;
     }
     let output = match output {

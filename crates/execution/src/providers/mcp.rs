@@ -1,4 +1,4 @@
-//! `kind = "mcp"`: the tools of an MCP server, which is a program or listens on a URL.
+//! `kind = "mcp"`: the tools of an MCP server, which is a program or has a URL.
 //!
 //! ```text
 //! supervise ─▶ connect ─▶ rmcp ─▶ Guard ─▶ Stdio (a program) or HttpServer (streamable HTTP)
@@ -6,8 +6,8 @@
 //!     └─▶ while it is ready: calls; lists again when the server says so
 //! ```
 //!
-//! The server is started in the background. Its tools are offered when it is ready, and it is restarted when it ends. Its
-//! messages are not trusted: every message, list and rate has a limit.
+//! The server is started in the background. Its tools are offered when it is ready, and it is restarted when it ends.
+//! It is not trusted: the size and number of its messages and tools are limited.
 
 mod guard;
 mod http;
@@ -43,18 +43,18 @@ use crate::{
 use toolwire_net::redact::Redactor;
 use toolwire_pipeline::settings::{Field, Key, Settings, TableText, Visitor};
 
-/// Maximum length of a server's text that is shown outside of results, in characters.
+/// Maximum length of text from a server outside of results, in characters.
 const LONGEST_REASON: usize = 500;
 
 /// How a connection begins, by protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 enum Protocol {
-    /// Whichever the server prefers.
+    /// Whichever the server supports.
     Auto,
-    /// With the handshake of versions up to 2025-11-25.
+    /// With the handshake of the versions up to 2025-11-25.
     Initialize,
-    /// Without a handshake, as in 2026-07-28.
+    /// Without a handshake, as of version 2026-07-28.
     Discover,
 }
 
@@ -93,7 +93,6 @@ impl Options {
         self.program.settings(keys);
     }
 
-    /// Checks the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         match (self.program.command.is_empty(), &self.url) {
             (true, None) => return Err(Fault::new("command", "`command` or `url` is missing")),
@@ -103,12 +102,11 @@ impl Options {
         http::check_headers(&self.headers)
     }
 
-    /// The names of the provider's tools.
+    /// A pattern for the names of the provider's tools.
     pub(super) fn offers(&self, name: &str) -> Vec<String> {
         vec![tools::wire_name(name, "*")]
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         Ok(Arc::new(Server::new(self.clone(), Arc::clone(&host.name))))
     }
@@ -121,7 +119,7 @@ impl Options {
     }
 }
 
-/// An MCP server. Its state changes in [`Server::supervise`].
+/// An MCP server. [`Server::supervise`] runs it.
 #[derive(Debug)]
 struct Server {
     options: Options,
@@ -132,7 +130,7 @@ struct Server {
     state: Mutex<State>,
     /// Notified when the server reports that its tools have changed.
     changed: Arc<Notify>,
-    /// Notified when a call was not answered, so the server may be gone.
+    /// Notified when a call got no answer, so that the server is checked.
     suspected: Notify,
     /// Notified when the server must be restarted.
     restarted: Notify,
@@ -172,14 +170,14 @@ impl Server {
         look(&mut self.state.lock())
     }
 
-    /// The server's `text` as one short line without secrets.
+    /// Converts text from the server to one short line without secrets.
     fn plain(&self, text: &str) -> String {
         let text: String = text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         let text = match self.host.get() {
             Some(host) => host.redacted(&text),
             None => self.redactor.text(&text).into_owned(),
         };
-        // Cut only after redaction: part of a secret would not be recognized.
+        // Redaction comes first, because it would not recognize a truncated secret.
         text.chars().take(LONGEST_REASON).collect()
     }
 
@@ -212,7 +210,7 @@ impl Server {
         }
     }
 
-    /// Converts a server's error to the result of a call.
+    /// Converts an error from the server to the result of a call.
     fn refused(&self, error: ErrorData) -> Result<Output, ToolError> {
         match error.code {
             message::TOO_LARGE => {
@@ -233,7 +231,7 @@ impl Server {
     }
 }
 
-/// The error when a tool has run but its response is not a result, so the call must not be repeated.
+/// The error for an invalid result. The tool has run, so the call must not be retried.
 fn not_a_result() -> ToolError {
     ToolError { is_retryable: false, ..failed("The server of the tool sent an invalid result.") }
 }
@@ -272,7 +270,7 @@ impl Provider for Server {
     }
 }
 
-/// A call that waits for its answer.
+/// Counts as a running call until it is dropped.
 #[derive(Debug)]
 struct RunningCall<'s> {
     server: &'s Server,

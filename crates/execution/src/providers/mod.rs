@@ -1,4 +1,4 @@
-//! The kinds of providers. To add one, add its file and one line of the table.
+//! The kinds of providers. A new kind needs a module and a line in the table below.
 
 mod answer;
 
@@ -10,7 +10,7 @@ use toolwire_pipeline::settings::{Settings, Visitor};
 pub struct Fault {
     /// The key of the setting.
     pub key: &'static str,
-    /// A description of the fault. It contains no secrets.
+    /// Contains no secrets.
     pub message: String,
 }
 
@@ -27,18 +27,17 @@ macro_rules! kinds {
     ($($(#[$on:meta])* $variant:ident $name:literal: $module:ident;)*) => {
         $($(#[$on])* pub mod $module;)*
 
-        /// The settings of a provider, by its kind.
+        /// The settings of a provider, by kind.
         #[derive(Debug, Clone)]
         pub enum ProviderOptions {
             $($(#[$on])* #[doc = concat!("`", $name, "`")] $variant($module::Options),)*
         }
 
-        /// The kinds, by their names in the configuration.
+        /// The kinds, by their name in the configuration.
         pub const KINDS: &[(&str, fn() -> ProviderOptions)] =
             &[$($(#[$on])* ($name, || ProviderOptions::$variant($module::Options::default())),)*];
 
         impl ProviderOptions {
-            /// The kind's name.
             pub fn kind(&self) -> &'static str {
                 match self { $($(#[$on])* Self::$variant(_) => $name,)* }
             }
@@ -48,23 +47,23 @@ macro_rules! kinds {
                 match self { $($(#[$on])* Self::$variant(options) => options.settings(keys),)* }
             }
 
-            /// Checks the settings for faults that no single key shows.
+            /// Checks the settings for mistakes that involve several keys.
             ///
             /// # Errors
-            /// The first fault.
+            /// The first mistake.
             pub fn check(&self) -> Result<(), Fault> {
                 match self { $($(#[$on])* Self::$variant(options) => options.check(),)* }
             }
 
-            /// The names of the tools that the provider `name` may offer; `*` at the end matches any rest.
+            /// The names of the tools that the provider `name` may offer. A trailing `*` matches any suffix.
             pub fn offers(&self, name: &str) -> Vec<String> {
                 match self { $($(#[$on])* Self::$variant(options) => options.offers(name),)* }
             }
 
-            /// Makes the provider.
+            /// Creates the provider.
             ///
             /// # Errors
-            /// The fault in the settings.
+            /// What is wrong with the settings.
             pub(crate) fn build(
                 &self,
                 host: &super::Host,

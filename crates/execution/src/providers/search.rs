@@ -1,6 +1,6 @@
-//! `kind = "search"`: a configured model answers searches with its upstream's own search.
+//! `kind = "search"`: a configured model answers searches with its upstream's own web search.
 //!
-//! The model's text is the summary, and the pages that it cites are the results.
+//! The model's text becomes the summary, and the pages that it cites become the results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,6 @@ use toolwire_pipeline::{
     wire::json::Raw,
 };
 
-/// Default instructions for the model.
 const INSTRUCTIONS: &str = "Search the web for the user's question and answer from the pages that you find, in a few sentences. \
                             Give dates where they matter, and cite the pages. If you find nothing, say so.";
 
@@ -45,17 +44,16 @@ impl Options {
         }
     }
 
-    /// The model that is asked.
+    /// The model that answers.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// The names of the provider's tools.
+    /// The names and aliases of the provider's tool.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         ["web_search", "search", "websearch", "web-search"].map(str::to_owned).into()
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let models = host.models.clone().ok_or_else(|| Fault::new("model", "there are no models to ask"))?;
         if !models.knows(&self.model) {

@@ -1,7 +1,7 @@
 //! `kind = "serper"`: searches the web and reads pages through Serper (<https://serper.dev>).
 //!
-//! Each search and each page takes one request. URLs are checked before they are sent, so that the addresses of internal
-//! servers do not leave the network.
+//! Each search and each page takes one request. URLs are checked before they are sent to Serper, so that addresses of
+//! internal servers are not disclosed.
 
 mod answer;
 mod question;
@@ -30,19 +30,17 @@ use crate::{
 };
 use toolwire_pipeline::settings::Settings;
 
-/// Default URL for searches.
 const BASE_URL: &str = "https://google.serper.dev";
 
-/// Default URL for pages.
 const SCRAPE_URL: &str = "https://scrape.serper.dev";
 
-/// Maximum size of a response from Serper, in bytes.
+/// In bytes.
 const MAX_RESPONSE: usize = 5 << 20;
 
-/// Time limit for a test of the key.
+/// Time limit for testing the key.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time limits that may be configured for a search.
+/// The configurable time limits for a search.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(120);
 
 /// The settings.
@@ -102,13 +100,12 @@ impl Options {
         Ok(())
     }
 
-    /// The names of the provider's tools.
+    /// The names and aliases of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         let always = ["web_search", "search", "websearch", "web-search", "scrape"].map(str::to_owned);
         always.into_iter().chain(self.extra_tools.iter().cloned()).collect()
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let rules = AddressRules {
             allowed_domains: domains("allowed_domains", &self.allowed_domains)?,
@@ -137,10 +134,10 @@ fn domains(key: &'static str, list: &[String]) -> Result<Vec<Domain>, Fault> {
 struct Serper {
     options: Options,
     host: Host,
-    /// Rules for the addresses of pages and results.
+    /// Which addresses pages and results may have.
     rules: AddressRules,
     specs: Vec<Arc<ToolSpec>>,
-    /// Pages that were found by searches.
+    /// Pages that searches have found.
     seen: SeenPages,
 }
 
@@ -207,7 +204,7 @@ impl Serper {
         is_admitted(&host, &self.rules.allowed_domains, &self.rules.denied_domains)
     }
 
-    /// The URL of a search.
+    /// The URL for a search.
     fn address(&self, path: &str) -> String {
         let base = self.options.base_url.as_ref().map_or_else(|| BASE_URL.to_owned(), Uri::to_string);
         format!("{}/{path}", base.trim_end_matches('/'))
@@ -223,7 +220,7 @@ impl Serper {
         })
     }
 
-    /// Sends a request to Serper, and returns the body of a successful response.
+    /// Sends a request to Serper. Returns the body of a successful response.
     async fn send(&self, address: &str, key: &SecretString, asked: &Value) -> Result<Bytes, ToolError> {
         let mut key = HeaderValue::from_str(key.expose_secret().trim()).map_err(|_| {
             ToolError::new(ErrorCode::AuthFailed, "The search service's key is not a valid key.")
@@ -249,19 +246,19 @@ impl Serper {
         Err(self.refusal(&response))
     }
 
-    /// Converts an error response to an error. The response's text goes to the log only.
+    /// Converts an error response. Its text is only logged.
     fn refusal(&self, response: &Response<Bytes>) -> ToolError {
         let said = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
         let said = said.get("message").and_then(Value::as_str).unwrap_or_default();
         let status = response.status();
-        // Cut only after redaction: part of a secret would not be recognized.
+        // Redaction comes first, because it would not recognize a truncated secret.
         let shown: String = self.host.redacted(said).chars().take(200).collect();
         tracing::warn!(provider = %self.host.name, status = status.as_u16(), message = shown, "the request was refused");
         let failed = |message: &str, is_retryable| ToolError {
             is_retryable,
             ..ToolError::new(ErrorCode::ProviderError, message)
         };
-        // Serper reports an account without credit as a bad request.
+        // Serper reports an account without credits as a bad request.
         let has_no_credits = said.to_ascii_lowercase().contains("credit");
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if !has_no_credits => {
@@ -280,7 +277,7 @@ impl Serper {
                 let seconds =
                     response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let retry_after = seconds.map(Duration::from_secs);
-                // No time is given: another request would only prolong the limit.
+                // Not retried unless Serper says when: earlier requests would only prolong the limit.
                 ToolError {
                     is_retryable: retry_after.is_some(),
                     retry_after,

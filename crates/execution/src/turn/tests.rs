@@ -9,7 +9,7 @@ use crate::{
     double::{Act, Scripted, asker, call, idempotent, names, run, spec, stage, turn},
 };
 
-/// The error's code in a result.
+/// The error code in a result.
 fn code(ran: &Ran) -> Option<String> {
     let content: Value = serde_json::from_str(&ran.output.content).ok()?;
     content["error"]["code"].as_str().map(str::to_owned)
@@ -137,10 +137,10 @@ fn slow_tools_are_cancelled_by_their_timeout_and_by_the_turn() {
         let began = Instant::now();
         let ran = turn.run(vec![call("a", "tool", "")]).await;
         assert_eq!((code(&ran[0]).as_deref(), began.elapsed().as_secs()), (Some("timeout"), 10));
-        // The message names the turn's deadline, not the tool's own timeout, which has not passed.
+        // The message is about the turn's deadline, not about the tool's timeout, which has not passed.
         assert!(ran[0].output.content.contains("time for the tools of this response is over"));
         assert_eq!(turn.exhausted_limit(), Some("deadline"));
-        // The model was still offered the tool.
+        // The model may still call the tool.
         let late = turn.run(vec![call("b", "tool", "")]).await;
         assert_eq!((code(&late[0]).as_deref(), provider.count()), (Some("timeout"), 2));
     });
@@ -229,12 +229,12 @@ fn equal_calls_are_served_from_the_cache_for_a_while_and_take_no_rate() {
         assert_eq!(once().await.output, first.output);
         assert_eq!(provider.count(), 1);
         assert!(names(&mut live).contains(&"cache_hit"));
-        // Another client has a cache of its own.
+        // Each client has its own cache.
         let mut other = asker();
         other.owner = toolwire_net::store::Owner([8; 32]);
         Arc::new(execution.by_hand(other)).run(vec![call("a", "tool", "x")]).await;
         assert_eq!(provider.count(), 2);
-        // Once the result has expired, the call counts against the rate limit again.
+        // After the result has expired, the call counts against the rate limit again.
         tokio::time::advance(Duration::from_secs(300)).await;
         assert_eq!(code(&once().await).as_deref(), Some("rate_limited"));
         tokio::time::advance(Duration::from_secs(3300)).await;
@@ -281,7 +281,7 @@ fn one_of_several_equal_calls_runs_and_another_takes_over_if_it_is_cancelled() {
     });
 }
 
-/// Ten calls in a minute are the default limit for images.
+/// The default limit for images is ten calls per minute.
 #[test]
 fn eleventh_call_in_a_minute_is_refused_and_other_clients_are_not_affected() {
     run(async {
@@ -316,7 +316,7 @@ fn calls_wait_for_their_rate_for_a_while() {
         let began = Instant::now();
         let calls = (0..5).map(|n| call(&n.to_string(), "tool", &n.to_string())).collect();
         let ran = turn(&execution).run(calls).await;
-        // Two calls run immediately, one after 3 s; the next ones would run after 6 and 9 s.
+        // Two calls run immediately and one after 3 s. The others would run after 6 and 9 s.
         let codes: Vec<_> = ran.iter().map(|ran| code(ran).is_none()).collect();
         assert_eq!(codes.iter().filter(|ok| **ok).count(), 3, "{codes:?}");
         assert_eq!(began.elapsed().as_secs(), 3);
@@ -599,7 +599,7 @@ fn client_that_leaves_cancels_its_calls() {
     });
 }
 
-/// The scripts of the property test's provider.
+/// The provider's scripts in the property test.
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let code = prop_oneof![
         Just(ErrorCode::ProviderError),

@@ -1,12 +1,11 @@
-//! Converts a program's output to the output of a call.
+//! Converts what a program wrote to the output of a call.
 //!
-//! Any text is itself the result, unless it is certainly an [`Answer`].
+//! Text is the result itself, unless it is clearly an [`Answer`].
 
 use serde_json::Value;
 
 use crate::{Output, providers::answer::Answer};
 
-/// The output that `text` contains.
 pub(super) fn read(text: &str) -> Output {
     let object = match serde_json::from_str(text) {
         Ok(Value::Object(object)) if Answer::is_one(&object) => Some(object),
@@ -19,7 +18,7 @@ pub(super) fn read(text: &str) -> Output {
     }
 }
 
-/// One line about a result.
+/// A one-line summary of a result.
 fn summary(content: &str) -> String {
     match serde_json::from_str::<Vec<serde::de::IgnoredAny>>(content) {
         Ok(elements) => counted(elements.len(), "result"),

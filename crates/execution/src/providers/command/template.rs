@@ -1,33 +1,31 @@
-//! [`Template`]: a program's arguments with placeholders for the arguments of a call.
+//! [`Template`]: a program's arguments, with placeholders for the arguments of a call.
 //!
-//! A placeholder is a whole argument, so a value cannot become two arguments. Text that begins with `-` could be taken for
-//! an option, so it is accepted only after an argument `--`, which ends the options.
+//! A placeholder is always a complete argument, so a value cannot become two arguments. A value that starts with `-`
+//! could be mistaken for an option, so it is only accepted after the argument `--`, which ends the options.
 
 use serde_json::{Map, Value};
 
 use crate::{ErrorCode, ToolError, providers::Fault};
 
-/// Maximum size of one argument, in bytes. Linux accepts 128 KiB.
+/// Maximum size of an argument, in bytes. Linux accepts 128 KiB.
 const LONGEST: usize = 100 << 10;
 
-/// The arguments of a program.
 #[derive(Debug, Clone)]
 pub(super) struct Template(Vec<Part>);
 
 #[derive(Debug, Clone)]
 enum Part {
-    /// Passed on unchanged.
     Fixed(String),
     /// The call's argument of this name.
     Argument { name: String, dashes: Dashes },
 }
 
 impl Template {
-    /// Parses `command`, whose first element is the program. Every placeholder must be a property of the schema
-    /// `parameters`, if that has properties.
+    /// Parses `command`, whose first element is the program. If the schema `parameters` has properties, each
+    /// placeholder must be one of them.
     ///
     /// # Errors
-    /// The fault in `command`.
+    /// What is wrong with `command`.
     pub(super) fn new(command: &[String], parameters: &Value) -> Result<Self, Fault> {
         let fault = |message: String| Fault::new("command", message);
         let missing = || fault("`command` is missing: the program and its arguments".to_owned());
@@ -54,7 +52,7 @@ impl Template {
         Ok(Self(arguments.iter().map(part).collect::<Result<_, _>>()?))
     }
 
-    /// The arguments for a call.
+    /// The program's arguments for a call.
     pub(super) fn fill(&self, call: &Map<String, Value>) -> Result<Vec<String>, ToolError> {
         let mut filled = Vec::with_capacity(self.0.len());
         for part in &self.0 {
@@ -67,12 +65,12 @@ impl Template {
     }
 }
 
-/// Whether a value may begin with `-`, which programs could take for an option.
+/// Whether a value may start with `-`, which programs could mistake for an option.
 #[derive(Debug, Clone)]
 enum Dashes {
-    /// Yes, since the argument comes after `--`.
+    /// The argument comes after `--`.
     Allowed,
-    /// Only if it is one of these strings, which the configuration lists.
+    /// Only these strings, which the configuration lists, may start with `-`.
     Listed(Vec<String>),
 }
 
@@ -85,7 +83,7 @@ impl Dashes {
     }
 }
 
-/// The strings that a property lists as its values.
+/// The strings that a property allows as values.
 fn listed(property: &Value) -> Vec<String> {
     let values = property.get("enum").and_then(Value::as_array).into_iter().flatten();
     values.chain(property.get("const")).filter_map(Value::as_str).map(str::to_owned).collect()

@@ -16,7 +16,7 @@ use super::{Made, Options, gemini, openai, predict, image_request::ImageRequest}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub(super) enum Engine {
-    /// `models/{model}:generateContent`: one image in each request.
+    /// `models/{model}:generateContent`, with one image per request.
     Gemini,
     /// `images/generations`
     OpenAi,
@@ -32,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// The default URL of the API.
+    /// The default base URL.
     pub(super) fn default_base(self) -> &'static str {
         match self {
             Self::Gemini | Self::Predict => "https://generativelanguage.googleapis.com/v1beta",
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// The header that carries the key.
+    /// The header for the key.
     pub(super) fn key_header(self, key: &str) -> (HeaderName, String) {
         match self {
             Self::Gemini | Self::Predict => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Returns the number of images to request in each request, to get `count` in total.
+    /// Returns the number of images for each request, for a total of `count`.
     pub(super) fn requests(self, count: usize) -> impl Iterator<Item = usize> {
         let (requests, each) = match self {
             Self::Gemini => (count, 1),
@@ -57,7 +57,7 @@ impl Engine {
         iter::repeat_n(each, requests)
     }
 
-    /// The path of a request below the API's URL, and its body.
+    /// The path of a request, relative to the base URL, and its body.
     pub(super) fn request(self, options: &Options, request: &ImageRequest) -> (String, Value) {
         match self {
             Self::Gemini => gemini::request(options, request),
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Reads the images of a response. `count` images were requested.
+    /// Parses the images in a response to a request for `count` images.
     pub(super) fn images(self, response: &Value, count: usize) -> Made {
         match self {
             Self::Gemini => vec![gemini::image(response)],
@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// Decodes base64, with or without padding. `None` if the text is not base64.
+/// Decodes base64, with or without padding.
 pub(super) fn decoded(data: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,

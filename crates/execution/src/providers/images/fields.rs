@@ -1,9 +1,8 @@
-//! Configured fields of image requests.
+//! Configured fields in image requests.
 
 use serde_json::{Map, Value};
 
-/// Adds the configured fields to `fields`. Configured values replace existing ones; objects are
-/// merged.
+/// Adds the configured fields to `fields`. They replace existing values; objects are merged.
 pub(super) fn with_configured(mut fields: Value, configured: Option<&Value>) -> Value {
     if let Some(Value::Object(configured)) = configured {
         merge(&mut fields, configured);

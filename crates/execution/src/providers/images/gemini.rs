@@ -1,11 +1,11 @@
-//! Gemini's image models: `models/{model}:generateContent`, one image in each request.
+//! Gemini's image models: `models/{model}:generateContent`, with one image per request.
 
 use serde_json::{Value, json};
 
 use super::{Image, Options, fields::with_configured, refusal, image_request::ImageRequest};
 use crate::ToolError;
 
-/// The path and the body of a request.
+/// The path and body of a request.
 pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
     let modalities = ["TEXT", "IMAGE"];
     let config = match &request.aspect_ratio {
@@ -20,10 +20,10 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
     (format!("models/{}:generateContent", options.model), body)
 }
 
-/// The image of a response, or the reason why it has none.
+/// The image in a response, or why there is none.
 ///
-/// A response without an image is a refusal: the request or the image was blocked, or the model answered with text. Parts
-/// that are thoughts are drafts.
+/// A response without an image is a refusal: the request or the image was blocked, or the model answered with text.
+/// Parts that are marked as thoughts are drafts.
 pub(super) fn image(response: &Value) -> Result<Image, ToolError> {
     let member = |value: &Value, names: [&str; 2]| names.iter().find_map(|name| value.get(name)).cloned();
     let candidates = response.get("candidates").and_then(Value::as_array).into_iter().flatten();

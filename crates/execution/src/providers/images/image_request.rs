@@ -4,27 +4,23 @@ use serde_json::{Map, Value, json};
 
 use crate::{ErrorCode, ToolError};
 
-/// Default number of images.
 const DEFAULT_COUNT: usize = 2;
 
-/// Maximum length of a description, in characters.
+/// In characters.
 const MAX_PROMPT: usize = 32_000;
 
-/// The aspect ratios that models may ask for.
+/// The aspect ratios that the schema offers.
 const RATIOS: [&str; 10] = ["1:1", "2:3", "3:2", "3:4", "4:3", "4:5", "5:4", "9:16", "16:9", "21:9"];
 
-/// The arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImageRequest {
-    /// Description of the images, as the model wrote it.
+    /// What the images should show, as the model wrote it.
     pub(super) prompt: String,
-    /// Number of images.
     pub(super) count: usize,
-    /// Width to height, such as `16:9`.
+    /// For example `16:9`.
     pub(super) aspect_ratio: Option<String>,
-    /// The style, in words.
     pub(super) style: Option<String>,
-    /// A note that the number differs from the requested one.
+    /// Tells the model that the number of images differs from the requested one.
     pub(super) note: Option<String>,
 }
 
@@ -38,7 +34,7 @@ pub(super) fn schema(max_count: usize) -> Value {
                 "type": "string",
                 "description": "What the images show, in detail: subject, setting, composition, light, colours."
             },
-            // The property has no type: models also write `"3"` and `2.5`, which a type would exclude.
+            // No type is given, because models also write `"3"` and `2.5`, which a type would exclude.
             "count": {
                 "description": format!("How many images: a whole number from 1 to {max_count}."),
                 "default": default
@@ -58,7 +54,7 @@ pub(super) fn schema(max_count: usize) -> Value {
 }
 
 impl ImageRequest {
-    /// Reads the arguments.
+    /// Parses the arguments.
     ///
     /// # Errors
     /// The description is missing or too long.
@@ -82,7 +78,7 @@ impl ImageRequest {
         })
     }
 
-    /// The description for the service.
+    /// The description that is sent to the service.
     pub(super) fn description(&self, suffix: &str) -> String {
         let mut text = self.prompt.clone();
         if let Some(style) = &self.style {
@@ -95,7 +91,7 @@ impl ImageRequest {
     }
 }
 
-/// Returns the number of images, clamped to its limits, and a note if a different number was requested.
+/// Returns the number of images, clamped to its limits, and a note if it differs from the requested number.
 fn count(asked: Option<&Value>, max: usize) -> (usize, Option<String>) {
     // Models also write numbers as `3.0` and `"3"`.
     let number = asked.and_then(|asked| asked.as_f64().or_else(|| asked.as_str()?.trim().parse().ok()));

@@ -1,8 +1,8 @@
-//! `kind = "images"`: the tool `generate_images`, served by Gemini's image models, OpenAI's images API, or the `:predict`
-//! method that Imagen had and that other servers still have.
+//! `kind = "images"`: the tool `generate_images`, implemented with Gemini's image models, OpenAI's images API, or the
+//! `:predict` method of Imagen, which other servers still support.
 //!
-//! The images are stored as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of
-//! the images could be made, the call succeeds and says so. Only the code, if any, of a service's error message is
+//! Images are stored as files ([`ImageFiles`]); the model gets their URLs and shows them as Markdown. If only some of
+//! the images could be generated, the call succeeds and says so. From a service's error message, only its code is
 //! logged.
 
 mod engine;
@@ -42,16 +42,15 @@ use crate::{
 };
 use toolwire_pipeline::{settings::Settings, wire::json::Raw};
 
-/// The tool's name.
 pub const TOOL: &str = "generate_images";
 
-/// Default rate limit of each client, unless `[[tools]]` sets another.
+/// Default rate limit per client, unless `[[tools]]` sets another.
 const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 
-/// Maximum size of a service's response, in bytes.
+/// In bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// The images made so far are reported this long before the end of the call.
+/// How long before the end of the call to report the images that are available by then.
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// The settings.
@@ -99,12 +98,11 @@ impl Options {
         }
     }
 
-    /// The names of the provider's tools.
+    /// The names and aliases of the provider's tool.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         [TOOL, "generate_image", "image_generation"].map(str::to_owned).into()
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         let model = match (self.model.as_str(), self.engine.default_model()) {
             ("", None) => return Err(Fault::new("model", "`model` is missing: the model that makes the images")),
@@ -191,27 +189,27 @@ impl Provider for Images {
 #[derive(Debug)]
 struct Service {
     options: Options,
-    /// The URL of the API, without a slash at the end.
+    /// The base URL, without a trailing slash.
     base: String,
     files: Arc<ImageFiles>,
     http: HttpClient,
-    /// Downloads images that the service sends as URLs.
+    /// For images that the service sends as URLs.
     downloads: HttpClient,
-    /// Permits for requests to the service.
+    /// Permits for concurrent requests.
     places: Semaphore,
     provider: Arc<str>,
 }
 
-/// An image as a service sends it.
+/// An image as sent by a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Image {
-    /// As base64.
+    /// Base64.
     Data(String),
-    /// As a URL, which the service has chosen.
+    /// A URL that the service has chosen.
     Url(String),
 }
 
-/// The results of one request, one for each image: the image, or the reason why there is none.
+/// For each image of a request, the image or why there is none.
 type Made = Vec<Result<Image, ToolError>>;
 
 impl Service {
@@ -229,14 +227,14 @@ impl Service {
         }
         let mut made = Vec::new();
         while let Some(ended) = tasks.join_next().await {
-            // A task that panicked has no images.
+            // A task that panicked adds no images.
             made.extend(ended);
         }
         made.sort_unstable_by_key(|(place, _)| *place);
         self.report(&request, made.into_iter().flat_map(|(_, results)| results).collect())
     }
 
-    /// The result: success if there is at least one image.
+    /// Creates the output of the call. It is a success if there is at least one image.
     fn report(
         &self,
         request: &ImageRequest,
@@ -332,7 +330,6 @@ impl Service {
         Ok(made)
     }
 
-    /// Stores an image.
     async fn keep(&self, image: Image) -> Result<UnclaimedImage, ToolError> {
         let bytes = match image {
             Image::Data(data) => engine::decoded(&data).map(Bytes::from),
@@ -374,7 +371,7 @@ impl Service {
         Err(ToolError::new(ErrorCode::ProviderError, "The image service sent an address without an image."))
     }
 
-    /// A request below the API's URL, with `key` instead of the configured one.
+    /// Creates a request with `key`, or else with the configured key. `path` is relative to the base URL.
     fn request(
         &self,
         method: http::Method,
@@ -410,7 +407,7 @@ impl Service {
         error
     }
 
-    /// Tests the provider by listing the models, which is free.
+    /// Tests the provider by listing the models, which is free of charge.
     async fn test(&self, key: Option<&SecretString>) -> Verdict {
         let Ok(request) = self.request(http::Method::GET, "models", key, Bytes::new()) else {
             return Verdict::Unreachable;

@@ -1,11 +1,11 @@
-//! OpenAI's images: `images/generations`, all images in one request.
+//! OpenAI's images API: `images/generations`, with all images in one request.
 
 use serde_json::{Value, json};
 
 use super::{Image, Made, Options, fields::with_configured, refusal, image_request::ImageRequest};
 
-/// The path and the body of a request. PNG is the default format; servers that do not support `output_format` reject
-/// it.
+/// The path and body of a request. The format is not set, since PNG is the default and some servers reject
+/// `output_format`.
 pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
     let text = request.description(&options.style_suffix);
     let body = json!({"model": options.model, "prompt": text, "n": request.count});
@@ -16,7 +16,7 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
     ("images/generations".to_owned(), with_configured(body, options.request.as_ref()))
 }
 
-/// The size closest to an aspect ratio.
+/// The supported size that is closest to an aspect ratio.
 fn size(ratio: &str) -> &'static str {
     let sides =
         ratio.split_once(':').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
@@ -28,7 +28,7 @@ fn size(ratio: &str) -> &'static str {
     }
 }
 
-/// Reads the images of a response. `count` images were requested; missing ones were refused.
+/// Parses the images in a response to a request for `count` images. Missing ones count as refused.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let text =
         |image: &Value, name: &str| image[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);

@@ -1,10 +1,10 @@
-//! `models/{model}:predict`, the method that Imagen had: all images in one request.
+//! Imagen's former method `models/{model}:predict`, with all images in one request.
 
 use serde_json::{Value, json};
 
 use super::{Image, Made, Options, fields::with_configured, refusal, image_request::ImageRequest};
 
-/// The path and the body of a request.
+/// The path and body of a request.
 pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Value) {
     let parameters = json!({"sampleCount": request.count, "includeRaiReason": true});
     let parameters = match &request.aspect_ratio {
@@ -17,7 +17,7 @@ pub(super) fn request(options: &Options, request: &ImageRequest) -> (String, Val
     (format!("models/{}:predict", options.model), body)
 }
 
-/// Reads the images of a response. `count` images were requested; missing ones were filtered out.
+/// Parses the images in a response to a request for `count` images. Missing ones count as filtered out.
 pub(super) fn images(response: &Value, count: usize) -> Made {
     let images = response["predictions"].as_array().into_iter().flatten();
     let images =

@@ -1,4 +1,4 @@
-//! Reasons why a service made no image.
+//! Errors for images that a service did not generate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{ErrorCode, ToolError};
 
-/// Error codes that report refused content, in lower case.
+/// Error codes for refused content, in lower case.
 const POLICY_CODES: [&str; 6] = [
     "moderation_blocked",
     "content_policy_violation",
@@ -18,29 +18,29 @@ const POLICY_CODES: [&str; 6] = [
     "safety",
 ];
 
-/// Words that report refused content in error messages, in lower case. Some services have no code for it.
+/// Words in error messages about refused content, in lower case. Some services have no code for it.
 const POLICY_WORDS: [&str; 5] =
     ["safety system", "content policy", "responsible ai", "usage guidelines", "sensitive words"];
 
-/// Error codes that report a wrong key, in lower case.
+/// Error codes for an invalid key, in lower case.
 const KEY_CODES: [&str; 3] = ["invalid_api_key", "api_key_invalid", "unauthenticated"];
 
-/// Error codes that report that the quota or the credit is used up, in lower case.
+/// Error codes for an exhausted quota or credit, in lower case.
 const SPENT_CODES: [&str; 2] = ["insufficient_quota", "billing_hard_limit_reached"];
 
-/// The error if the service refused the content.
+/// The error for refused content.
 pub(super) fn by_policy() -> ToolError {
     let message = "Unable to generate this image: the image service refused the description, most likely because of its content \
                    rules. Please try a different description.";
     ToolError::new(ErrorCode::ContentPolicy, message)
 }
 
-/// The error if the service sent fewer images than requested.
+/// The error for a response with too few images.
 pub(super) fn missing() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The image service sent fewer images than it was asked for.")
 }
 
-/// Converts an error response to an error.
+/// Converts a service's error response.
 pub(super) fn error(response: &Response<Bytes>) -> ToolError {
     let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     let error = body.get("error").unwrap_or(&Value::Null);

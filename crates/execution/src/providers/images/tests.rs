@@ -1,4 +1,4 @@
-//! Tests of the provider with a scripted image service.
+//! Tests with a scripted image service.
 
 use std::{
     collections::VecDeque,
@@ -20,24 +20,23 @@ use tokio::{
 use super::*;
 use crate::files::{ImageGauges, ImageSettings};
 
-/// The scripted service's reply to one request.
+/// The service's reply to a request.
 #[derive(Debug, Clone)]
 enum Reply {
-    /// A status and a body.
+    /// A status and a JSON body.
     Json(u16, Value),
-    /// A body that is not JSON.
+    /// A status and a body that is not JSON.
     Text(u16, String),
-    /// A body of bytes.
     Bytes(Vec<u8>),
-    /// No reply at all.
+    /// No reply.
     Silence,
-    /// Part of a response, then the end of the connection.
+    /// Part of a response, after which the connection closes.
     Broken,
-    /// The body, sent once this many requests have arrived.
+    /// The body, sent when this many requests have arrived.
     After(usize, Value),
 }
 
-/// A scripted image service. The last reply is repeated for all other requests.
+/// A scripted image service. Its last reply is repeated.
 struct Scripted {
     address: SocketAddr,
     requests: Mutex<Vec<(String, Value)>>,
@@ -127,7 +126,6 @@ async fn request(stream: &mut TcpStream) -> (String, Value) {
     }
 }
 
-/// A provider with a scripted service.
 struct Setup {
     service: Arc<Scripted>,
     folder: tempfile::TempDir,
@@ -178,7 +176,7 @@ fn host(folder: Option<&str>) -> Host {
     Host::detached("painter").with_files(files)
 }
 
-/// The smallest image, as base64.
+/// The first bytes of a PNG file, as base64.
 fn png() -> String {
     BASE64_STANDARD.encode(b"\x89PNG\r\n\x1a\n and more")
 }

@@ -1,7 +1,7 @@
-//! [`Guard`]: filters a server's messages before rmcp gets them.
+//! [`Guard`]: filters a server's messages before rmcp receives them.
 //!
-//! rmcp starts a task for every notification and every request of a server. So notifications that nothing uses are dropped
-//! here, and requests are dropped while [`MAX_UNANSWERED`] of them wait for answers.
+//! rmcp starts a task for every notification and every request from a server. So unused notifications are dropped here,
+//! and so are requests while [`MAX_UNANSWERED`] of them are unanswered.
 
 use std::sync::{
     Arc,
@@ -14,10 +14,10 @@ use rmcp::{
     transport::Transport,
 };
 
-/// Maximum number of the server's requests that wait for our answers.
+/// Maximum number of requests from the server that toolwire has not answered yet.
 const MAX_UNANSWERED: usize = 32;
 
-/// A transport that drops unneeded messages.
+/// A transport that drops messages.
 #[derive(Debug)]
 pub(super) struct Guard<T> {
     transport: T,
@@ -25,7 +25,6 @@ pub(super) struct Guard<T> {
 }
 
 impl<T> Guard<T> {
-    /// Guards `transport`.
     pub(super) fn new(transport: T) -> Self {
         Self { transport, unanswered: Arc::default() }
     }

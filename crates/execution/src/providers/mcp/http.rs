@@ -1,7 +1,7 @@
-//! [`HttpServer`]: a server that listens on a URL, over streamable HTTP.
+//! [`HttpServer`]: an MCP server with a URL, over streamable HTTP.
 //!
-//! rmcp keeps the state of a session; this type sends its requests and reads the responses. Redirects are followed within
-//! the same origin only, because the requests carry the key.
+//! rmcp tracks the session; this type sends the requests and reads the responses. Redirects are only followed within
+//! the same origin, because the requests contain the key.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -48,10 +48,9 @@ const EVENT_STREAM: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The message when a server refuses the key.
+/// The error when a server rejects the key.
 pub(super) const REFUSED: &str = "the server refused the key";
 
-/// Maximum number of redirects of one request.
 const MAX_REDIRECTS: usize = 3;
 
 type Failure = StreamableHttpError<HttpError>;
@@ -60,7 +59,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 /// Checks that names and values are valid in headers.
 ///
 /// # Errors
-/// A fault that names the first invalid header.
+/// The first invalid header.
 pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(), Fault> {
     let fault = |message: String| Err(Fault::new("headers", message));
     for (name, value) in headers {
@@ -74,12 +73,11 @@ pub(super) fn check_headers(headers: &BTreeMap<String, TableText>) -> Result<(),
     Ok(())
 }
 
-/// Whether sending a message failed because the server refused the key.
+/// Whether a message could not be sent because the server rejected the key.
 pub(super) fn is_refusal(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(Failure::AuthRequired(_)))
 }
 
-/// Sends messages to a server.
 #[derive(Debug, Clone)]
 pub(super) struct HttpServer {
     http: HttpClient,
@@ -88,8 +86,8 @@ pub(super) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Creates a client that sends `key` and `headers` with every request. The server's messages may have at most
-    /// `max_message` bytes.
+    /// Creates a client that sends `key` and `headers` with every request. `max_message` is the maximum size of a
+    /// message from the server, in bytes.
     pub(super) fn new(
         http: HttpClient,
         key: Option<&SecretString>,
@@ -146,7 +144,7 @@ impl HttpServer {
         Err(unexpected("too many redirects"))
     }
 
-    /// Reads a response that is one JSON message.
+    /// Reads a response that consists of one JSON message.
     async fn whole(&self, response: Response<Incoming>) -> Result<Option<ServerJsonRpcMessage>, Failure> {
         let body = collected(response, self.max_message).await.map_err(|error| match error {
             HttpError::TooLarge => Failure::ResponseBodyTooLarge { max_size: self.max_message },
@@ -160,7 +158,7 @@ fn unexpected(what: &'static str) -> Failure {
     Failure::UnexpectedServerResponse(what.into())
 }
 
-/// The target of a redirect, if it has the same origin.
+/// The target of a redirect within the same origin.
 fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return None;
@@ -176,7 +174,7 @@ fn redirected(from: &Uri, response: &Response<Incoming>) -> Option<Uri> {
     Uri::from_parts(parts).ok().filter(|_| is_same_origin)
 }
 
-/// Returns the response, unless the server refuses the key.
+/// Returns the response unless the server rejects the key.
 fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -186,8 +184,8 @@ fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Failure> 
     }
 }
 
-/// Whether a server reports with this status and error that it does not know the session, because it was restarted or forgot
-/// it. The protocol uses status 404 for this; servers that look sessions up themselves often send 400 with a text.
+/// Whether this status and error mean that the server does not know the session, for instance because it was restarted.
+/// The protocol uses status 404 for this, but some servers send 400 with a message.
 fn is_session_lost(status: StatusCode, error: Option<&ServerJsonRpcMessage>) -> bool {
     let is_named = |message: &str| ["session", "not initialized"].iter().any(|word| message.contains(word));
     match (status, error) {
@@ -241,7 +239,7 @@ impl StreamableHttpClient for HttpServer {
                     error.id = Some(request.id.clone());
                     Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), new_session))
                 }
-                // An older server does not know the request.
+                // An older server does not know this request.
                 (_, Some(request)) if is_discovery && status.is_client_error() => {
                     let error = ErrorData::invalid_request("unknown request", None);
                     let error = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
@@ -251,7 +249,7 @@ impl StreamableHttpClient for HttpServer {
             };
         }
         let Some(request) = request else {
-            // No task waits for a response to a notification.
+            // Nothing waits for a response to a notification.
             return Ok(StreamableHttpPostResponse::Accepted);
         };
         if is_of_type(&response, EVENT_STREAM) {
@@ -307,8 +305,8 @@ impl StreamableHttpClient for HttpServer {
     }
 }
 
-/// The events of a body. `request` is the request whose response is awaited in it. If that response is too large, an error
-/// response replaces it.
+/// The events in a body. If `request` is set, the body should contain the response to it. A response that is too large
+/// is replaced with an error.
 fn events(body: Incoming, max_event: usize, request: Option<RequestId>) -> Events {
     let reader = EventReader {
         body,
@@ -360,7 +358,7 @@ impl EventReader {
                 Frame::Event(event) => {
                     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
                     let id = event.id.and_then(text);
-                    // rmcp ignores messages that it cannot read, and the request would wait.
+                    // rmcp ignores messages that it cannot parse, which would leave their request waiting.
                     let data = match message::in_place(event.data) {
                         Some(message) => serde_json::to_string(&message).ok(),
                         None => text(event.data),

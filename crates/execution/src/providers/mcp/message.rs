@@ -1,4 +1,4 @@
-//! Reads servers' messages, and replaces those that cannot be read.
+//! Parses a server's messages, and replaces those that cannot be parsed.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use serde::{
 };
 use serde_json::{Value, json};
 
-/// The types of result parts that the protocol defines.
+/// The part types of results in the protocol.
 const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
 
 /// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
 
-/// Code for a response that exceeds the maximum size.
+/// The error code for a response that is too large.
 pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
 
-/// Code for a message that is not a valid response.
+/// The error code for an invalid response.
 pub(super) const UNREADABLE: ErrorCode = ErrorCode(-32_099);
 
-/// Returns the error response for a request that got no readable response.
+/// The error response to a request that got no valid response.
 pub(super) fn failure(code: ErrorCode, id: RequestId) -> ServerJsonRpcMessage {
     let about = if code == TOO_LARGE { "a message is too large" } else { "a message cannot be read" };
     ServerJsonRpcMessage::error(ErrorData::new(code, about, None), Some(id))
 }
 
-/// Reads a message. An unreadable response becomes an error response, so that its request does not wait forever. `None` for
-/// any other unreadable message, since no request waits for it.
+/// Parses a message. An invalid response is replaced with an error response, so that its request does not wait forever.
+/// Returns `None` for other invalid messages, since nothing waits for them.
 pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Head {
@@ -43,8 +43,7 @@ pub(super) fn read(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     head.id.filter(|_| head.method.is_none()).map(|id| failure(UNREADABLE, id))
 }
 
-/// Returns the replacement for a message `text` that rmcp would ignore or not understand. `None` if `text` can be passed
-/// on.
+/// Returns a replacement for a message that rmcp would ignore or misunderstand. `None` if `text` can be passed on.
 pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     match serde_json::from_slice(text) {
         Ok(message @ JsonRpcMessage::Error(_)) => Some(message),
@@ -53,8 +52,8 @@ pub(super) fn in_place(text: &[u8]) -> Option<ServerJsonRpcMessage> {
     }
 }
 
-/// Replaces each part of an unknown type in a call's result with a note. Otherwise the whole result would be lost, although
-/// the tool has run. `None` if the message is invalid for another reason.
+/// Replaces parts of unknown types in a call's result with a note. Otherwise, the complete result would be lost
+/// although the tool has run. Returns `None` if the message is valid, or invalid for another reason.
 fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
     let JsonRpcMessage::Response(response) = message else { return None };
     if matches!(response.result, ServerResult::CallToolResult(_) | ServerResult::ListToolsResult(_)) {
@@ -77,16 +76,16 @@ fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMe
     is_result.then_some(message)
 }
 
-/// The facts found at the beginning of a message.
+/// What the start of a message shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// The id, if the beginning contains it.
+    /// The id, if it is complete.
     pub(super) id: Option<RequestId>,
-    /// Whether it is a request or a notification of the server.
+    /// Whether the message is a request or a notification.
     pub(super) has_method: bool,
 }
 
-/// Reads the beginning of a message that is too large to be read completely.
+/// Parses the start of a message that is too large.
 pub(super) fn head(beginning: &[u8]) -> Head {
     struct Members<'h>(&'h mut Head);
     impl<'de> Visitor<'de> for Members<'_> {
@@ -99,7 +98,7 @@ pub(super) fn head(beginning: &[u8]) -> Head {
         fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
             let mut id = None;
             while let Some(key) = members.next_key::<String>()? {
-                // Only the next member proves that the id was complete.
+                // Only a following member proves that the id was complete.
                 self.0.id = id.take().or(self.0.id.take());
                 self.0.has_method |= key == "method";
                 match key.as_str() {
@@ -111,7 +110,7 @@ pub(super) fn head(beginning: &[u8]) -> Head {
         }
     }
     let mut head = Head::default();
-    // An error means that the beginning ends here.
+    // An error means that the text ends here.
     let _ = serde_json::Deserializer::from_slice(beginning).deserialize_map(Members(&mut head));
     head
 }

@@ -11,11 +11,11 @@ use tokio::task::spawn_blocking;
 use toolwire_net::untrusted_text::is_unprintable;
 use crate::{Output, files::{ImageFiles, UnclaimedImage}};
 
-/// Maximum number of images of one result that are stored.
+/// Maximum number of images in a result that are stored.
 const MAX_IMAGES: usize = 8;
 
-/// Joins the texts. Structured content is added as JSON, unless a text already is that JSON, as the protocol recommends.
-/// Images are stored in `files`, and the model gets their URLs. For other files, the model gets a note that they exist.
+/// Joins the texts. Structured content is added as JSON unless one of the texts already contains it, as the protocol
+/// recommends. Images are stored in `files` and replaced with their URLs. Other files are replaced with a note.
 pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) -> Output {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for block in result.content {
@@ -52,7 +52,7 @@ pub(super) async fn of(result: CallToolResult, files: Option<&Arc<ImageFiles>>) 
     Output { content, summary, details, ..Output::default() }
 }
 
-/// Stores an image, and returns it with its URL. `None` if it is not an image of a known format, or cannot be stored.
+/// Stores an image, and returns it with its URL. `None` if it is not in a known format or cannot be stored.
 async fn kept(files: &Arc<ImageFiles>, base64: String) -> Option<(UnclaimedImage, String)> {
     let keeper = Arc::clone(files);
     let keeping = spawn_blocking(move || {
@@ -86,7 +86,7 @@ fn text(block: ContentBlock) -> Option<String> {
     }
 }
 
-/// `name` as the text of a link in Markdown, on one line.
+/// Escapes `name` as the text of a Markdown link, on one line.
 fn escaped_name(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for char in name.chars() {
@@ -98,7 +98,7 @@ fn escaped_name(name: &str) -> String {
     escaped
 }
 
-/// `url` as the destination of a link in Markdown, which ends at a space or a closing parenthesis.
+/// Escapes `url` as the destination of a Markdown link, which would end at a space or a closing parenthesis.
 fn escaped_url(url: &str) -> String {
     let mut escaped = String::with_capacity(url.len());
     for char in url.chars() {
@@ -112,7 +112,7 @@ fn escaped_url(url: &str) -> String {
     escaped
 }
 
-/// A note about a file that is not shown.
+/// The note about a file that is not shown.
 fn file(what: &str, kind: &str, base64: &str) -> String {
     format!("[{what} {kind}, {} bytes, not shown]", base64.len() / 4 * 3)
 }

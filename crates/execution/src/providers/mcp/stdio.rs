@@ -27,10 +27,10 @@ use crate::{process::{Group, Process, Program}, stderr::StderrLog};
 /// How long a program may take to end after its stdin was closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Number of bytes kept of a line that is too long.
+/// Number of bytes of an overlong line that are retained.
 const MAX_BEGINNING: usize = 4 << 10;
 
-/// A program that is a server. Dropping it kills the program's process group.
+/// A program that is an MCP server. Dropping it kills the program's process group.
 #[derive(Debug)]
 pub(super) struct Stdio {
     group: Group,
@@ -38,18 +38,18 @@ pub(super) struct Stdio {
     has_ended: bool,
     stdin: Arc<tokio::sync::Mutex<Option<ChildStdin>>>,
     lines: LineReader<ChildStdout>,
-    /// Requests that have no response yet.
+    /// Requests without a response.
     pending: Arc<Mutex<HashSet<RequestId>>>,
-    /// Error responses that replace responses that were too large.
+    /// Error responses in place of responses that were too large.
     failures: VecDeque<ServerJsonRpcMessage>,
     logging: AbortHandle,
 }
 
 impl Stdio {
-    /// Starts the program. Its messages may have at most `max_message` bytes.
+    /// Starts the program. `max_message` is the maximum size of a message from it, in bytes.
     ///
     /// # Errors
-    /// If the program cannot be started.
+    /// The program cannot be started.
     pub(super) fn start(program: &Program, max_message: usize, log: Arc<StderrLog>) -> io::Result<Self> {
         let arguments = program.command.iter().skip(1).map(String::as_str);
         let Process { group, child, stdin, stdout, stderr } = program.spawn(arguments)?;
@@ -66,7 +66,7 @@ impl Stdio {
         })
     }
 
-    /// Removes the request that `message` answers.
+    /// Removes the request that `message` answers from the pending ones.
     fn answered(&self, message: &ServerJsonRpcMessage) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -78,8 +78,8 @@ impl Stdio {
         }
     }
 
-    /// Fails the request that a too large line answers. If the beginning of the line does not show which request that is,
-    /// fails all pending requests.
+    /// Fails the request that an overlong line answers. If the start of the line does not identify the request, fails
+    /// all pending requests.
     fn fail_pending(&mut self, beginning: &[u8]) {
         let head = message::head(beginning);
         if head.has_method {
@@ -105,7 +105,7 @@ impl Transport<RoleClient> for Stdio {
             let mut pending = self.pending.lock();
             match &message {
                 JsonRpcMessage::Request(request) => _ = pending.insert(request.id.clone()),
-                // No task waits for its response any more.
+                // Nothing waits for the response any more.
                 JsonRpcMessage::Notification(sent) => {
                     if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
                         && let Some(id) = &cancelled.params.request_id
@@ -127,7 +127,7 @@ impl Transport<RoleClient> for Stdio {
         }
     }
 
-    /// `None` if the server has ended, or has closed its stdout.
+    /// Returns `None` if the server has ended or closed its stdout.
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(failure) = self.failures.pop_front() {
@@ -143,7 +143,7 @@ impl Transport<RoleClient> for Stdio {
                     }
                     Line::TooLong(beginning) => self.fail_pending(&beginning),
                 },
-                // A process started by the server could keep stdout open.
+                // Another process that the server has started could keep stdout open.
                 _ = self.child.wait(), if !self.has_ended => {
                     self.has_ended = true;
                     self.group.kill();
@@ -153,7 +153,8 @@ impl Transport<RoleClient> for Stdio {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // A write that waits for the program holds the lock; in that case the program is killed.
+        // If a write is waiting for the program, it holds this lock. Stdin then stays open, and the program is killed
+        // after the grace period.
         if let Ok(mut stdin) = self.stdin.try_lock() {
             *stdin = None;
         }
@@ -169,21 +170,21 @@ impl Drop for Stdio {
     }
 }
 
-/// A line without its end.
+/// A line without its line ending.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Whole(Vec<u8>),
-    /// Longer than the limit. Only the beginning is kept.
+    /// The line is longer than the limit. Contains its start.
     TooLong(Vec<u8>),
 }
 
-/// Reads lines. Dropping the future of [`LineReader::next`] loses nothing.
+/// Reads lines. [`LineReader::next`] is cancel-safe.
 #[derive(Debug)]
 struct LineReader<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
-    /// Whether the rest of a line that is too long is being skipped.
+    /// Whether the rest of an overlong line is being skipped.
     is_skipping: bool,
 }
 
@@ -197,7 +198,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next line; `None` at the end. A last line without an end is not a message.
+    /// Returns the next line, or `None` at the end. An unterminated last line is not a message, so it is dropped.
     async fn next(&mut self) -> Option<Line> {
         loop {
             let available = self.reader.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;

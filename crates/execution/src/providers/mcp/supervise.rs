@@ -1,4 +1,4 @@
-//! The life of a server: starting, listing its tools, watching, restarting.
+//! The lifecycle of a server: starts it, lists its tools, watches it, and restarts it.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{Host, Verdict, http::HttpClient, provider::ProviderState};
 
-/// The reason why a server cannot be used.
+/// Why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum ServerFault {
     #[error("the program cannot be started: {0}")]
@@ -45,21 +45,21 @@ enum ServerFault {
     Silent(Duration),
 }
 
-/// Delay between two attempts to start a server: initial and maximum.
+/// Initial and maximum delay between attempts to start a server.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Interval between two requests for the list of tools: minimum, and maximum for a server that states how long a list
+/// Interval between requests for the list of tools: the minimum, and the maximum for servers that state how long a list
 /// is valid.
 const REFRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(24 * 60 * 60));
 
 /// Time limit for a server to end.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Delay between two attempts to subscribe to changes.
+/// Delay between attempts to subscribe to changes.
 const RESUBSCRIBE: Duration = Duration::from_secs(60);
 
-/// The client side of the connection. It declines questions to users and requests to use a model, which is rmcp's
-/// default.
+/// The client side of the connection. Requests from the server for user input or for a model are declined, which is
+/// rmcp's default.
 #[derive(Debug, Clone)]
 struct Handler {
     changed: Arc<Notify>,
@@ -79,7 +79,7 @@ impl ClientHandler for Handler {
 type Connection = RunningService<RoleClient, Handler>;
 
 impl Server {
-    /// Keeps the server running. Never ends.
+    /// Keeps the server running. Never returns.
     pub(super) async fn supervise(self: Arc<Self>) {
         let Some(host) = self.host.get() else { return };
         let mut pause = BACKOFF.0;
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Whether the provider can be used. For a server at a URL, `key` may replace the configured key.
+    /// Tests whether the provider can be used. For a server with a URL, `key` replaces the configured key.
     pub(super) async fn tested(&self, key: Option<&SecretString>) -> Verdict {
         let Some(host) = self.host.get() else { return Verdict::Unreachable };
         let limit = self.options.start_timeout;
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Starts the server, or connects to it, and requests its tools.
+    /// Starts or connects to the server, and lists its tools.
     async fn connect(&self, http: &HttpClient, options: &Options) -> Result<(Connection, ToolList), ServerFault> {
         let handler = Handler { changed: Arc::clone(&self.changed) };
         let preferred_versions = vec![ProtocolVersion::LATEST];
@@ -186,8 +186,7 @@ impl Server {
         host.state_changed(ProviderState::Ready.name(), count);
     }
 
-    /// Records that the server ended, or could not be started. Its tools are withdrawn only once it cannot be
-    /// restarted.
+    /// Records that the server has ended or could not be started. Its tools are withdrawn only if a restart fails too.
     fn is_away(&self, host: &Host, now: ProviderState, reason: &str) {
         tracing::warn!(provider = %self.name, reason, "the MCP server is not available");
         let count = self.state(|state| {
@@ -235,10 +234,10 @@ impl Server {
         reason
     }
 
-    /// Requests the tools again.
+    /// Lists the tools again.
     ///
     /// # Errors
-    /// The reason why the server seems to be gone.
+    /// The server is probably gone, for this reason.
     async fn refresh(&self, host: &Host, peer: &Peer<RoleClient>) -> Result<(), ServerFault> {
         let limit = self.options.start_timeout;
         match timeout(limit, tools::list(peer, &self.name, &self.options)).await {
@@ -257,7 +256,7 @@ impl Server {
             Ok(Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_)))) => {
                 Err(ServerFault::Lost(error))
             }
-            // A server that works on one request at a time answers once its calls have ended.
+            // Silence is only a fault while no call is running: a server may handle one request at a time.
             Err(_) if self.running.load(Ordering::Relaxed) == 0 => {
                 Err(ServerFault::Silent(limit))
             }
@@ -268,7 +267,7 @@ impl Server {
         }
     }
 
-    /// Subscribes to changes of the tools, in protocol versions without a handshake. Never ends.
+    /// Subscribes to changes of the tools, for protocol versions without a handshake. Never returns.
     async fn subscribe(&self, peer: &Peer<RoleClient>) {
         let wants = peer.peer_info().is_some_and(|info| {
             let notifies = info.capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
@@ -294,7 +293,7 @@ fn expiry(ttl: Option<Duration>) -> Option<Instant> {
     ttl.map(|ttl| Instant::now() + ttl.clamp(REFRESH.0, REFRESH.1))
 }
 
-/// The reason why there is no connection.
+/// Why the connection could not be established.
 fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "it ended, or closed the connection".to_owned(),

@@ -1,4 +1,4 @@
-//! Tests with complete servers, most of which misbehave: `scripted.py`.
+//! Tests with complete servers, most of which misbehave; see `scripted.py`.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,6 @@ use crate::Verdict;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/providers/mcp/scripted.py");
 
-/// Time after which a test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 fn options(mode: &str) -> Options {
@@ -23,7 +22,6 @@ fn options(mode: &str) -> Options {
     options
 }
 
-/// A server that was started.
 struct Started(Arc<dyn Provider>);
 
 impl Started {
@@ -74,12 +72,12 @@ fn invocation(tool: &str, arguments: Value) -> Invocation {
     }
 }
 
-/// A server that listens on HTTP, and its options.
+/// Starts a server with a URL, and returns its options.
 async fn http_server(mode: &str) -> (tokio::process::Child, Options) {
     http_server_counting(mode, Path::new("")).await
 }
 
-/// As [`http_server`], but it records counts in `file`.
+/// Like [`http_server`], but the server writes its counts to `file`.
 async fn http_server_counting(mode: &str, file: &Path) -> (tokio::process::Child, Options) {
     let mut child = tokio::process::Command::new("python3")
         .args([SCRIPT, mode])
@@ -128,7 +126,7 @@ async fn only_named_variables_reach_the_program() {
     options.program.env.insert("OWN".to_owned(), TableText::plain("value"));
     let server = Started::ready(&options).await;
     let names = server.call("environment", json!({})).await.expect("an output").content;
-    // A shell may add its own variables; Cargo's variables are from this test's environment.
+    // A shell may add variables of its own. Cargo's are in this test's environment.
     assert!(names.contains("OWN") && !names.contains("CARGO"), "{names}");
 }
 
@@ -152,7 +150,7 @@ async fn unreadable_result_fails_its_call() {
     for mode in ["unreadable", "null"] {
         let server = Started::ready(&options(mode)).await;
         let error = server.call("echo", json!({})).await.expect_err("an error");
-        // The tool has run, so the call must not be repeated.
+        // The tool has run, so the call must not be retried.
         assert_eq!((error.code, error.is_retryable), (ErrorCode::ProviderError, false), "{mode}");
         assert!(error.message.contains("an invalid result"), "{mode}: {error}");
     }
@@ -165,7 +163,7 @@ async fn part_of_an_unknown_kind_is_noted() {
     assert_eq!(output.content, "a\n[video, not shown]");
 }
 
-/// The server then owes answers to both the large call and a waiting one.
+/// The large result arrives while another call is pending.
 #[tokio::test]
 async fn large_result_fails_no_other_call() {
     let server = Started::ready(&options("slow-echo")).await;
@@ -233,7 +231,7 @@ async fn server_without_handshake_reports_changes_to_subscribers() {
     server.until(|provider| provider.tools().iter().any(|spec| spec.name == "s__after")).await;
 }
 
-/// The server was restarted, or has forgotten the session.
+/// As after a restart of the server, or after it has dropped the session.
 #[tokio::test]
 async fn lost_session_is_replaced_and_the_call_made_again() {
     for mode in ["http-session-404", "http-session-400", "http-session-new"] {

@@ -1,4 +1,4 @@
-//! The tools of a server.
+//! Lists the tools of a server.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -13,33 +13,30 @@ use super::Options;
 use toolwire_pipeline::wire::json::Raw;
 use crate::ToolSpec;
 
-/// Maximum number of pages of a list that are read.
 const MAX_PAGES: usize = 100;
 
-/// Maximum number of a server's tools.
 const MAX_TOOLS: usize = 1000;
 
-/// Maximum size of one schema, in bytes.
+/// In bytes.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Maximum size of all schemas of a server, in bytes.
+/// In bytes, for all schemas of a server.
 const MAX_SCHEMAS: usize = 2 << 20;
 
-/// Maximum length of a description, in characters.
+/// In characters.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Maximum size of a name, in bytes.
+/// In bytes.
 const MAX_NAME: usize = 128;
 
-/// A server's tools at one moment.
 #[derive(Debug)]
 pub(super) struct ToolList {
     pub(super) specs: Vec<Arc<ToolSpec>>,
-    /// How long the list is valid, if the server states it.
+    /// How long the list is valid, if the server says so.
     pub(super) ttl: Option<Duration>,
 }
 
-/// The name under which the tool `name` of the server `server` is known.
+/// The name of the server's tool `name` for models.
 pub(super) fn wire_name(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
@@ -49,7 +46,7 @@ pub(super) fn own_name<'n>(server: &str, name: &'n str) -> &'n str {
     name.strip_prefix(server).and_then(|rest| rest.strip_prefix("__")).unwrap_or(name)
 }
 
-/// Whether the two lists look the same to models.
+/// Whether both lists look the same to a model.
 pub(super) fn are_equal(some: &[Arc<ToolSpec>], other: &[Arc<ToolSpec>]) -> bool {
     let is_same = |(one, two): (&Arc<ToolSpec>, &Arc<ToolSpec>)| {
         one.name == two.name
@@ -61,10 +58,10 @@ pub(super) fn are_equal(some: &[Arc<ToolSpec>], other: &[Arc<ToolSpec>]) -> bool
     some.len() == other.len() && some.iter().zip(other).all(is_same)
 }
 
-/// Requests all pages of the list. Items beyond the limits are left out, with a warning.
+/// Requests all pages of the list. Leaves out what exceeds the limits, with a warning.
 ///
 /// # Errors
-/// If the server does not answer with a list.
+/// The server does not answer with a list.
 pub(super) async fn list(
     peer: &Peer<RoleClient>,
     server: &str,
@@ -94,8 +91,7 @@ pub(super) async fn list(
     Ok(ToolList { specs: collected.specs, ttl })
 }
 
-/// Replaces control characters in `text` with spaces, except those in `kept`, since terminals would obey
-/// control characters.
+/// Replaces control characters, except those in `kept`, with spaces, because terminals would interpret them.
 fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = char> + 't {
     text.chars().map(move |char| if char.is_control() && !kept.contains(char) { ' ' } else { char })
 }
@@ -104,7 +100,7 @@ fn without_control<'t>(text: &'t str, kept: &'t str) -> impl Iterator<Item = cha
 struct Collected {
     specs: Vec<Arc<ToolSpec>>,
     names: HashSet<String>,
-    /// Bytes of all schemas so far.
+    /// In bytes, so far.
     schemas: usize,
     left_out: usize,
 }

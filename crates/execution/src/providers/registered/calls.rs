@@ -1,4 +1,4 @@
-//! Delivers calls to programs: to a [`Callback`], or on the [`CallStream`] that the program opened.
+//! Delivers calls to programs, through a [`Callback`] or on the [`CallStream`] that a program has opened.
 
 use std::{
     sync::Arc,
@@ -22,14 +22,14 @@ use url::Url;
 use super::{Registration, Registrations, credentials, result};
 use crate::{ErrorCode, Invocation, Output, ToolError, http::HttpClient};
 
-/// Maximum number of calls that wait on a stream for the program to read them, and of calls that wait for their results.
+/// Maximum number of calls on a stream that the program has not read yet, and of calls without a result.
 pub(super) const MAX_WAITING: usize = 64;
 
-/// The endpoint at which a program receives calls.
+/// A program's URL for calls.
 #[derive(Debug, Clone)]
 pub(super) struct Callback {
     url: Url,
-    /// The token that the program expects in `Authorization: Bearer`.
+    /// The program expects this token in `Authorization: Bearer`.
     token: Option<SecretString>,
 }
 
@@ -38,7 +38,7 @@ impl Callback {
         Self { url, token }
     }
 
-    /// Sends a call, signed with `key`, and reads its result.
+    /// Sends a call, signed with `key`, and parses its result.
     pub(super) async fn ask(
         &self,
         http: &HttpClient,
@@ -85,21 +85,19 @@ impl Callback {
     }
 }
 
-/// The message that tells a program to run a call.
+/// The message that requests a call.
 fn message(call: &Invocation, id: &str) -> String {
     json!({"type": "TOOL_EXECUTE", "toolName": call.tool, "params": call.arguments, "toolCallId": id}).to_string()
 }
 
-/// A message on a program's stream.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// Id of the call, if the message carries one.
+    /// The id of the call, if the message is about one.
     call: Option<String>,
-    /// The SSE event.
     event: String,
 }
 
-/// The stream on which one program reads its calls. The program's registration lasts while the stream is open.
+/// The stream from which a program reads its calls. The program's registration does not expire while it is open.
 #[derive(Debug)]
 pub struct CallStream {
     registrations: Arc<Registrations>,
@@ -116,7 +114,8 @@ impl CallStream {
         Self { registrations, id, calls }
     }
 
-    /// The next message, as an SSE event. `None` if the registration has ended, or another stream has replaced this one.
+    /// Polls for the next message, as an SSE event. Yields `None` if the registration has ended or if another stream
+    /// has replaced this one.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
         self.calls.poll_recv(cx).map(|message| message.map(|message| message.event))
     }
@@ -129,7 +128,7 @@ impl Drop for CallStream {
         // Another stream may have replaced this one.
         if let Some(entry) = entries.get_mut(&self.id) {
             entry.expires = entry.expires.max(Instant::now() + self.registrations.options.lease);
-            // Calls that were not sent get no result.
+            // Calls that were not sent will not get a result.
             while let Ok(message) = self.calls.try_recv() {
                 message.call.and_then(|call| entry.waiting.remove(&call));
             }
@@ -139,7 +138,7 @@ impl Drop for CallStream {
     }
 }
 
-/// A call that was sent on a stream and waits for its result.
+/// A call that was sent on a stream.
 pub(super) struct Sent {
     id: String,
     stream: mpsc::Sender<Message>,
@@ -149,7 +148,7 @@ pub(super) struct Sent {
 /// Sends a call on the stream of `entry`.
 ///
 /// # Errors
-/// The program does not read its calls, or too many of them wait for their results.
+/// The program does not read its calls, or too many of them have no result yet.
 pub(super) fn send(
     entry: &mut Registration,
     stream: mpsc::Sender<Message>,
@@ -159,7 +158,7 @@ pub(super) fn send(
     if entry.waiting.len() >= MAX_WAITING {
         return Err(busy());
     }
-    // Calls of different requests may have the same id.
+    // Calls in different requests may have the same id.
     let others = (2..=MAX_WAITING + 1).map(|number| format!("{}-{number}", call.id));
     let mut ids = std::iter::once(call.id.clone()).chain(others);
     let id = ids.find(|id| !entry.waiting.contains_key(id)).ok_or_else(busy)?;
@@ -170,7 +169,7 @@ pub(super) fn send(
     Ok(Sent { id, stream, result })
 }
 
-/// A call that waits for its result. If this is dropped before the result arrives, the program is notified.
+/// A call without a result. If this is dropped before the result arrives, the program is notified.
 pub(super) struct Waiting<'r> {
     registrations: &'r Registrations,
     /// The registration's id.
@@ -183,7 +182,7 @@ impl<'r> Waiting<'r> {
         Self { registrations, id, sent }
     }
 
-    /// The result. `None` if the registration has ended.
+    /// Waits for the result. Returns `None` if the registration has ended.
     pub(super) async fn result(mut self) -> Option<Result<Output, ToolError>> {
         (&mut self.sent.result).await.ok()
     }
@@ -191,7 +190,7 @@ impl<'r> Waiting<'r> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Otherwise the call has its result, or the registration has ended.
+        // Otherwise, the call has a result or the registration has ended.
         if matches!(self.sent.result.try_recv(), Err(TryRecvError::Empty)) {
             if let Some(entry) = self.registrations.entries.lock().get_mut(&self.id) {
                 entry.waiting.remove(&self.sent.id);
@@ -202,7 +201,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// An SSE event. JSON text contains no line ends.
+/// Formats an SSE event. JSON contains no line endings.
 fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

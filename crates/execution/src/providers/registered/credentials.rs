@@ -1,8 +1,8 @@
-//! [`Credentials`]: authenticates registrations and signs messages.
+//! [`Credentials`]: authenticates programs, and signs messages to them.
 //!
-//! A request carries one of the keys in `Authorization: Bearer`, or proves that its sender knows one: a signature by
-//! HMAC-SHA256 over time, method, path and body. Requests to programs are signed in the same way. A signature is valid for a
-//! few minutes, and only once.
+//! A request contains one of the keys in `Authorization: Bearer`, or an HMAC-SHA256 signature of the time, method, path
+//! and body, which proves that the sender knows a key. Requests to programs are signed in the same way. A signature is
+//! valid for a few minutes and can be used only once.
 
 use std::{
     collections::VecDeque,
@@ -26,35 +26,33 @@ pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("x-toolwire-tim
 /// `v1=` and the signature in lower-case hexadecimal.
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-toolwire-signature");
 
-/// Maximum clock difference of a program, and validity of a signature, in milliseconds.
+/// Maximum difference between a program's clock and ours, in milliseconds. It also limits the validity of a signature.
 const TOLERANCE: u64 = 300_000;
 
-/// Maximum number of remembered signatures, each of which is valid once. Beyond it, signed requests are refused until the
-/// oldest have expired.
+/// Maximum number of used signatures that are remembered. Beyond it, signed requests are rejected until the oldest
+/// signatures have expired.
 const MAX_SEEN: usize = 10_000;
 
-/// Index of the configured key that a program used.
+/// The index of a configured key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNumber(usize);
 
-/// A request with its credentials.
+/// A request to authenticate.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownRequest<'r> {
     pub(super) method: &'r Method,
-    /// The path as it was sent, with the query.
+    /// The path as it was sent, including the query.
     pub(super) path: &'r str,
     pub(super) headers: &'r HeaderMap,
     pub(super) body: &'r [u8],
 }
 
 impl<'r> ShownRequest<'r> {
-    /// Describes a program's request.
     pub fn new(method: &'r Method, path: &'r str, headers: &'r HeaderMap, body: &'r [u8]) -> Self {
         Self { method, path, headers, body }
     }
 }
 
-/// The keys, and the signatures used so far.
 #[derive(Debug)]
 pub(super) struct Credentials {
     keys: Vec<SecretString>,
@@ -67,15 +65,15 @@ impl Credentials {
         Self { keys, seen: Mutex::default() }
     }
 
-    /// Finds the key with which a request was made.
+    /// Finds the key that authenticates a request.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`]; [`Kind::RateLimit`] if too many signatures are remembered.
+    /// [`Kind::Unauthorized`], or [`Kind::RateLimit`] if too many signatures are remembered.
     pub(super) fn check(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
         self.check_at(request, unix_millis())
     }
 
-    /// As [`Credentials::check`], at the time `now`.
+    /// Like [`Credentials::check`], at the time `now`.
     fn check_at(&self, request: &ShownRequest<'_>, now: u64) -> Result<KeyNumber, Failure> {
         let shown = |name| {
             let mut values = request.headers.get_all(name).iter();
@@ -100,18 +98,16 @@ impl Credentials {
         Ok(KeyNumber(number))
     }
 
-    /// The key with the index `number`.
     pub(super) fn secret(&self, number: KeyNumber) -> &SecretString {
         self.keys.get(number.0).unwrap_or_else(|| self.first())
     }
 
-    /// The first key.
     pub(super) fn first(&self) -> &SecretString {
         static NONE: std::sync::OnceLock<SecretString> = std::sync::OnceLock::new();
         self.keys.first().unwrap_or_else(|| NONE.get_or_init(SecretString::default))
     }
 
-    /// Compares every key, even after a match, to take the same time.
+    /// Compares all keys, even after a match, so that the time does not depend on which one matches.
     fn bearer(&self, shown: &str) -> Option<KeyNumber> {
         let (scheme, token) = shown.split_at_checked(7)?;
         let token = scheme.eq_ignore_ascii_case("bearer ").then(|| token.trim().as_bytes())?;
@@ -122,7 +118,7 @@ impl Credentials {
 
     fn use_once(&self, signature: &str, now: u64) -> Result<(), Failure> {
         let mut seen = self.seen.lock();
-        // A signature's time may be as far in the future as in the past.
+        // A signature's time may also be in the future.
         while seen.front().is_some_and(|(at, _)| now.saturating_sub(*at) > 2 * TOLERANCE) {
             seen.pop_front();
         }
@@ -137,15 +133,15 @@ impl Credentials {
     }
 }
 
-/// The names and values of the headers that sign a request to a program.
+/// The headers that sign a request to a program.
 pub(super) fn signed(key: &SecretString, method: &Method, path: &str, body: &[u8]) -> [(HeaderName, String); 2] {
     let time = unix_millis().to_string();
     let tag = hmac::sign(&key_of(key), &message(&time, method, path, body));
     [(TIMESTAMP, time), (SIGNATURE, format!("v1={}", hex::encode(tag.as_ref())))]
 }
 
-/// The signed text: time, method, path and body, joined by full stops. It is unambiguous: the time consists of digits, the
-/// method of letters, and the body comes last.
+/// The text to sign: time, method, path and body, separated by full stops. It is unambiguous, because the time contains
+/// only digits, the method only letters, and the body comes last.
 fn message(time: &str, method: &Method, path: &str, body: &[u8]) -> Vec<u8> {
     [format!("{time}.{method}.{path}.").as_bytes(), body].concat()
 }

@@ -1,6 +1,6 @@
-//! [`Description`]: the body with which a program registers.
+//! [`Description`]: the body of a registration.
 //!
-//! The body is untrusted: every field has a limit.
+//! It is not trusted, so every field has a limit.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,25 +12,24 @@ use super::calls::Callback;
 use toolwire_pipeline::{failure::{Failure, Kind}, wire::json::Raw};
 use crate::{ToolSpec, address::AddressRules};
 
-/// Maximum length of an id, in characters.
+/// In characters.
 const MAX_ID: usize = 128;
 
-/// Maximum length of a label, in characters.
+/// In characters.
 const MAX_LABEL: usize = 200;
 
-/// Maximum length of a tool's name, in characters.
+/// In characters.
 const MAX_NAME: usize = 64;
 
-/// Maximum size of a tool's description, in bytes.
+/// In bytes.
 const MAX_DESCRIPTION: usize = 8 << 10;
 
-/// Maximum size of a tool's schema, in bytes.
+/// In bytes.
 const MAX_SCHEMA: usize = 64 << 10;
 
-/// Maximum size of the token for callbacks, in bytes.
+/// In bytes.
 const MAX_TOKEN: usize = 4 << 10;
 
-/// A valid registration.
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) id: String,
@@ -65,7 +64,7 @@ struct WrittenTool {
 }
 
 impl Description {
-    /// Reads the body of a registration with at most `max_tools` tools, whose calls may take `timeout`.
+    /// Parses a registration with at most `max_tools` tools. `timeout` is the time limit for calls.
     ///
     /// # Errors
     /// [`Kind::Request`] or [`Kind::TooLarge`], naming the wrong field.
@@ -170,12 +169,12 @@ fn callback(
     Ok(Some(Callback::new(url, token.map(SecretString::from))))
 }
 
-/// The form in which names are compared.
+/// Normalizes a name for comparisons.
 pub(super) fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace('.', "_")
 }
 
-/// At most `max` characters of `text`, without control characters.
+/// Returns the first `max` characters of `text`, without control characters.
 fn short(text: &str, max: usize) -> String {
     text.chars().filter(|character| !character.is_control()).take(max).collect()
 }

@@ -7,9 +7,9 @@
 //!          event stream ◀───────────┘   (GET /v1/providers/{id}/calls; the program posts the result)
 //! ```
 //!
-//! A registration lasts for a lease, which the program renews. Keys in the configuration decide who may register
-//! ([`credentials`]), and [`description`] what may be registered. No registration can displace another's tools. The protocol
-//! is described in docs/tools.md#programs-that-register.
+//! A registration is a lease, which the program must renew. The configured keys determine who may register
+//! ([`credentials`]), and [`description`] determines what may be registered. A registration cannot replace the tools of
+//! another one. For the protocol, see docs/tools.md#programs-that-register.
 
 mod calls;
 mod credentials;
@@ -91,40 +91,38 @@ impl Options {
         }
     }
 
-    /// The names of the provider's tools.
+    /// A pattern for the names of the provider's tools.
     pub(super) fn offers(&self, _: &str) -> Vec<String> {
         vec!["*".to_owned()]
     }
 
-    /// The provider.
     pub(super) fn build(&self, host: &Host) -> Result<Arc<dyn Provider>, Fault> {
         Ok(Arc::new(Registrations::new(self.clone(), host.clone())))
     }
 }
 
-/// The programs that have registered.
 #[derive(Debug)]
 pub struct Registrations {
     options: Options,
     host: Host,
     credentials: Credentials,
     rules: AddressRules,
-    /// Sends requests to the programs' callbacks.
+    /// For requests to the programs' callback URLs.
     http: HttpClient,
-    /// By the ids that the programs chose.
+    /// By the ids that the programs have chosen.
     entries: Mutex<HashMap<String, Registration>>,
-    /// Notified when the end of a lease has changed.
+    /// Notified when the expiry of a lease has changed.
     leases_changed: Notify,
 }
 
 /// Result of registering.
 #[derive(Debug, PartialEq)]
 pub struct Registered {
-    /// How long it lasts.
+    /// How long the registration is valid.
     pub lease: Duration,
-    /// Names of tools that are not offered, because other programs have the names.
+    /// Names of tools that are not offered, because other programs have tools of these names.
     pub refused: Vec<String>,
-    /// Names of the other tools. The registry may still leave some out: other providers may have their names.
+    /// The names of the other tools. The registry may still leave some out because of other providers' tools.
     pub accepted: Vec<String>,
 }
 
@@ -144,23 +142,22 @@ impl Registrations {
         }
     }
 
-    /// The provider's name.
     pub fn name(&self) -> &str {
         &self.host.name
     }
 
-    /// Finds the key with which a request was made.
+    /// Finds the key that authenticates a request.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`] if the request has none of the keys.
+    /// [`Kind::Unauthorized`], or [`Kind::RateLimit`] if there are too many signed requests.
     pub fn authorize(&self, request: &ShownRequest<'_>) -> Result<KeyNumber, Failure> {
         self.credentials.check(request)
     }
 
-    /// Registers a program, or renews and replaces its registration.
+    /// Registers a program. Renews and replaces its existing registration.
     ///
     /// # Errors
-    /// Describes the fault in `body`, or the limit that is reached.
+    /// What is wrong with `body`, or which limit is exceeded.
     pub fn register(&self, key: KeyNumber, body: &[u8]) -> Result<Registered, Failure> {
         let Options { max_tools, timeout, .. } = self.options;
         let Description { id, label, callback, tools } =
@@ -225,7 +222,7 @@ impl Registrations {
         Ok(Registered { lease: self.options.lease, refused, accepted })
     }
 
-    /// Renews a registration.
+    /// Renews a registration. Returns the duration of its lease.
     ///
     /// # Errors
     /// [`Kind::NotFound`]
@@ -234,7 +231,7 @@ impl Registrations {
         Ok(self.options.lease)
     }
 
-    /// Removes a registration and its tools. Its calls end with an error.
+    /// Removes a registration and its tools. Running calls fail.
     ///
     /// # Errors
     /// [`Kind::NotFound`]
@@ -249,12 +246,12 @@ impl Registrations {
         Ok(())
     }
 
-    /// Removes all registrations, and ends the streams of their calls.
+    /// Removes all registrations and closes their streams.
     pub(crate) fn end_all(&self) {
         self.entries.lock().clear();
     }
 
-    /// Opens the stream on which a program gets its calls. It replaces an earlier stream.
+    /// Opens the stream of calls to a program. It replaces any earlier stream.
     ///
     /// # Errors
     /// [`Kind::NotFound`]
@@ -267,7 +264,7 @@ impl Registrations {
     /// Accepts the result of a call that was sent on a stream.
     ///
     /// # Errors
-    /// [`Kind::NotFound`] if no such call waits for a result, [`Kind::TooLarge`] if it exceeds the maximum size.
+    /// [`Kind::NotFound`] if no such call is waiting for a result, or [`Kind::TooLarge`].
     pub fn answer(&self, key: KeyNumber, id: &str, call: &str, body: &[u8]) -> Result<(), Failure> {
         if body.len() > self.options.max_result {
             let message = format!("the result is larger than {} bytes (max_result)", self.options.max_result);
@@ -281,7 +278,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// Lists the registrations: id, label, and number of tools.
+    /// Lists the registrations with their id, label, and number of tools.
     pub fn list(&self) -> Vec<(String, String, usize)> {
         let entries = self.entries.lock();
         let mut list: Vec<_> =
@@ -290,7 +287,7 @@ impl Registrations {
         list
     }
 
-    /// Runs `act` on the registration `id` of this key. Registrations of other keys are not found.
+    /// Calls `act` with the registration `id`, if this key has registered it.
     fn with<T>(
         &self,
         key: KeyNumber,
@@ -307,7 +304,7 @@ impl Registrations {
         acted
     }
 
-    /// Removes registrations whose leases have ended, for as long as the provider exists.
+    /// Removes expired registrations until the provider is dropped.
     async fn expire(self: Arc<Self>) {
         loop {
             let now = Instant::now();
@@ -334,7 +331,7 @@ impl Registrations {
         }
     }
 
-    /// Runs a call in the program that offers the tool.
+    /// Runs a call on the program that offers the tool.
     async fn call(&self, call: &Invocation) -> Result<Output, ToolError> {
         let gone = || ToolError::new(ErrorCode::ProviderError, "The program that runs the tool is gone.");
         let (way, mut alive) = {
@@ -358,12 +355,12 @@ impl Registrations {
         tokio::select! {
             biased;
             answer = answered => answer,
-            // The value never changes: this ends only when the registration is dropped.
+            // The value never changes, so this only ends when the registration is dropped.
             _ = alive.changed() => Err(gone()),
         }
     }
 
-    /// The route of a call to its program.
+    /// How to deliver a call to its program.
     fn way(
         &self,
         id: &str,
@@ -382,7 +379,7 @@ impl Registrations {
     }
 }
 
-/// The route of a call to its program.
+/// How to deliver a call to its program.
 enum Way<'r> {
     Stream(Waiting<'r>),
     Callback(Callback, KeyNumber),

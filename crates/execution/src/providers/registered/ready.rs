@@ -1,4 +1,4 @@
-//! Notifies programs that toolwire has started: `{type: "ORCHESTRATOR_READY"}`.
+//! Tells programs that toolwire has started: `{type: "ORCHESTRATOR_READY"}`.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use tokio::time::{sleep, timeout};
 use super::credentials;
 use crate::http::HttpClient;
 
-/// Maximum number of attempts for each address: its program may be starting too.
+/// Maximum number of attempts per URL. The program may be starting as well.
 const TRIES: usize = 5;
 
-/// Delay between two attempts.
+/// Delay between attempts.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// Time limit for one attempt.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Maximum size of the response, in bytes. Its content is ignored.
+/// Maximum size of the response in bytes. Its content is ignored.
 const MAX_RESPONSE: usize = 64 << 10;
 
-/// Sends the message to `url` until it is accepted or all attempts have failed. Programs that miss it register by
-/// themselves.
+/// Sends the message to `url` until it is accepted or all attempts have failed. A program that does not receive it can
+/// still register.
 pub(super) async fn announce(http: &HttpClient, key: &SecretString, url: &str) {
     for tried in 1..=TRIES {
         let Some(request) = request(key, url) else {

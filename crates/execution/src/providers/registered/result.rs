@@ -7,7 +7,7 @@ use crate::{ErrorCode, Output, ToolError, providers::answer::Answer};
 /// Parses the output of a call.
 ///
 /// # Errors
-/// The error in the answer, or an error that says that the answer cannot be read.
+/// The error in the answer, or that the answer is invalid.
 pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
     let answer = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Answer::read(object),
@@ -18,7 +18,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
         Some(Answer::Error(text, details)) if !details.is_null() => {
             Ok(Output { details, ..Output::failed(format!("The tool failed: {text}")) })
         }
-        // The program has already acted, so repeating the call is not safe.
+        // The program may have acted, so it is not safe to repeat the call.
         Some(Answer::Error(text, _)) => Err(ToolError {
             is_retryable: false,
             ..ToolError::new(ErrorCode::ProviderError, format!("The tool failed: {text}"))

@@ -52,7 +52,7 @@ fn invocation(tool: &str) -> Invocation {
     }
 }
 
-/// The next message on a stream: the event's name and its data.
+/// Reads the next message on a stream: the event's name and data.
 async fn message(stream: &mut CallStream) -> (String, Value) {
     let event = poll_fn(|cx| stream.poll_event(cx)).await.unwrap();
     let (name, data) = event.strip_prefix("event: ").unwrap().split_once("\ndata: ").unwrap();
@@ -140,7 +140,7 @@ async fn refused_tools_are_offered_when_their_names_become_free() {
     advance(Duration::from_secs(40)).await;
     registrations.renew(two, "cc").unwrap();
     advance(Duration::from_secs(30)).await;
-    // The leases of the other two have ended.
+    // The leases of the other two have expired.
     let registered = registrations.register(two, &description("dd", &["dd"])).unwrap();
     assert_eq!((registered.refused.len(), names(&registrations)), (0, vec!["open".to_owned(), "dd".to_owned()]));
 }

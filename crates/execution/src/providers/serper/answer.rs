@@ -1,4 +1,4 @@
-//! Converts Serper's responses to the common form of search results.
+//! Converts Serper's responses to the format that all search engines share.
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -6,34 +6,33 @@ use url::Url;
 use super::question::{Question, Vertical};
 use crate::{ErrorCode, Output, ToolError};
 
-/// Fields that have another name in the common form.
+/// Fields that have a different name in the shared format.
 const RENAMED: [(&str, &str); 1] = [("peopleAlsoAsk", "relatedQuestions")];
 
-/// Response fields that only repeat the request.
+/// Fields that only repeat the request.
 const LEFT_OUT: [&str; 1] = ["searchParameters"];
 
-/// Names of members that contain the address of the object that they are in.
+/// Members that contain the URL of their object.
 const ADDRESSES: [&str; 3] = ["link", "url", "website"];
 
-/// The results of a search.
 #[derive(Debug)]
 pub(super) struct Found {
     results: Vec<Value>,
-    /// One text: a direct answer, or the number of results.
+    /// A direct answer, or the number of results.
     summary: String,
     /// All other fields, unchanged.
     rest: Map<String, Value>,
 }
 
-/// The error for a response that cannot be read.
+/// The error for an invalid response.
 pub(super) fn unreadable() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The search service gave an answer that cannot be read.")
 }
 
-/// Reads the response to a search. Keeps only results whose pages pass `is_wanted`.
+/// Parses the response to a search. Drops results whose URLs do not satisfy `is_wanted`.
 ///
 /// # Errors
-/// If the results are not a list.
+/// The results are not a list.
 pub(super) fn found(
     mut response: Map<String, Value>,
     vertical: Vertical,
@@ -63,16 +62,16 @@ pub(super) fn found(
     Ok(Found { results, summary, rest: rest.collect() })
 }
 
-/// Moves a result's address to `url` and leaves all other fields unchanged. `None` if the result is unwanted, or its address
-/// is not a web address.
+/// Moves a result's URL to `url`, and leaves all other fields unchanged. Returns `None` if the result is unwanted, or
+/// if its URL is not a web address.
 fn uniform(result: Value, is_wanted: impl Fn(&Url) -> bool) -> Option<Value> {
     let Value::Object(mut result) = result else { return None };
-    // The result's own `url` must not replace the address that is checked.
+    // The result's own `url` must not replace the URL that is checked.
     let (link, url) = (result.shift_remove("link"), result.shift_remove("url"));
     let address = link.or(url).or_else(|| result.get("website").cloned());
     result.retain(|key, value| is_kept(key, value, &is_wanted));
     let Some(address) = address else {
-        // Places may have no web page.
+        // Places may not have a website.
         return Some(result.into());
     };
     let url = web_url(address.as_str()?).filter(|url| is_wanted(url))?;
@@ -85,18 +84,18 @@ fn uniform(result: Value, is_wanted: impl Fn(&Url) -> bool) -> Option<Value> {
     Some(uniform.into())
 }
 
-/// The address of a web page.
+/// Parses an `http` or `https` URL.
 fn web_url(text: &str) -> Option<Url> {
     Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
 }
 
-/// Whether a member is kept. An object with an unwanted address is removed completely; so are single addresses, and list
-/// elements that contain unwanted addresses.
+/// Whether to keep a member. An object with an unwanted URL is removed completely. So are single URLs, and list
+/// elements that contain an unwanted URL.
 fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> bool {
     match value {
         Value::String(text) => match web_url(text) {
             Some(url) => is_wanted(&url),
-            // Text that merely looks like an address with another scheme counts as an address only in fields for addresses.
+            // Text with another scheme only counts as a URL in members that are meant for URLs.
             None => !is_address(key) || Url::parse(text).is_err() || text.starts_with("data:image/"),
         },
         Value::Array(elements) => {
@@ -113,13 +112,13 @@ fn is_kept(key: &str, value: &mut Value, is_wanted: &impl Fn(&Url) -> bool) -> b
     }
 }
 
-/// Whether the member `key` contains an address.
+/// Whether the member `key` is meant for a URL.
 fn is_address(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     ["link", "url", "website"].iter().any(|end| key.ends_with(end))
 }
 
-/// The search engine's direct answer to the question.
+/// The search engine's direct answer to the query.
 fn direct_answer(response: &Map<String, Value>) -> Option<String> {
     let text = |object: &str, field: &str| response.get(object)?.get(field)?.as_str().map(str::trim);
     let texts = [
@@ -131,12 +130,11 @@ fn direct_answer(response: &Map<String, Value>) -> Option<String> {
 }
 
 impl Found {
-    /// The addresses of the results.
+    /// The URLs of the results.
     pub(super) fn urls(&self) -> impl Iterator<Item = &str> {
         self.results.iter().filter_map(|result| result.get("url")?.as_str())
     }
 
-    /// The result of the call.
     pub(super) fn output(self, engine: &str, query: &str) -> Output {
         let note = match self.results.len() {
             1 => "1 result".to_owned(),
@@ -153,17 +151,17 @@ impl Found {
         ];
         content.extend(own.map(|(key, value): (&str, Value)| (key.to_owned(), value)));
         for (key, value) in self.rest {
-            // A response field must not replace a field of the common form.
+            // A field of the response must not replace one of the shared format.
             content.entry(key).or_insert(value);
         }
         Output { content: Value::Object(content).to_string(), summary: note, details, ..Output::default() }
     }
 }
 
-/// Reads the response to a request for the page at `url`. Text is cut after `max_content` characters.
+/// Parses the response to a request for the page at `url`. Cuts its text after `max_content` characters.
 ///
 /// # Errors
-/// If the response contains no text.
+/// The response contains no text.
 pub(super) fn page(response: &Map<String, Value>, url: &str, max_content: usize) -> Result<Output, ToolError> {
     let text = response.get("text").and_then(Value::as_str).ok_or_else(unreadable)?;
     let end = text.char_indices().nth(max_content).map_or(text.len(), |(place, _)| place);

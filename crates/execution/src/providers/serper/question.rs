@@ -1,11 +1,10 @@
-//! A model's search arguments, and the request to Serper.
+//! Converts a model's search arguments to a request for Serper.
 
 use serde_json::{Map, Value, json};
 
 use super::Options;
 use crate::{ErrorCode, ToolError, engines::cleaned};
 
-/// The kind of search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vertical {
     Web,
@@ -15,7 +14,7 @@ pub(super) enum Vertical {
 }
 
 impl Vertical {
-    /// The kind of search of the tool `name`.
+    /// The kind of search that the tool `name` performs.
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
             "web_search" => Some(Self::Web),
@@ -26,7 +25,7 @@ impl Vertical {
         }
     }
 
-    /// The path below the base URL.
+    /// The path relative to the base URL.
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Web => "search",
@@ -36,7 +35,7 @@ impl Vertical {
         }
     }
 
-    /// The response field that contains the results.
+    /// The field of the response that contains the results.
     pub(super) fn list(self) -> &'static str {
         match self {
             Self::Web => "organic",
@@ -47,21 +46,19 @@ impl Vertical {
     }
 }
 
-/// A model's search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(super) query: String,
-    /// Number of results.
     pub(super) count: usize,
     page: u64,
-    /// The value of Serper's `tbs`.
+    /// The value of Serper's `tbs` parameter.
     since: Option<&'static str>,
 }
 
-/// Reads the arguments of a search.
+/// Parses the arguments of a search.
 ///
 /// # Errors
-/// If the query is missing.
+/// The query is missing.
 pub(super) fn read(arguments: &Map<String, Value>, options: &Options) -> Result<Question, ToolError> {
     let query = cleaned(arguments.get("query").and_then(Value::as_str).unwrap_or_default());
     if query.is_empty() {

@@ -1,4 +1,4 @@
-//! [`SeenPages`]: the pages found by searches, for each client.
+//! [`SeenPages`]: remembers which pages each client's searches have found.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,10 +10,9 @@ use url::Url;
 use toolwire_net::store::Owner;
 use toolwire_pipeline::wire::digest::Digest;
 
-/// Maximum number of pages of all clients together. If it is exceeded, the oldest are forgotten.
+/// Maximum number of pages for all clients together. Beyond it, the oldest are forgotten.
 const MAX_PAGES: usize = 50_000;
 
-/// The pages found by searches, for each client.
 #[derive(Debug, Default)]
 pub(super) struct SeenPages(Mutex<Pages>);
 
@@ -24,7 +23,7 @@ struct Pages {
 }
 
 impl SeenPages {
-    /// Adds pages found by a search of `client`.
+    /// Adds pages that a search of `client` has found.
     pub(super) fn add<'u>(&self, client: Owner, urls: impl Iterator<Item = &'u str>) {
         let mut pages = self.0.lock();
         for url in urls {
@@ -40,13 +39,13 @@ impl SeenPages {
         }
     }
 
-    /// Whether a search of `client` found this page.
+    /// Whether a search of `client` has found this page.
     pub(super) fn has(&self, client: Owner, url: &str) -> bool {
         self.0.lock().known.contains(&(client, digest(url)))
     }
 }
 
-/// The digest of a page. It ignores the fragment of the URL.
+/// Digest of a URL without its fragment.
 fn digest(url: &str) -> Digest {
     match Url::parse(url) {
         Ok(mut url) => {

@@ -47,7 +47,7 @@ fn content(output: &Output) -> Value {
     serde_json::from_str(&output.content).unwrap()
 }
 
-/// A response with all fields that Serper documents, and some undocumented ones.
+/// A response with all fields that Serper documents, and some others.
 fn search_response() -> Value {
     json!({
         "searchParameters": {"q": "rust", "type": "search", "num": 5, "engine": "google"},

@@ -1,4 +1,4 @@
-//! The tools: names, descriptions for the model, and arguments.
+//! Declares the tools: names, descriptions for the model, and arguments.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use super::Options;
 use toolwire_pipeline::wire::json::Raw;
 use crate::{ToolSpec, engines::recency};
 
-/// The tools with these settings.
 pub(super) fn specs(options: &Options) -> Vec<Arc<ToolSpec>> {
     let extra = [image_search(options), news_search(options), places_search(options)];
     let extra = extra.into_iter().filter(|spec| options.extra_tools.contains(&spec.name));
@@ -115,7 +114,7 @@ fn query(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// The schema has no maximum: if the model asks for too many, the count is clamped to the settings.
+/// The schema has no maximum: if the model asks for more results, the count is clamped instead.
 fn count(options: &Options) -> Value {
     let most = options.max_results;
     json!({"type": "integer", "minimum": 1, "maximum": 50, "description": format!("How many results, at most {most}. Default: {most}.")})
