@@ -82,7 +82,7 @@ impl Config {
     }
 }
 
-/// Whether `path` is `above` or below it.
+/// Whether `path` is equal to `above`, or below it.
 fn is_at(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

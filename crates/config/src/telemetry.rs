@@ -117,7 +117,7 @@ pub(super) fn shown(settings: &TelemetrySettings) -> toml::Table {
 /// Reads OpenTelemetry's environment variables. Invalid values count as not set.
 struct Variables<'e> {
     environment: Environment<'e>,
-    /// The names of the invalid variables, and the values that they may have.
+    /// The names of the invalid variables, each with a description of valid values.
     wrong: Vec<(&'static str, &'static str)>,
 }
 

@@ -125,7 +125,7 @@ pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// Reads where a private key is. A path is not resolved to the file's content, which may change.
+/// Reads the location of a private key. Returns a path as it is, because the content of the file may change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {

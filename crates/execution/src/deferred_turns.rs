@@ -153,7 +153,7 @@ impl DeferredTurns {
         !self.running.lock().is_empty() && !self.running_of(&call_ids(conversation), owner).is_empty()
     }
 
-    /// Receivers that are notified when the hosted calls in the same turns as the client calls `ids` have ended.
+    /// Receivers that are notified when the hosted calls next to the client calls `ids` have ended.
     fn running_of(&self, ids: &[String], owner: Owner) -> Vec<watch::Receiver<()>> {
         let running = self.running.lock();
         ids.iter().filter_map(|id| running.get(&(owner, id.clone())).cloned()).collect()

@@ -27,8 +27,8 @@ pub struct Bucket {
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     amount: u64,
-    /// The time at which the bucket would be full again. The part of the amount that has refilled by itself must not be
-    /// returned as well, so at most the time that remains until then is given back.
+    /// When the bucket would be full again. It limits how much can be returned, because part of the amount has refilled
+    /// by itself.
     end: u64,
 }
 

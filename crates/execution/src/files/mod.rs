@@ -273,8 +273,8 @@ impl ImageFiles {
         all
     }
 
-    /// Opens an image. Returns `None` if it is not a regular file, such as a link, or if it is larger than all images
-    /// together may be.
+    /// Opens an image. Returns `None` if it is not a regular file, such as a link, or if it exceeds the size limit for
+    /// all images together.
     fn open(&self, folder: &OwnedFd, name: &str) -> io::Result<Option<impl Read + use<>>> {
         // Without `NONBLOCK`, opening a named pipe would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

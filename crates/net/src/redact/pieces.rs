@@ -11,7 +11,7 @@ use super::{LONGEST_LINE, Redactor, spread::Spread};
 #[derive(Debug)]
 pub struct Pieces {
     redactor: Redactor,
-    /// Bytes that were not passed on yet.
+    /// Bytes that have not been passed on yet.
     held: Vec<u8>,
     /// Number of held bytes in which secrets were masked.
     covered: usize,

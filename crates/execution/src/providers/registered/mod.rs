@@ -122,7 +122,8 @@ pub struct Registered {
     pub lease: Duration,
     /// Names of tools that are not offered, because other programs have tools of these names.
     pub refused: Vec<String>,
-    /// The names of the other tools. The registry may still leave some out because of other providers' tools.
+    /// Names of tools that are offered, unless the registry leaves them out because other providers have tools of these
+    /// names.
     pub accepted: Vec<String>,
 }
 
@@ -287,7 +288,7 @@ impl Registrations {
         list
     }
 
-    /// Calls `act` with the registration `id`, if this key has registered it.
+    /// Calls `act` with the registration `id`, if it was made with this key.
     fn with<T>(
         &self,
         key: KeyNumber,

@@ -62,7 +62,7 @@ pub(super) struct ReachState {
 }
 
 impl ReachState {
-    /// The state of a server that was not used yet.
+    /// The state of a server that has not been used yet.
     pub(super) fn new(server: String, outage: Arc<Outage>) -> Self {
         Self { server, state: Mutex::new(Reach::There), lost: Notify::new(), outage }
     }
