@@ -93,8 +93,8 @@ pub(super) fn shown(settings: &TlsSettings) -> toml::Table {
     shown
 }
 
-/// Loads `files`, which the keys `cert` and `key` of `table` name. Reports mistakes in the files, and warns about an
-/// expired certificate.
+/// Loads `files`, whose paths come from the keys `cert` and `key` of `table`. Reports mistakes in the files, and warns
+/// about an expired certificate.
 pub(super) fn identity(
     table: &mut Table<'_>,
     files: &IdentityFiles,

@@ -40,8 +40,8 @@ pub struct Upstream {
     pub queue: QueueLimits,
     /// Whether a stream that closes without its end marker counts as complete.
     pub tolerate_truncation: bool,
-    /// Whether a request is repeated if a reused connection closes before any byte of the response. If the upstream
-    /// crashed while it processed the request, it may then process it twice.
+    /// Whether a request is repeated if a reused connection closes before any byte of the response. An upstream that
+    /// crashed while processing the request may then process it twice.
     pub retry_unanswered: bool,
 }
 

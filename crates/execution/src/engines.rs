@@ -1,8 +1,8 @@
 //! [`joined`]: combines all providers that search the web, called engines, into one tool.
 //!
 //! The first of these providers in the configuration offers the tool. A call goes to the engine that the model selects,
-//! or to the first one. If it fails, the other engines are tried in order. The result is that of the first success, or
-//! else of the last failure.
+//! or to the first one. If it fails, the other engines are tried in order. The result is that of the first success. If
+//! there is none, it is the last failure, or the last one that a retry can fix.
 
 use std::sync::Arc;
 
@@ -107,7 +107,8 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
-        // The first error that is worth a retry. It is returned so that the call is retried, but only with this engine.
+        // A retryable error takes precedence, so that the call is retried. Engines that failed for good are skipped
+        // then.
         let mut retryable = None;
         for (name, provider, spec) in engines {
             if call.given_up.has(name) {

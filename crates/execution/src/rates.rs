@@ -22,7 +22,7 @@ use toolwire_net::{bucket::Bucket, store::Owner};
 /// Maximum number of calls that wait because of rate limits. Further calls fail immediately.
 const MAX_WAITING: usize = 256;
 
-/// Number of clients in a limit above which those that have not called recently are removed.
+/// If a limit has more clients than this, those that have not called recently are removed.
 const MAX_CLIENTS: usize = 1024;
 
 /// A rate, and the buckets of clients that have called recently.

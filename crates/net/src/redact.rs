@@ -199,8 +199,8 @@ impl Redactor {
 
 crate::wire::debug_fields!(Redactor {});
 
-/// A text with each `\u` escape replaced by its character. Secrets may contain such escapes in JSON (RFC 8259, section
-/// 7), and with more backslashes in JSON inside a JSON string.
+/// A text with each `\u` escape replaced by its character. Secrets may contain escapes in JSON (RFC 8259, section 7),
+/// and with more backslashes in JSON inside a JSON string.
 struct Unescaped {
     bytes: Vec<u8>,
     /// For each escape, the range of its character in `bytes`, and the range of the escape in the original text.

@@ -15,10 +15,11 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// Length of a `traceparent` of version 00, in bytes.
 const LENGTH: usize = 55;
 
-/// Maximum length of a `tracestate`, in bytes. A shorter one must be passed on, and a longer one need not be (section
-/// 3.3.1.5), so it is dropped.
+/// Maximum length of a `tracestate`, in bytes. A shorter one must be passed on. A longer one is dropped, which is
+/// permitted (section 3.3.1.5).
 const MAX_STATE: usize = 512;
 
+/// Maximum number of members in a `tracestate` (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
 
 #[derive(Clone, PartialEq, Eq)]

@@ -41,7 +41,7 @@ static ADMIT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("admi
 static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("settle.lua")));
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("renew.lua")));
 
-/// In seconds.
+/// Lifetime of a lease that is not renewed, in seconds.
 const LEASE: u64 = 60;
 
 const RENEWAL: Duration = Duration::from_secs(20);

@@ -14,7 +14,7 @@ pub(super) struct Outage {
     on_change: OnChange,
     /// Notified when a server becomes unreachable.
     pub(super) begun: Notify,
-    /// Counts how often a server became reachable again.
+    /// Incremented when a server becomes reachable again.
     ended: watch::Sender<u64>,
 }
 

@@ -130,7 +130,7 @@ impl Server {
     /// Returns the answers to these commands.
     ///
     /// # Errors
-    /// The server is currently unreachable.
+    /// The server is currently unreachable, or the connection fails.
     pub(super) async fn send(
         &self,
         line: Line,

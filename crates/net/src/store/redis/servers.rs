@@ -44,7 +44,7 @@ struct Cluster {
     /// Whether every slot is assigned to a server.
     reach: ReachState,
     handle: Handle,
-    /// Held while the slots are fetched. `found` counts how often they were.
+    /// Held while the slots are fetched. `found` counts the fetches.
     finding: AsyncMutex<()>,
     found: AtomicU64,
 }
@@ -212,7 +212,7 @@ impl Servers {
         Some(server)
     }
 
-    /// How often the slots were fetched.
+    /// How many times the slots have been fetched.
     fn found(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.found.load(Ordering::Acquire))
     }
