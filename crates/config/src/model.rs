@@ -85,7 +85,7 @@ impl Model {
         means: &Means,
     ) -> Option<Enforced> {
         let Rules { enforce, detect, tool_prefix, .. } = &self.settings;
-        // With a prefill, a model that reasons first would have no place to do so.
+        // A prefill would leave no room for the reasoning of a model that reasons first.
         let reasons_first = || self.settings_for(&conversation.model).starts_in_reasoning;
         let prefill = means.prefill && !(*enforce == Enforce::Auto && reasons_first());
         let means = Means { prefill, ..*means };

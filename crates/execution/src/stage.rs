@@ -132,7 +132,7 @@ pub struct Surroundings {
     /// The stage that this one replaces. Its permissions, disabled tools, rate limits, deferred turns, cached results
     /// and images are taken over.
     pub before: Option<Arc<Execution>>,
-    /// The providers to take over, whose settings have not changed.
+    /// The providers to take over, because their settings have not changed.
     pub unchanged: HashSet<String>,
 }
 

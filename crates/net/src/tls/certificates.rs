@@ -20,7 +20,7 @@ use crate::causes::causes;
 /// The interval at which the files are checked for changes.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long to wait before reading files that do not match again: one of them may just have been replaced.
+/// Delay before a second attempt if the files do not match, since one of them may just have been replaced.
 const SECOND_TRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use crate::{ErrorCode, Output, ToolError, providers::answer::Answer};
 /// Parses the output of a call.
 ///
 /// # Errors
-/// The error in the answer, or that the answer is invalid.
+/// The error that the answer contains, or an error if the answer is invalid.
 pub(super) fn parse(body: &[u8]) -> Result<Output, ToolError> {
     let answer = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Answer::read(object),
