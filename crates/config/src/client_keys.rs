@@ -289,7 +289,7 @@ pub(super) fn read(table: &mut Table<'_>, is_own: bool) -> Vec<ClientKey> {
 }
 
 /// Gives all entries of a name the permissions of the first entry that has any. Also returns the errors, by entry
-/// number: keys that occur twice, and entries whose permissions differ from those of that first entry.
+/// number: keys that occur twice, and entries whose permissions conflict with the first entry.
 pub fn settled(mut keys: Vec<ClientKey>) -> (Vec<ClientKey>, Vec<(usize, String)>) {
     let mut grants: HashMap<String, Grant> = HashMap::new();
     for key in keys.iter().filter(|key| key.grant != Grant::default()) {

@@ -125,7 +125,7 @@ pub(super) fn path(cell: Cell<'_>) -> Option<PathBuf> {
     Some(cell.context.source.resolve(written, cell.span.start))
 }
 
-/// Reads the location of a private key. Returns a path as it is, because the content of the file may change.
+/// Reads the location of a private key. For a file, keeps its path instead of its content, which may change.
 pub(super) fn key_source(cell: Cell<'_>) -> Option<KeySource> {
     let written = text(cell.clone())?;
     if let Some(path) = written.strip_prefix("file:") {

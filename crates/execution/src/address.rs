@@ -298,11 +298,11 @@ impl From<Blocked> for ToolError {
     }
 }
 
-/// From where an address can be reached.
+/// Where an address can be reached from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Public,
-    /// Only from this machine and its networks.
+    /// Only this machine and its networks.
     Private,
     /// The address of a metadata service, or not the address of a single host.
     Forbidden,

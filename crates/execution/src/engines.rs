@@ -107,8 +107,8 @@ impl Engine {
             first.rotate_right(1);
         }
         let mut last = Err(ToolError::new(ErrorCode::ProviderError, "No search engine can be used."));
-        // A retryable error takes precedence, so that the call is retried. Engines that failed for good are skipped
-        // then.
+        // A retryable error takes precedence, so that the call is retried. The retry skips engines that failed
+        // permanently.
         let mut retryable = None;
         for (name, provider, spec) in engines {
             if call.given_up.has(name) {

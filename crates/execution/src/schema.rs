@@ -78,7 +78,7 @@ fn mend(schema: &mut Map<String, Value>, depth: usize) -> Result<(), SchemaFault
             "type" if !is_type(value) => return Err(wrong()),
             "required" if !is_list_of_names(value) => return Err(wrong()),
             "enum" if !value.is_array() => return Err(wrong()),
-            // A list, in older versions of JSON Schema.
+            // In older versions of JSON Schema, this can be a list.
             "items" if value.is_array() => each(value.as_array_mut().into_iter().flatten(), depth, wrong)?,
             key if SCHEMAS.contains(&key) => each([value].into_iter(), depth, wrong)?,
             key if NAMED.contains(&key) => {

@@ -96,9 +96,9 @@ impl HttpProxy {
 /// Selects the proxy for servers that are not known in advance.
 #[derive(Debug, Clone)]
 pub enum Proxies {
-    /// The same for every server: this proxy, or none.
+    /// The same proxy, or none, for every server.
     One(Option<HttpProxy>),
-    /// As these environment variables say.
+    /// The proxy that these environment variables select.
     Environment(Vec<(&'static str, String)>),
 }
 

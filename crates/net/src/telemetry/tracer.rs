@@ -41,7 +41,7 @@ pub struct Tracer {
     threshold: u64,
 }
 
-/// The maximum of the number at the end of a trace id, as samplers define it.
+/// Samplers interpret the end of a trace id as a number. This is its maximum.
 const LARGEST: u64 = u64::MAX >> 1;
 
 impl Tracer {

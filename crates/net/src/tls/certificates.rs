@@ -68,8 +68,8 @@ impl Certificates {
         Arc::new(Self { files, current: RwLock::new(identity), fault: Mutex::default(), metrics })
     }
 
-    /// Reads the files. If they cannot be used, the current certificate stays in use, and the failure is logged and
-    /// counted.
+    /// Reads the files. If they cannot be used, the current certificate stays in use. A failure is logged and counted,
+    /// unless the previous one had the same reason.
     ///
     /// # Errors
     /// Why the files cannot be used.

@@ -50,7 +50,7 @@ const CALLS_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// In bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
-/// How long before the end of the call to report the images that are available by then.
+/// How long before its deadline a call reports the images that are ready.
 const REPORTING: Duration = Duration::from_secs(5);
 
 /// The settings.

@@ -76,7 +76,7 @@ fn mended(text: &[u8], message: &ServerJsonRpcMessage) -> Option<ServerJsonRpcMe
     is_result.then_some(message)
 }
 
-/// What the start of a message shows.
+/// What the start of a message reveals about it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     /// The id, if it is complete.

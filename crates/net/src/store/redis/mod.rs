@@ -8,8 +8,8 @@
 //!
 //! Each server has two connections, so that large values do not delay limits. A separate thread runs them. After any
 //! failure, the server counts as unreachable: until a test write succeeds, which is tried every half second, no request
-//! waits for it. Values and settlements are queued meanwhile, up to a limit. In a cluster, this applies to each server
-//! and its keys separately.
+//! waits for it. In the meantime, values and settlements are queued, up to a limit. In a cluster, this applies to each
+//! server and its keys separately.
 //!
 //! If a connection breaks, its last commands may have run. Writing a value twice is harmless, and the settlement
 //! scripts detect repetitions.
@@ -45,10 +45,10 @@ use super::{
     Asked, OnChange, OnFailure, Reach, SharedLimits, SharedText, Space, Store, StoreAddress, StoreError,
 };
 
-/// How long the process waits at its end for unwritten values and settlements.
+/// How long the process waits before it exits, for unwritten values and settlements to be sent.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
-/// State on a server or in a cluster.
+/// Stores state on a server or in a cluster.
 pub struct RedisServer {
     address: StoreAddress,
     inner: Arc<Inner>,

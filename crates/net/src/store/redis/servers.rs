@@ -26,8 +26,8 @@ use super::{
     slots::{Slot, SlotRanges},
 };
 
-/// Maximum number of times that a command is sent. Repetitions are necessary if another server has the keys by then, or
-/// if the server does not know the command's script.
+/// Maximum number of times that a command is sent. It is repeated if another server turns out to have its keys, or if
+/// the server does not know its script.
 const ROUNDS: usize = 4;
 
 /// A single server, or the servers of a cluster.
