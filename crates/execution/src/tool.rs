@@ -145,7 +145,7 @@ pub enum ErrorCode {
     UnknownTool,
     /// A rule or a person denied the call.
     PermissionDenied,
-    /// The question whether the call may run expired.
+    /// A person was asked about the call, but did not answer in time.
     PermissionTimeout,
     RateLimited,
     Timeout,

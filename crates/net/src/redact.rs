@@ -50,7 +50,7 @@ const WINDOW: usize = 16 << 10;
 #[derive(Clone)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// The first patterns, as many as this, match configured secrets.
+    /// Number of patterns for configured secrets, which come first.
     configured: usize,
     secrets: Arc<[Box<str>]>,
     /// In bytes.

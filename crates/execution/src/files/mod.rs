@@ -99,7 +99,7 @@ pub struct ImageFiles {
 
 #[derive(Debug, Default)]
 struct FolderIndex {
-    /// The size that counts for each file. Names start with the time, so the first is the oldest.
+    /// How many bytes each file counts as. Names start with the time, so the first one is the oldest.
     sizes: BTreeMap<String, u64>,
     bytes: u64,
 }
@@ -360,7 +360,7 @@ pub(crate) async fn keep_clean(files: Arc<ImageFiles>) {
     }
 }
 
-/// How many bytes count for a file of this size.
+/// How many bytes a file of this size counts as.
 fn charged(size: u64) -> u64 {
     size.max(BLOCK)
 }

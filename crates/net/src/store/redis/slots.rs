@@ -15,7 +15,7 @@ const TRIES: u32 = 1 << 18;
 pub(super) struct Slot(u16);
 
 impl Slot {
-    /// Computes the slot of a key. If the key contains a non-empty pair of braces, only the text in the first pair is
+    /// Computes the slot of a key. If the first pair of braces in the key is not empty, only the text inside it is
     /// hashed.
     pub(super) fn of(key: &[u8]) -> Self {
         let tag = || {
