@@ -147,7 +147,7 @@ fn choose_instead(conversation: &mut Conversation, hosted: &Hosted, name: &str) 
     let count = conversation.server_choice.len();
     conversation.server_choice.retain(|chosen| !is_same(&kind(chosen), hosted));
     if conversation.server_choice.len() < count {
-        // Dropping the original value makes the choice be written from its parsed form.
+        // Without the original value, the choice is written from its parsed form.
         conversation.rest.remove("tool_choice");
         match &mut conversation.tool_choice {
             ToolChoice::Allowed { names, .. } => names.push(name.to_owned()),

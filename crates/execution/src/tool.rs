@@ -121,7 +121,7 @@ impl ToolError {
         Self { is_retryable: false, ..Self::new(ErrorCode::ProviderError, message) }
     }
 
-    /// Marks the error as one of a call that was never sent.
+    /// Marks the error as belonging to a call that was never sent.
     #[cfg(test)]
     pub(crate) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }

@@ -143,7 +143,7 @@ impl SharedLimits for RedisServer {
             return Box::pin(async { Err(StoreError::new("the server is away")) });
         }
         let inner = Arc::clone(&self.inner);
-        // If the request is dropped before the answer arrives, its lease ends at that point.
+        // If the request has been dropped by the time the answer arrives, its lease ends immediately.
         self.asked(async move { admit(&inner, demand).await })
     }
 
