@@ -59,7 +59,6 @@ impl fmt::Display for Severity {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// In the file.
     File {
         /// The file's path, as it was given.
         path: String,

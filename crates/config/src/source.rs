@@ -22,7 +22,6 @@ pub(super) struct Source {
     is_made: bool,
     /// The file with the saved settings, and their paths.
     overlay: (PathBuf, Vec<String>),
-    /// Digest of the file's content.
     content: Option<Digest>,
 }
 
@@ -119,7 +118,6 @@ impl Source {
         self.path.is_some()
     }
 
-    /// The file's path, and the digest of its content.
     pub(super) fn file(&self) -> Option<(&Path, Digest)> {
         self.path.as_deref().zip(self.content)
     }

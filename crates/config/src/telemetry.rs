@@ -246,7 +246,6 @@ mod tests {
         (settings, variables.wrong.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Loads a configuration that contains `table`.
     fn loaded(table: &str) -> Result<Config, String> {
         let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         let rest = "[[upstreams]]\nname = \"u\"\ndialect = \"chat\"\nbase_url = \"http://h/v1\"\n[[models]]\nname = \"m\"\n";

@@ -40,7 +40,6 @@ pub(super) fn count(least: usize) -> impl Fn(Cell<'_>) -> Option<usize> {
     }
 }
 
-/// Reads an integer in `range`.
 pub(super) fn count_in(range: RangeInclusive<usize>) -> impl Fn(Cell<'_>) -> Option<usize> {
     move |cell| {
         let DeValue::Integer(number) = cell.value else { return cell.expected("a whole number") };
@@ -92,7 +91,6 @@ pub(super) fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(Cell<'_>) 
     }
 }
 
-/// Reads a duration, or `"off"` for `None`.
 pub(super) fn duration_or_off(cell: Cell<'_>) -> Option<Option<Duration>> {
     match cell.value {
         DeValue::String(text) if text == "off" => Some(None),

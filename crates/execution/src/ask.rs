@@ -37,7 +37,6 @@ pub trait Payer: fmt::Debug + Send + Sync {
     fn pay(&self, model: &str, tokens: (u64, u64));
 }
 
-/// A question to a model.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The messages, and the model's name.

@@ -59,7 +59,6 @@ pub struct Audit {
 /// What keeps events in order. Events are numbered and passed on while this is locked.
 #[derive(Debug)]
 struct Order {
-    /// The number of the next event.
     next: u64,
     file: Option<(PathBuf, AuditFile)>,
 }

@@ -155,7 +155,6 @@ impl Cache {
     }
 }
 
-/// Reads a result from the shared store.
 async fn read(store: &Arc<dyn Store>, key: Key) -> Option<CachedResult> {
     let (store, now) = (Arc::clone(store), unix_time());
     let value = spawn_blocking(move || store.get(&key, now)).await.ok()?.ok()??;

@@ -24,7 +24,6 @@ pub fn description<'c>(conversation: &'c Conversation, command: &str) -> Option<
     })
 }
 
-/// The call to `tool` for this description.
 pub fn call(id: String, tool: &str, description: &str) -> Call {
     Call::new(id, tool, json!({"prompt": description}).to_string())
 }

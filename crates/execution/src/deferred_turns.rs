@@ -64,7 +64,6 @@ type Id = (Owner, String);
 pub(crate) struct Record {
     /// The turns of earlier hops, including results.
     pub(crate) before: Vec<Turn>,
-    /// The model's turn.
     pub(crate) turn: Turn,
     /// The ids of the hosted calls.
     pub(crate) hosted: Vec<String>,
@@ -220,7 +219,6 @@ impl Drop for Pending {
 }
 
 impl Record {
-    /// The ids of the client's calls.
     fn client_ids(&self) -> impl Iterator<Item = &str> {
         calls(&self.turn).map(|call| call.id.as_str()).filter(|id| !self.is_hosted(id))
     }

@@ -28,7 +28,6 @@ pub(super) enum Act {
     Detail(Value),
     /// The tool runs and reports a failure.
     Report(String),
-    /// The call fails.
     Fail(ToolError),
     Hang,
     Panic,

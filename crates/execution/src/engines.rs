@@ -28,7 +28,6 @@ const GOOGLE: [&str; 3] = ["google", "serper", "gemini"];
 /// Maximum length of a query, in characters. Search engines ignore longer ones beyond that.
 const MAX_QUERY: usize = 400;
 
-/// Providers by name.
 type Providers = Vec<(Arc<str>, Arc<dyn Provider>)>;
 
 /// Combines the providers that search the web into one tool. Other providers are returned unchanged.

@@ -63,7 +63,6 @@ pub enum HttpError {
     /// There was no connection, so nothing was sent.
     #[error("{}", innermost(.0))]
     Connect(#[source] legacy::Error),
-    /// The connection broke.
     #[error("{}", innermost(.0.as_ref()))]
     Broken(#[source] Box<dyn Error + Send + Sync>),
     #[error("the response is too large")]
@@ -201,7 +200,6 @@ impl HttpClient {
     }
 }
 
-/// The target of a redirect.
 fn redirect(response: &Response<Incoming>) -> Option<&HeaderValue> {
     let is_redirect = matches!(
         response.status(),

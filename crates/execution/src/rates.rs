@@ -38,7 +38,6 @@ pub(super) struct Rates {
     providers: HashMap<String, Arc<Limit>>,
     /// By tool name. A limit is replaced when its rate changes.
     tools: Mutex<HashMap<Arc<str>, Arc<Limit>>>,
-    /// Maximum time that a call waits.
     wait: Duration,
     waiting: AtomicUsize,
 }

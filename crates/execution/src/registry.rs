@@ -139,7 +139,6 @@ pub struct Registry {
 /// What a refresh depends on, apart from the providers. The lock serializes refreshes.
 #[derive(Default)]
 struct State {
-    /// The disabled tools.
     disabled: HashSet<String>,
     /// Warnings that were already logged.
     warned: HashSet<String>,

@@ -163,7 +163,6 @@ pub struct ProviderEntry {
 }
 
 impl ProviderEntry {
-    /// The default of `max_running`.
     pub const MAX_RUNNING: usize = 16;
 
     /// Whether the provider may offer its tool `name`. The lists may contain the name with or without the provider's

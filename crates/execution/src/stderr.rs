@@ -24,12 +24,10 @@ const LONGEST_LINE: usize = 1000;
 /// Number of recent lines that are retained for display.
 const KEPT_LINES: usize = 20;
 
-/// Maximum number of lines that are logged per second.
 const LINES_PER_SECOND: usize = 20;
 
 const BYTES_PER_SECOND: usize = 4 << 20;
 
-/// The log of a program's stderr.
 #[derive(Debug)]
 pub(crate) struct StderrLog {
     provider: Arc<str>,

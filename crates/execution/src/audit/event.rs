@@ -57,7 +57,6 @@ pub struct Record {
 pub struct CallRecord {
     pub id: String,
     pub name: String,
-    /// Size of the arguments in bytes.
     pub input_bytes: usize,
     /// The arguments, if contents are captured.
     pub(crate) input: Option<Value>,
@@ -87,7 +86,6 @@ impl CallRecord {
 pub enum AuditEvent {
     /// A client's request has started.
     MessageStart {
-        /// The requested model.
         model: String,
         /// A fingerprint of the client's key.
         key: Option<String>,
@@ -126,18 +124,15 @@ pub enum AuditEvent {
         details: Option<Value>,
         /// `None` if the call succeeded.
         code: Option<ErrorCode>,
-        /// Duration in milliseconds.
         millis: u64,
         /// Whether the result was taken from an equal call.
         is_cached: bool,
     },
-    /// A response is complete.
     MessageComplete {
         content: Option<String>,
         finish: String,
         /// Token counts, summed over all hops.
         usage: Value,
-        /// Duration in milliseconds.
         millis: u64,
         /// Time until the first byte was sent, in milliseconds.
         first_byte_millis: Option<u64>,
@@ -157,12 +152,10 @@ pub enum AuditEvent {
         /// Why toolwire asks the model. `None` if the model answers the client.
         purpose: Option<&'static str>,
     },
-    /// A hop has ended.
     HopEnd {
         finish: String,
         /// Token counts of the hop.
         usage: Value,
-        /// Duration in milliseconds.
         millis: u64,
         /// Why toolwire asked the model. `None` if the model answered the client.
         purpose: Option<&'static str>,
@@ -194,7 +187,6 @@ pub enum AuditEvent {
         ok: bool,
         errors: Vec<String>,
     },
-    /// A provider's state has changed.
     ProviderStatus {
         name: Arc<str>,
         /// `starting`, `ready`, `failed`, `restarting`, …

@@ -43,7 +43,6 @@ impl Answer {
     }
 }
 
-/// Whether the value of `error` represents an error.
 fn is_error(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -53,7 +52,6 @@ fn is_error(value: &Value) -> bool {
     }
 }
 
-/// The text of an error.
 fn words(error: &Value) -> String {
     match (error, error.get("message")) {
         (Value::String(text), _) | (_, Some(Value::String(text))) => text.clone(),

@@ -134,7 +134,6 @@ struct Server {
     suspected: Notify,
     /// Notified when the server must be restarted.
     restarted: Notify,
-    /// Number of running calls.
     running: AtomicUsize,
 }
 

@@ -8,7 +8,6 @@ use toolwire_pipeline::settings::{Settings, Visitor};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// The key of the setting.
     pub key: &'static str,
     /// Contains no secrets.
     pub message: String,

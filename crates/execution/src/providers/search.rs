@@ -44,7 +44,6 @@ impl Options {
         }
     }
 
-    /// The model that answers.
     pub fn model(&self) -> &str {
         &self.model
     }

@@ -124,7 +124,6 @@ impl Options {
     }
 }
 
-/// Parses the domains in the setting `key`.
 fn domains(key: &'static str, list: &[String]) -> Result<Vec<Domain>, Fault> {
     let fault = |text: &String| Fault::new(key, format!("`{text}` is not a domain"));
     list.iter().map(|text| Domain::parse(text).ok_or_else(|| fault(text))).collect()

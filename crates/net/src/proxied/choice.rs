@@ -108,7 +108,6 @@ impl Proxies {
         Self::Environment(set.collect())
     }
 
-    /// Returns the proxy for the server of `url`.
     pub fn proxy_for(&self, url: &Uri) -> Option<HttpProxy> {
         self.find(url).unwrap_or_default()
     }

@@ -32,7 +32,6 @@ pub struct IdentityFiles {
 
 #[derive(Debug, Clone)]
 pub enum KeySource {
-    /// A PEM file.
     File(PathBuf),
     /// The PEM text itself.
     Text(SecretString),
@@ -48,7 +47,6 @@ pub struct Identity {
     digest: [u8; 32],
 }
 
-/// Which part of an identity is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityPart {
     Cert,

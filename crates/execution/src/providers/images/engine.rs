@@ -32,7 +32,6 @@ impl Engine {
         }
     }
 
-    /// The default base URL.
     pub(super) fn default_base(self) -> &'static str {
         match self {
             Self::Gemini | Self::Predict => "https://generativelanguage.googleapis.com/v1beta",
@@ -40,7 +39,6 @@ impl Engine {
         }
     }
 
-    /// The header for the key.
     pub(super) fn key_header(self, key: &str) -> (HeaderName, String) {
         match self {
             Self::Gemini | Self::Predict => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),

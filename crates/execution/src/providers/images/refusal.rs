@@ -40,7 +40,6 @@ pub(super) fn missing() -> ToolError {
     ToolError::new(ErrorCode::ProviderError, "The image service sent fewer images than it was asked for.")
 }
 
-/// Converts a service's error response.
 pub(super) fn error(response: &Response<Bytes>) -> ToolError {
     let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     let error = body.get("error").unwrap_or(&Value::Null);

@@ -15,7 +15,6 @@ const KINDS: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"]
 /// Maximum length of a part's type when it is shown to the model, in characters.
 const MAX_KIND: usize = 32;
 
-/// The error code for a response that is too large.
 pub(super) const TOO_LARGE: ErrorCode = ErrorCode(-32_098);
 
 /// The error code for an invalid response.

@@ -85,7 +85,6 @@ impl Callback {
     }
 }
 
-/// The message that requests a call.
 fn message(call: &Invocation, id: &str) -> String {
     json!({"type": "TOOL_EXECUTE", "toolName": call.tool, "params": call.arguments, "toolCallId": id}).to_string()
 }
@@ -172,7 +171,6 @@ pub(super) fn send(
 /// A call without a result. If this is dropped before the result arrives, the program is notified.
 pub(super) struct Waiting<'r> {
     registrations: &'r Registrations,
-    /// The registration's id.
     id: String,
     sent: Sent,
 }

@@ -37,7 +37,6 @@ const MAX_SEEN: usize = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNumber(usize);
 
-/// A request to authenticate.
 #[derive(Debug, Clone, Copy)]
 pub struct ShownRequest<'r> {
     pub(super) method: &'r Method,

@@ -130,7 +130,6 @@ fn direct_answer(response: &Map<String, Value>) -> Option<String> {
 }
 
 impl Found {
-    /// The URLs of the results.
     pub(super) fn urls(&self) -> impl Iterator<Item = &str> {
         self.results.iter().filter_map(|result| result.get("url")?.as_str())
     }

@@ -67,7 +67,6 @@ pub(super) struct Settlements {
     instance: String,
     next: AtomicU64,
     open: Mutex<HashMap<Owner, HashSet<Arc<str>>>>,
-    /// By number.
     waiting: Mutex<BTreeMap<u64, Settlement>>,
     added: Notify,
 }

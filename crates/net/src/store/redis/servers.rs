@@ -90,7 +90,6 @@ impl Servers {
         Ok(Self { known: Mutex::default(), cluster: Some(cluster), outage })
     }
 
-    /// The server that has this slot.
     fn of(&self, slot: Slot) -> Option<Arc<Server>> {
         self.known.lock().iter().find(|server| server.has(slot)).cloned()
     }
