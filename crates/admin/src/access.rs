@@ -1,12 +1,11 @@
 //! [`Access`]: decides who may use the admin API.
 //!
-//! - With keys: a key in `Authorization: Bearer`, for scripts, or a session that was started with a key, for browsers.
-//! - Without keys: anybody on this machine. A web page of another origin could make a browser on this machine send
-//!   requests, so the host must be one of this machine's names, which pages of other origins do not have.
-//!
-//! A browser adds the session's cookie to every request, whatever page causes it. So a request that belongs to a
-//! session and changes state must also show that it comes from toolwire's own page. It does so with a token that only
-//! this page can read, its content type, and the headers that name the page's origin.
+//! - With keys: scripts send a key in `Authorization: Bearer`; browsers use a session that was started with a key.
+//! - Without keys: only clients on this machine. A page of another origin can make a browser on this machine send
+//! requests, so the request's host must be one of this machine's names. Pages of other origins do not have such a name.
+//! A browser adds the session's cookie to a request no matter which page caused it. A request that belongs to a session
+//! and changes state must therefore also show that it comes from toolwire's own page: with a token that only this page
+//! can read, with its content type, and with the headers that name the page's origin.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -34,7 +33,7 @@ use toolwire_pipeline::wire::hex;
 
 const CSRF: HeaderName = HeaderName::from_static("x-toolwire-csrf");
 
-/// Headers that a proxy uses to name the client for which it forwards a request.
+/// Headers in which proxies identify the client of a forwarded request.
 const FORWARDED: [&str; 16] = [
     "forwarded",
     "via",
@@ -54,7 +53,7 @@ const FORWARDED: [&str; 16] = [
     "fly-client-ip",
 ];
 
-/// Maximum number of attempts to sign in per address and minute.
+/// Maximum number of sign-in attempts per address and minute.
 const MAX_SIGN_INS: usize = 5;
 
 /// Maximum length of a page's path, in characters.
@@ -66,12 +65,12 @@ pub(super) struct Access {
     state: Arc<AccessState>,
 }
 
-/// State that outlives a reload of the settings.
+/// State that survives a reload of the settings.
 #[derive(Debug)]
 struct AccessState {
-    /// Distinguishes the cookies of several instances on one host, since cookies ignore ports.
+    /// Part of the cookie's name. Cookies ignore ports, so several instances on one host need different names.
     instance: String,
-    /// CSRF token of all visitors who need no key.
+    /// CSRF token shared by all visitors when no key is needed.
     anonymous_csrf: String,
     sessions: Mutex<Sessions>,
     code: Mutex<OneTimeCode>,
@@ -79,23 +78,21 @@ struct AccessState {
     wrong_keys: WrongKeys,
 }
 
-/// The sender of a request.
 #[derive(Debug)]
 pub(super) enum Visitor {
-    /// A program with a key.
+    /// A client that sends a key.
     Script,
-    /// A browser that has signed in, with the digest of its token.
+    /// A signed-in browser, with the digest of its session token.
     Session(Digest, Session),
-    /// Anyone on this machine, if no key is needed. Otherwise a visitor without a session, who signs in or asks whether
-    /// a session exists.
+    /// Anyone on this machine, if no key is needed. Otherwise a visitor without a session, who may only sign in or
+    /// check for a session.
     Anonymous,
 }
 
-/// Identifies a session. `None` if there is no session.
+/// Identifies the visitor's session. `None` if there is no session.
 pub(crate) type SessionMark = Option<Digest>;
 
 impl Visitor {
-    /// Distinguishes the visitor from visitors with other sessions.
     pub(super) fn mark(&self) -> SessionMark {
         match self {
             Self::Session(token, _) => Some(*token),
@@ -110,7 +107,7 @@ impl Access {
         let known = format!("{} {:?}", listen.join(" "), config.state_dir);
         let instance = hex::encode(&digest_of(known.as_bytes())).chars().take(8).collect();
         let sessions = Mutex::new(Sessions::new(settings.session_ttl));
-        // If there are no random numbers, there is no token, and nothing can be changed without a key.
+        // Without a random token, only requests with a key can change anything.
         let anonymous_csrf = random().unwrap_or_default();
         let (code, throttle) = (Mutex::default(), Mutex::new(AttemptThrottle::new(MAX_SIGN_INS)));
         let wrong_keys = WrongKeys::new("the admin API");
@@ -120,13 +117,13 @@ impl Access {
         }
     }
 
-    /// Returns a copy with new settings. A session survives if its key still exists.
+    /// Returns a copy with new settings. Sessions whose key still exists survive.
     pub(super) fn with_settings(&self, settings: Arc<AdminSettings>) -> Self {
         self.state.sessions.lock().set_idle(settings.session_ttl);
         Self { settings, state: Arc::clone(&self.state) }
     }
 
-    /// Issues a new one-time code with which a browser can sign in within two minutes. `None` if no key is needed.
+    /// Issues a one-time code that lets a browser sign in within two minutes. `None` if no key is needed.
     pub(super) fn issue_code(&self) -> Option<String> {
         (!self.is_open()).then(|| self.code().issue(Instant::now())).flatten()
     }
@@ -152,8 +149,8 @@ impl Access {
         if self.names().contain(host) {
             return Ok(());
         }
-        // A proxy on this machine forwards requests from other machines, and may have put its own name for toolwire
-        // into `Host`.
+        // A proxy on this machine forwards requests from other machines, and may replace `Host` with its own name for
+        // toolwire.
         if is_passed_on(head) {
             let message = "without admin keys, requests that a proxy passes on are only served to a name in [admin] hosts; set [admin] api_keys. HTTP/1.0 and headers such as X-Forwarded-For come from proxies";
             return Err(AdminError::forbidden("not_local", message));
@@ -166,7 +163,7 @@ impl Access {
         Err(AdminError::forbidden("wrong_host", message))
     }
 
-    /// Returns the sender of a request. With `may_be_nobody`, a sender without a key or a session is accepted.
+    /// Identifies the sender of a request. With `may_be_nobody`, a sender without a key or session is accepted.
     ///
     /// # Errors
     /// 401 without a key or a session; 403 if the request may come from another page; 429 after too many wrong keys.
@@ -210,7 +207,7 @@ impl Access {
         }
     }
 
-    /// Checks a request to sign in. Such a request has no session yet, but it must not come from another page either.
+    /// Checks a sign-in request. It has no session yet, but it must not come from another page either.
     ///
     /// # Errors
     /// 403, 415 or 429.
@@ -275,7 +272,7 @@ impl Access {
         Ok(response)
     }
 
-    /// The key in a request to sign in, or the key that its one-time code stands for.
+    /// Returns the key that a sign-in request contains, or the key behind its one-time code.
     fn shown_key(&self, object: &Map<String, Value>) -> Result<&SecretString, AdminError> {
         match (object.get("key"), object.get("code")) {
             (Some(Value::String(shown)), None) => {
@@ -300,7 +297,6 @@ impl Access {
         self.state.sessions.lock().lasts(token, Instant::now())
     }
 
-    /// Ends the session.
     pub(super) fn sign_out(&self, visitor: &Visitor) -> AdminResponse {
         let Visitor::Session(token, session) = visitor else { return AdminResponse::nothing() };
         self.state.sessions.lock().end(token);
@@ -310,7 +306,7 @@ impl Access {
             .fold(AdminResponse::nothing(), |response, cookie| response.with(header::SET_COOKIE, cookie))
     }
 
-    /// Whether the visitor has signed in, and the facts that the page needs.
+    /// Reports whether the visitor has signed in, with the data that the page needs.
     pub(super) fn state(&self, visitor: &Visitor) -> AdminResponse {
         AdminResponse::json(match visitor {
             Visitor::Session(_, session) => {
@@ -319,7 +315,7 @@ impl Access {
             }
             Visitor::Anonymous if self.is_open() => self.session_json(&self.state.anonymous_csrf, None),
             Visitor::Anonymous => json!({"signed_in": false, "server_time": unix_millis()}),
-            // A script needs no token.
+            // Scripts need no CSRF token.
             Visitor::Script => self.session_json("", None),
         })
     }
@@ -339,8 +335,8 @@ impl Access {
         })
     }
 
-    /// Returns the cookie for each of the two paths that need it, so that the cookie is never sent to `/v1/` or to
-    /// other services on the host.
+    /// Returns the cookie once for each of the two paths that need it, so that it is never sent to `/v1/` or to other
+    /// services on the host.
     fn cookies(&self, session: &Session, token: &str, more: &str) -> [String; 2] {
         let secure = if session.is_secure { "; Secure" } else { "" };
         let (name, base) = (self.cookie_name(), &session.base);
@@ -353,20 +349,21 @@ impl Access {
         format!("toolwire_{}", self.state.instance)
     }
 
-    /// Returns the configured key that equals `shown`. Every key is compared, even after a match.
+    /// Returns the configured key that equals `shown`. Compares every key, even after a match, so that timing reveals
+    /// nothing.
     fn key(&self, shown: &[u8]) -> Option<&SecretString> {
         let fits = |key: &SecretString| bool::from(key.expose_secret().as_bytes().ct_eq(shown));
         self.settings.api_keys.iter().fold(None, |found, key| if fits(key) { Some(key) } else { found })
     }
 
-    /// Checks that the request does not come from another page. A request that changes state must come from toolwire's
-    /// own page, which knows the token `csrf`.
+    /// Checks that the request does not come from a page of another origin. A request that changes state must also
+    /// carry the token `csrf`.
     fn check_page(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return self.check_origin(head, csrf);
         }
-        // No other page can read the response. But an open event stream counts as a reader, and permission questions
-        // wait as long as there are readers.
+        // Other pages cannot read the response, but an open event stream counts as a reader, and permission questions
+        // stay open as long as there are readers.
         let is_from_page = web_pages::is_from_browser(&head.headers) && !web_pages::is_typed(&head.headers);
         if is_from_page && !self.names().are_origin_of(head) {
             return Err(other_origin());
@@ -375,7 +372,7 @@ impl Access {
     }
 
     fn check_origin(&self, head: &request::Parts, csrf: &str) -> Result<(), AdminError> {
-        // Pages of other origins can send other content types without a preflight request.
+        // Other content types can be sent from pages of other origins without a preflight request.
         if !is_json(&head.headers) {
             let message = "the content type must be `application/json`, also without a body";
             return Err(AdminError::forbidden("content_type", message));
@@ -401,7 +398,7 @@ impl Access {
     }
 }
 
-/// Whether a proxy has forwarded the request. With nginx's default settings, only the HTTP version shows this.
+/// Whether a proxy has forwarded the request. nginx's default settings reveal this only by the HTTP version.
 fn is_passed_on(head: &request::Parts) -> bool {
     let is_sign = |name: &str| name.starts_with("x-forwarded") || FORWARDED.contains(&name);
     head.version < Version::HTTP_11 || head.headers.keys().any(|name| is_sign(name.as_str()))
@@ -415,7 +412,6 @@ fn other_origin() -> AdminError {
     AdminError::forbidden("other_origin", "the request does not come from a page of this server")
 }
 
-/// The values of the cookie `name`.
 fn tokens<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -431,7 +427,7 @@ fn key_digest(key: &SecretString) -> Digest {
     digest_of(key.expose_secret().as_bytes())
 }
 
-/// Whether `base` is an absolute path that has plain segments and ends with a slash.
+/// Whether `base` is an absolute path of plain segments that ends with a slash.
 fn is_base(base: &str) -> bool {
     let is_plain = |segment: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);

@@ -1,4 +1,4 @@
-//! `/admin/bench`: measures a configured upstream, one run at a time, with the bench that the program provides.
+//! `/admin/bench`: measures a configured upstream with the program's bench, one run at a time.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,13 +10,13 @@ use super::{AdminError, AdminResponse};
 use toolwire_config::{Config, Upstream, WILDCARD};
 use toolwire_gateway::{Bench, BenchRequest, BenchRun};
 
-/// Maximum number of streams of one run.
+/// Maximum number of streams in one run.
 const MAX_STREAMS: u64 = 200;
 
-/// Maximum number of tokens of one stream's response.
+/// Maximum number of tokens in one stream's response.
 const MAX_TOKENS: u64 = 2000;
 
-/// The program's bench, if it has one, and the last run.
+/// The program's bench, if it has one, and the most recent run.
 #[derive(Debug, Default)]
 pub(super) struct BenchPlace {
     bench: OnceLock<Arc<dyn Bench>>,
@@ -24,13 +24,12 @@ pub(super) struct BenchPlace {
 }
 
 impl BenchPlace {
-    /// Sets the program's bench.
     pub(super) fn offer(&self, bench: Arc<dyn Bench>) {
-        // Each process has only one bench.
+        // A process has only one bench, so it is never replaced.
         let _ = self.bench.set(bench);
     }
 
-    /// The last run.
+    /// Reports the most recent run.
     ///
     /// # Errors
     /// 404 without a bench.
@@ -42,7 +41,7 @@ impl BenchPlace {
     /// Starts a run: `{"upstream", "streams", "tokens", "model"?}`.
     ///
     /// # Errors
-    /// 404 without a bench, 409 while a run is in progress, 400 and 422 for wrong fields, and 422 for an upstream that
+    /// 404 without a bench; 409 while a run is in progress; 400 and 422 for invalid fields; 422 for an upstream that
     /// cannot be measured.
     pub(super) fn begin(
         &self,
@@ -65,7 +64,7 @@ impl BenchPlace {
         Ok(AdminResponse::json(shown(run.as_deref())))
     }
 
-    /// Stops the run, or forgets its report.
+    /// Stops the run, or deletes its report.
     ///
     /// # Errors
     /// 404 without a bench.
@@ -94,7 +93,7 @@ fn shown(run: Option<&dyn BenchRun>) -> Value {
     }
 }
 
-/// The named upstream, and the model to request from it: the named one, or the first configured model.
+/// Returns the requested upstream, and the requested model or the first configured one.
 fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>, String), AdminError> {
     let text = |key: &'static str| match object.get(key) {
         None => Ok(None),
@@ -123,7 +122,7 @@ fn target(config: &Config, object: &Map<String, Value>) -> Result<(Arc<Upstream>
     Ok((Arc::clone(upstream), model))
 }
 
-/// A number from 1 to `max`.
+/// Reads a number between 1 and `max`.
 fn number(object: &Map<String, Value>, key: &'static str, max: u64) -> Result<u64, AdminError> {
     let number = object.get(key).and_then(Value::as_u64);
     let number =

@@ -1,6 +1,5 @@
-//! [`OneTimeCode`]: a code with which a browser can sign in once, without the key.
-//!
-//! Only the code's digest is kept here. There is one code at a time.
+//! [`OneTimeCode`]: a code that lets a browser sign in once, without the key. There is at most one valid code, of which
+//! only the digest is stored.
 
 use std::time::Duration;
 
@@ -9,10 +8,8 @@ use tokio::time::Instant;
 
 use super::sessions::{Digest, digest_of, random};
 
-/// Time for which a code is valid.
 const LIFETIME: Duration = Duration::from_secs(120);
 
-/// The valid code, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct OneTimeCode(Option<(Digest, Instant)>);
 
@@ -24,7 +21,7 @@ impl OneTimeCode {
         Some(code)
     }
 
-    /// Returns whether `shown` is the code. If so, the code cannot be used again.
+    /// Returns whether `shown` is the code. If so, it is used up.
     pub(super) fn redeem(&mut self, shown: &str, now: Instant) -> bool {
         let Some((digest, expires)) = &self.0 else { return false };
         let is_it = bool::from(digest.ct_eq(&digest_of(shown.as_bytes()))) && now < *expires;

@@ -14,11 +14,10 @@ pub(crate) struct AdminError {
     status: StatusCode,
     code: Cow<'static, str>,
     message: String,
-    /// The path of the field that is wrong in the request.
+    /// The path of the invalid field in the request.
     path: Option<String>,
     retry_after: Option<u64>,
     allow: Option<&'static str>,
-    /// An additional member of the error.
     more: Option<Box<(&'static str, Value)>>,
 }
 
@@ -32,7 +31,7 @@ impl AdminError {
         Self { status, code: code.into(), message: message.into(), path, retry_after, allow, more: None }
     }
 
-    /// The body is wrong: 400.
+    /// 400: the body is invalid.
     pub(crate) fn invalid(message: impl Into<String>, path: Option<&str>) -> Self {
         Self {
             path: path.map(str::to_owned),
@@ -40,12 +39,12 @@ impl AdminError {
         }
     }
 
-    /// No such path, or no entry with this name: 404.
+    /// 404: the path does not exist.
     pub(crate) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here; docs/admin.md lists the paths")
     }
 
-    /// There is no `what` named `name`: 404.
+    /// 404: there is no `what` named `name`.
     pub(super) fn unknown(what: &str, name: &str) -> Self {
         let name: String = name.chars().take(128).collect();
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what} `{name}`"))
@@ -58,7 +57,7 @@ impl AdminError {
         Self { allow: Some(allow), ..error }
     }
 
-    /// No key, or a wrong one: 401.
+    /// 401: the key is missing or wrong.
     pub(super) fn unauthorized(message: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
@@ -74,22 +73,22 @@ impl AdminError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// Adds the path of the wrong field.
+    /// Adds the path of the invalid field.
     pub(super) fn at(self, path: &str) -> Self {
         Self { path: Some(path.to_owned()), ..self }
     }
 
-    /// Adds another member.
+    /// Adds another member to the error.
     pub(super) fn with(self, key: &'static str, value: Value) -> Self {
         Self { more: Some(Box::new((key, value))), ..self }
     }
 
-    /// Whether the request is refused because its key is missing or wrong, or because there were too many wrong keys.
+    /// Whether the request was refused for a missing or wrong key, or after too many wrong keys.
     pub(crate) fn is_of_key(&self) -> bool {
         [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS].contains(&self.status)
     }
 
-    /// Whether there were too many attempts.
+    /// Whether the request was refused after too many attempts.
     pub(crate) fn is_of_many(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
@@ -121,7 +120,7 @@ impl AdminError {
         }
     }
 
-    /// The same error for the log.
+    /// Converts the error for the log.
     pub(super) fn failure(&self) -> Failure {
         Failure::new(Kind::Request, self.message.clone())
             .with_status(self.status.as_u16())
@@ -130,7 +129,7 @@ impl AdminError {
 }
 
 impl AdminError {
-    /// The error for a model request that fails before it has a response.
+    /// Converts the error of a model request that failed before it had a response.
     pub(crate) fn of_model(failure: &Failure) -> Self {
         let status = StatusCode::from_u16(failure.status()).unwrap_or(StatusCode::BAD_GATEWAY);
         let retry_after = failure.retry_after().and_then(|seconds| seconds.parse().ok());
@@ -139,7 +138,7 @@ impl AdminError {
     }
 }
 
-/// Errors while a body is read.
+/// Converts an error that occurred while a body was read.
 impl From<Failure> for AdminError {
     fn from(failure: Failure) -> Self {
         let code = match failure.kind() {

@@ -1,4 +1,4 @@
-//! Answers requests for the list of the last exchanges, and for one of them.
+//! Serves the list of the most recent exchanges, and single exchanges.
 
 use std::sync::Arc;
 
@@ -13,17 +13,16 @@ use super::{
 use toolwire_config::percent::percent_decoded;
 use toolwire_gateway::stamp::unix_time;
 
-/// Number of exchanges in one response, unless the request specifies it.
+/// Default number of exchanges in one response.
 const LIMIT: usize = 100;
 
 /// Maximum number of exchanges in one response.
 const MAX_LIMIT: usize = 500;
 
-/// The parameters of a request for the list.
 #[derive(Debug, Default)]
 struct Wanted {
     query: Query,
-    /// The id of an exchange. Only exchanges that began before that exchange are listed.
+    /// Only exchanges that began before the one with this id are listed.
     before: Option<String>,
     limit: Option<usize>,
 }
@@ -32,7 +31,7 @@ struct Wanted {
 pub(super) async fn list(log: &Arc<ExchangeLog>, query: Option<&str>) -> Result<AdminResponse, AdminError> {
     let wanted = wanted(query.unwrap_or_default())?;
     let log = Arc::clone(log);
-    // Searching thousands of rows takes longer than other streams on this thread should wait.
+    // Searching thousands of rows would delay other streams on this thread for too long.
     let searching = tokio::task::spawn_blocking(move || rows(&log, &wanted));
     let list = searching.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the list could not be made")
@@ -48,17 +47,16 @@ fn rows(log: &ExchangeLog, wanted: &Wanted) -> Value {
     json!({"exchanges": rows, "more": has_more, "kept": listed.kept, "keep": log.max(), "since": log.since()})
 }
 
-/// Returns everything known about one exchange.
+/// Returns the complete record of one exchange.
 pub(super) fn one(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     Ok(AdminResponse::json(find(log, id)?.json()))
 }
 
-/// Follows the rows of an exchange as they appear. `None` if the exchange is over, or its contents are not kept.
+/// Follows an exchange's rows as they appear. `None` if the exchange is over, or if it is not captured.
 pub(super) fn follow(log: &ExchangeLog, id: &str) -> Option<TraceFeed> {
     log.find(id)?.follow()
 }
 
-/// Returns the rows of an exchange.
 pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     let record = find(log, id)?;
     if !record.is_captured() {
@@ -74,7 +72,7 @@ pub(super) async fn events(log: &ExchangeLog, id: &str) -> Result<AdminResponse,
     })))
 }
 
-/// Returns the exchange as a fixture, which `toolwire replay` plays once it is unpacked.
+/// Returns the exchange as a fixture archive, which `toolwire replay` can play once unpacked.
 pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse, AdminError> {
     let record = find(log, id)?;
     let conflict = |code, message| Err(AdminError::new(StatusCode::CONFLICT, code, message));
@@ -104,10 +102,9 @@ pub(super) async fn fixture(log: &ExchangeLog, id: &str) -> Result<AdminResponse
     }
 }
 
-/// Finds the exchange with this id.
 ///
 /// # Errors
-/// 404 if the exchange is no longer kept, or never was.
+/// 404 if the exchange is not in the log.
 fn find(log: &ExchangeLog, id: &str) -> Result<Arc<ExchangeRecord>, AdminError> {
     log.find(id).ok_or_else(|| {
         let message = format!("this exchange is not kept any more: the last {} are kept", log.max());
@@ -120,7 +117,7 @@ fn wanted(query: &str) -> Result<Wanted, AdminError> {
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let Some(key) = ["q", "before", "limit"].into_iter().find(|known| *known == key) else {
-            // Browsers and proxies may add parameters of their own, which are ignored.
+            // Browsers and proxies may add other parameters, which are ignored.
             continue;
         };
         let value = percent_decoded(&value.replace('+', " "))

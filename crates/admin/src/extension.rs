@@ -23,19 +23,18 @@ use toolwire_gateway::{
     tap::Tap,
 };
 
-/// The admin API of a server.
 #[derive(Debug, Clone, Default)]
 pub struct AdminApi {
     lasting: Arc<Lasting>,
 }
 
-/// State that is kept from one configuration to the next, even if one in between has no admin API.
+/// State that survives changes of the configuration, even if one in between has no admin API.
 #[derive(Debug, Default)]
 pub(super) struct Lasting {
     pub(super) bench: BenchPlace,
-    /// The last exchanges. Set once the event bus exists.
+    /// The log of the most recent exchanges. Set once the event bus exists.
     exchanges: OnceLock<Arc<ExchangeLog>>,
-    /// The API of the newest configuration.
+    /// The API of the current configuration.
     newest: Mutex<Weak<Admin>>,
 }
 
@@ -54,14 +53,14 @@ pub fn bind(
 }
 
 impl AdminApi {
-    /// Issues a one-time code with which a browser can sign in within two minutes. `None` if the configuration has no
-    /// admin API, or the API needs no key.
+    /// Issues a one-time code that lets a browser sign in within two minutes. `None` if the configuration has no admin
+    /// API, or if no key is needed.
     pub fn sign_in_code(&self) -> Option<String> {
         let newest = self.lasting.newest.lock().upgrade();
         newest?.issue_code()
     }
 
-    /// Lets the API measure upstreams with `bench`.
+    /// Sets the bench with which the API can measure upstreams.
     pub fn offer_bench(&self, bench: Arc<dyn Bench>) {
         self.lasting.bench.offer(bench);
     }
@@ -79,12 +78,11 @@ impl Extension for AdminApi {
 }
 
 impl Lasting {
-    /// The last exchanges.
     pub(super) fn exchanges(&self) -> &Arc<ExchangeLog> {
         self.exchanges.get_or_init(|| Arc::new(ExchangeLog::new(0)))
     }
 
-    /// Creates the API for a configuration. `before` is the API of the configuration that it replaces.
+    /// Creates the API for a configuration. `before` is the API of the replaced configuration.
     fn configured(
         self: &Arc<Self>,
         parts: ServiceParts<'_>,

@@ -5,9 +5,9 @@
 //! current figures, every second ─▲
 //! ```
 //!
-//! All readers share the last events. A reader stores only the number of its next event, so a slow reader costs
-//! nothing: when its next event is no longer kept, it gets a `reset` and continues with new events. The kept events
-//! also serve readers that reconnect with `Last-Event-ID`.
+//! All readers share the buffered events. A reader stores only the number of its next event, so a slow reader costs
+//! nothing: if its next event has left the buffer, it gets a `reset` and continues with new events. The buffer also
+//! serves readers that reconnect with `Last-Event-ID`.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,43 +29,42 @@ use super::{figures::PERIOD, sessions::random};
 use toolwire_execution::{Audit, Record, Runtime, Subscription, audit::unix_millis};
 use toolwire_gateway::{feed_body::FeedSource, observe::Metrics, stamp::unix_time};
 
-/// Maximum number of events that are kept.
+/// Maximum number of buffered events.
 const MAX_EVENTS: usize = 4096;
 
-/// Maximum total size in bytes of the events that are kept.
+/// Maximum total size in bytes of the buffered events.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Maximum number of bytes that a reader gets at once.
+/// Maximum number of bytes passed to a reader at once.
 const MAX_PIECE: usize = 64 << 10;
 
-/// Time for which events are still collected after the last reader has disconnected, since it may reconnect.
+/// How long events are still collected after the last reader has disconnected, in case it reconnects.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// The event feed. All threads share it.
+/// The event feed, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Feed {
-    /// Distinguishes this process's events from those of other processes.
+    /// Distinguishes the event ids of this process from those of other processes.
     boot: String,
     log: Mutex<FeedLog>,
 }
 
 #[derive(Debug, Default)]
 struct FeedLog {
-    /// Events with their numbers, which have no gaps.
+    /// The buffered events with consecutive numbers.
     events: VecDeque<(u64, Bytes)>,
     bytes: usize,
-    /// The number of the last event that was collected or lost.
+    /// The number of the last event, collected or lost.
     last: u64,
-    /// The number of the last event on the bus. `None` if earlier events were not collected.
+    /// The number of the last event on the bus. `None` if collecting has just started.
     on_bus: Option<u64>,
     readers: usize,
-    /// Number of readers created so far; also the next reader's id.
+    /// Number of readers opened so far, which is also the id of the next reader.
     begun: u64,
-    /// Number of times that all readers were closed.
+    /// How many times all readers were closed.
     endings: u64,
     is_collecting: bool,
-    /// The readers that wait for an event, by number, so that one reader can be found among a thousand without a
-    /// search.
+    /// The wakers of waiting readers, by reader id, so that one among a thousand is found without a search.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -77,8 +76,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Opens a reader for the events after `last`, the `Last-Event-ID` of an earlier connection. Without `last`, the
-    /// reader gets new events only.
+    /// Opens a reader for the events after `last`, the client's `Last-Event-ID`. Without `last`, the reader gets only
+    /// new events.
     pub(super) fn open(
         self: &Arc<Self>,
         bus: Option<(&Audit, &Runtime, &Arc<Metrics>)>,
@@ -89,7 +88,7 @@ impl Feed {
         log.begun += 1;
         if let (Some((audit, runtime, metrics)), false) = (bus, log.is_collecting) {
             log.is_collecting = true;
-            // Events in between were not collected.
+            // Events were not collected until now.
             log.lose();
             log.on_bus = None;
             runtime.spawn(collect(Arc::clone(self), audit.subscribe(), Arc::clone(metrics)));
@@ -102,19 +101,19 @@ impl Feed {
         Reader { feed: Arc::clone(self), number: log.begun, next, reset, endings: log.endings }
     }
 
-    /// Closes the connections of all readers, since their keys may no longer be valid.
+    /// Closes all readers, since their keys may no longer be valid.
     pub(super) fn end_readers(&self) {
         let mut log = self.log.lock();
         log.endings += 1;
         log.wake();
     }
 
-    /// Wraps another event source, so that it ends when the readers of the feed are closed.
+    /// Wraps another event source so that it ends together with the feed's readers.
     pub(super) fn ending<S: FeedSource>(self: &Arc<Self>, source: S) -> Ending<S> {
         Ending { feed: Arc::clone(self), endings: self.log.lock().endings, source }
     }
 
-    /// The number of the next event of a reader that reconnects, or the reason why it has missed events.
+    /// Returns the number of the next event for a reader that reconnects, or the reason why it missed events.
     fn resumed(&self, log: &FeedLog, last: &HeaderValue) -> (Option<u64>, Option<&'static str>) {
         let id = last.to_str().ok().and_then(|last| last.split_once('-'));
         let Some((boot, number)) = id else { return (None, Some("unknown_id")) };
@@ -140,7 +139,7 @@ impl Feed {
         self.keep(&mut log, record.event.name(), &data);
     }
 
-    /// Publishes the current figures, which are not on the bus, if there are readers.
+    /// Publishes the current figures if there are readers. The bus does not carry them.
     fn publish_figures(&self, metrics: &Metrics) {
         if self.log.lock().readers == 0 {
             return;
@@ -168,12 +167,12 @@ impl Feed {
 }
 
 impl FeedLog {
-    /// Whether the event `number` is kept.
+    /// Whether event `number` is still in the buffer.
     fn has(&self, number: u64) -> bool {
         self.events.front().is_some_and(|(first, _)| *first <= number)
     }
 
-    /// Marks a gap: drops the kept events, so that readers that are still before the gap get a `reset`.
+    /// Marks a gap: empties the buffer, so that readers before the gap get a `reset`.
     fn lose(&mut self) {
         self.events.clear();
         self.bytes = 0;
@@ -185,7 +184,7 @@ impl FeedLog {
     }
 }
 
-/// Collects the events on the bus until there has been no reader for a while.
+/// Collects events from the bus until there have been no readers for [`LINGER`].
 async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) {
     let mut last_read = Instant::now();
     let mut tick = interval(PERIOD);
@@ -194,7 +193,7 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
         tokio::select! {
             received = bus.recv() => match received {
                 Ok(record) => feed.publish(&record),
-                // The next event's number shows the gap.
+                // The gap will show in the number of the next event.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => break,
             },
@@ -211,16 +210,15 @@ async fn collect(feed: Arc<Feed>, mut bus: Subscription, metrics: Arc<Metrics>) 
     }
 }
 
-/// One connection that reads the feed.
+/// A connection that reads the feed.
 #[derive(Debug)]
 pub(super) struct Reader {
     feed: Arc<Feed>,
     number: u64,
-    /// The number of the reader's next event.
     next: u64,
-    /// The reason why the reader has missed events, until the reader has been notified.
+    /// Why the reader missed events, until it has been notified.
     reset: Option<&'static str>,
-    /// `FeedLog::endings` when the reader was opened.
+    /// `FeedLog::endings` at the time when the reader was opened.
     endings: u64,
 }
 
@@ -266,11 +264,11 @@ impl Drop for Reader {
     }
 }
 
-/// An event source that ends when the readers of the feed are closed; see [`Feed::ending`].
+/// An event source that ends together with the feed's readers; see [`Feed::ending`].
 #[derive(Debug)]
 pub(super) struct Ending<S> {
     feed: Arc<Feed>,
-    /// `FeedLog::endings` when the source was wrapped.
+    /// `FeedLog::endings` at the time when the source was wrapped.
     endings: u64,
     source: S,
 }

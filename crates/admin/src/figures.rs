@@ -1,4 +1,4 @@
-//! `/admin/metrics` and `/admin/streams`: figures about past requests, and the list of responses in progress.
+//! `/admin/metrics` and `/admin/streams`: statistics of past requests, and the list of responses in progress.
 
 use std::{
     fmt,
@@ -21,10 +21,10 @@ use toolwire_gateway::{
 };
 use toolwire_net::untrusted_text::printable_json;
 
-/// Interval at which readers receive the responses in progress.
+/// Interval at which readers get the list of responses in progress.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// The figures of a window, and the current figures.
+/// Returns the statistics for a time window, and the current figures.
 ///
 /// # Errors
 /// 400 for an unknown group or a window that is too short or too long.
@@ -60,7 +60,7 @@ pub(super) fn window(metrics: &Metrics, head: &request::Parts) -> Result<AdminRe
     Ok(AdminResponse::json(json))
 }
 
-/// The responses in progress, and the current figures.
+/// Lists the responses in progress, with the current figures.
 pub(super) fn streams(metrics: &Metrics) -> Value {
     let (count, streams) = metrics.live().list();
     json!({
@@ -72,7 +72,7 @@ pub(super) fn streams(metrics: &Metrics) -> Value {
     })
 }
 
-/// Whether the client wants a stream of events instead of one JSON object.
+/// Whether the client accepts an event stream in place of one JSON object.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| {
@@ -81,7 +81,7 @@ pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// A stream of the responses in progress, sent once per [`PERIOD`].
+/// Sends the responses in progress once per [`PERIOD`].
 pub(super) struct StreamsFeed {
     metrics: Arc<Metrics>,
     tick: Interval,

@@ -1,4 +1,4 @@
-//! The text formats: lists them, analyses a text, and shows how a model is taught to write in a format.
+//! Lists the text formats, analyses a text, and shows the instructions that teach a format to a model.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,19 +24,18 @@ use toolwire_pipeline::{
     },
 };
 
-/// Maximum size in bytes of a text that is analysed.
+/// Maximum size in bytes of a text to analyse.
 const MAX_TEXT: usize = 256 << 10;
 
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 128;
 
-/// Maximum number of bytes that are shown of the response that a client of one dialect gets.
+/// Maximum size in bytes of the preview of a response in one client dialect.
 const MAX_CLIENT: usize = 512 << 10;
 
-/// The ids and times are the same in every analysis, so that two analyses can be compared.
+/// The same in every analysis, so that analyses can be compared.
 const STAMP: Stamp = Stamp { seed: 1, created: 0 };
 
-/// All formats.
 pub(super) fn list(known: &KnownFormats) -> Value {
     let formats: Vec<_> = known
         .all()
@@ -50,10 +49,10 @@ pub(super) fn list(known: &KnownFormats) -> Value {
     json!({"formats": formats})
 }
 
-/// Analyses a text: see the module `analysis`.
+/// Analyses a text; see the module `analysis`.
 pub(super) async fn analyze(known: &Arc<KnownFormats>, body: Bytes) -> Result<AdminResponse, AdminError> {
     let known = Arc::clone(known);
-    // Analysing a long text takes longer than other streams on this thread should wait.
+    // Analysing a long text would delay other streams on this thread for too long.
     let analyzing = tokio::task::spawn_blocking(move || analyzed(&known, &body));
     let analyzed = analyzing.await.map_err(|_| {
         AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the text could not be analysed")
@@ -133,7 +132,7 @@ fn pair(range: &Range<usize>) -> Value {
     json!([range.start, range.end])
 }
 
-/// Returns the stream that a client of this dialect would get for the text.
+/// Returns the stream that a client of this dialect would receive for the text.
 fn got_by(
     client: ClientDialect,
     text: &str,
@@ -142,7 +141,7 @@ fn got_by(
     known: &KnownFormats,
 ) -> Result<String, AdminError> {
     let internal = |message| AdminError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message);
-    // This differs from the client's dialect, so that nothing is passed on unchanged.
+    // Must differ from the client's dialect, or else frames would be passed through unchanged.
     let upstream = UpstreamDialect::try_from(Dialect::Chat).map_err(internal)?;
     let reader = upstream.side().reader(&ReaderRules {
         max_frame: rules.limits.max_frame,
@@ -173,7 +172,7 @@ fn got_by(
     Ok(head(&got, boundary_upto(&got, MAX_CLIENT)).to_owned())
 }
 
-/// Returns the text that teaches a format with these tools.
+/// Returns the instructions that teach a format with the given tools.
 pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let object = object(body)?;
     let conversation = conversation(&object)?;
@@ -184,7 +183,7 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<AdminResponse, 
         return Err(AdminError::new(StatusCode::CONFLICT, "not_taught", message).at("format"));
     }
     let taught = format::instruct(conversation, format, &Teaching::default());
-    // The user's text comes after the instructions.
+    // The last turn is the user's and is left out.
     let turns: Vec<_> = taught.turns.iter().take(taught.turns.len().saturating_sub(1)).collect();
     let texts: Vec<_> = turns.iter().map(|turn| (turn.role, turn.joined_text())).collect();
     let system = texts.iter().filter(|(role, _)| *role == Role::System).map(|(_, text)| text.as_str());
@@ -200,7 +199,7 @@ pub(super) fn teach(known: &KnownFormats, body: &[u8]) -> Result<AdminResponse, 
     ))
 }
 
-/// The format that a request names. `None` means `auto`.
+/// Returns the requested format. `None` means `auto`.
 fn format_of(
     object: &Map<String, Value>,
     known: &KnownFormats,
@@ -221,8 +220,8 @@ fn format_of(
     }
 }
 
-/// A conversation with the tools in the request: each tool is a name, a function as OpenAI's APIs declare it, or an
-/// equivalent declaration.
+/// Creates a conversation with the tools in the request. A tool is a name, a function as OpenAI's APIs declare it, or
+/// an equivalent declaration.
 fn conversation(object: &Map<String, Value>) -> Result<Conversation, AdminError> {
     let wrong = |message: &str| AdminError::invalid(message, Some("tools"));
     let tools = match object.get("tools") {
@@ -236,7 +235,7 @@ fn conversation(object: &Map<String, Value>) -> Result<Conversation, AdminError>
         Value::Object(fields) if fields.contains_key("function") => Ok(tool.clone()),
         Value::Object(fields) if fields.contains_key("name") => {
             let mut function = fields.clone();
-            // Anthropic's name for the parameters.
+            // Anthropic's field for the parameters.
             if let Some(schema) = function.remove("input_schema") {
                 function.insert("parameters".to_owned(), schema);
             }

@@ -1,4 +1,4 @@
-//! `/admin/keys`: the named clients, their limits, and their usage. Keys are never shown.
+//! `/admin/keys`: the named clients, their limits and their usage. Keys are never shown.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use toolwire_gateway::{
     limits::{Account, Counts},
 };
 
-/// Lists all named clients, at `now` in seconds of Unix time.
+/// Lists all named clients. `now` is in seconds of Unix time.
 pub(super) fn list(keys: &Keys, now: u64) -> Value {
     let month = Month::of(now);
     let clients: Vec<_> = keys.accounts().iter().map(|account| client(account, now)).collect();

@@ -1,12 +1,12 @@
-//! The admin API at `/admin/`: who may use it, what it shows, and what it changes. docs/admin.md describes it.
+//! The admin API at `/admin/`: access control, queries and changes. See docs/admin.md.
 //!
 //! ```text
 //! request ─▶ access (host, key or session, CSRF) ─▶ path ─▶ tools, providers, permissions, settings, sessions, figures
 //!                                                        └▶ feed ◀─ the stage's events
 //! ```
 //!
-//! The API exists only if the configuration has the table `[admin]`. Its errors have one JSON form, and CORS never
-//! applies to it.
+//! The API exists only if the configuration has a table `[admin]`. All errors have the same JSON form, and CORS never
+//! applies.
 
 #![allow(
     missing_docs,
@@ -78,35 +78,32 @@ use toolwire_pipeline::format::KnownFormats;
 /// Maximum size of a request's body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Maximum number of changed settings whose paths a log line lists.
+/// Maximum number of changed settings that a log line lists.
 const MAX_LOGGED: usize = 20;
 
-/// The admin API. All threads share it.
+/// The admin API for one configuration, shared by all threads.
 #[derive(Debug)]
 struct Admin {
     settings: Arc<SavedSettings>,
     door: Door,
     /// `None` if no hosted tools are configured.
     execution: Option<Arc<Execution>>,
-    /// Source of the feed's events.
     audit: Arc<Audit>,
     exchanges: Arc<ExchangeLog>,
-    /// The text formats that the configuration knows.
     formats: Arc<KnownFormats>,
     keys: Arc<Keys>,
-    /// Where the feed's events are collected.
+    /// The runtime on which the feed's events are collected.
     runtime: Arc<Runtime>,
     feed: Arc<Feed>,
     config: Arc<Config>,
-    /// State that outlives changes to the configuration.
+    /// State that survives changes of the configuration.
     lasting: Arc<Lasting>,
-    /// The console's chats.
     chats: Arc<Chats>,
     metrics: Arc<Metrics>,
     reloads: Reloads,
 }
 
-/// An admitted request, as far as its head describes it.
+/// An admitted request, as described by its head.
 #[derive(Debug)]
 struct Admitted {
     path: AdminPath,
@@ -114,32 +111,28 @@ struct Admitted {
 }
 
 impl Admitted {
-    /// Whether the request's body is read.
     fn has_body(&self, method: &Method) -> bool {
         matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
 
-    /// Whether the request starts a chat of the console.
     fn begins_chat(&self) -> bool {
         self.path == AdminPath::Chat
     }
 
-    /// Whether the request is for the sample exchange.
     fn is_sample(&self) -> bool {
         self.path == AdminPath::Sample
     }
 
-    /// Whether the request attaches to a chat.
     fn attaches_chat(&self) -> bool {
         matches!(self.path, AdminPath::OneChat(_))
     }
 
-    /// Whether the response contains text from tools or servers in which secrets have not been masked yet.
+    /// Whether the response may contain text from tools or servers in which secrets are not yet masked.
     fn repeats_others(&self) -> bool {
         matches!(self.path, AdminPath::Tools | AdminPath::Bench)
     }
 
-    /// The mark by which [`Chats`] tells visitors apart.
+    /// Identifies the visitor to [`Chats`].
     fn mark(&self) -> SessionMark {
         self.visitor.mark()
     }
@@ -150,7 +143,7 @@ impl Admitted {
 struct AdminResponse {
     status: StatusCode,
     body: Option<Value>,
-    /// Bytes that are not JSON.
+    /// A body that is not JSON.
     file: Bytes,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -161,25 +154,25 @@ impl AdminResponse {
         Self { status: StatusCode::OK, body: Some(body), file: Bytes::new(), headers: Vec::new() }
     }
 
-    /// 204.
+    /// 204 without a body.
     fn nothing() -> Self {
         Self { status: StatusCode::NO_CONTENT, body: None, file: Bytes::new(), headers: Vec::new() }
     }
 
-    /// 200 with a file of this type, to be saved under `name`.
+    /// 200 with a file to be saved under `name`.
     fn file(name: &str, kind: &'static str, file: Bytes) -> Self {
         Self { status: StatusCode::OK, file, ..Self::nothing() }
             .with(header::CONTENT_TYPE, kind)
             .with(header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\""))
     }
 
-    /// The head of an event stream.
+    /// The head of an event stream response.
     fn event_stream() -> Self {
         let headers = vec![(header::CONTENT_TYPE, reply::EVENT_STREAM)];
         Self { status: StatusCode::OK, body: None, file: Bytes::new(), headers }
     }
 
-    /// Masks the secrets that `redactor` knows in the JSON.
+    /// Masks the secrets known to `redactor` in the JSON body.
     fn covered(mut self, redactor: &Redactor) -> Self {
         self.body.iter_mut().for_each(|body| redactor.cover_json(body));
         self
@@ -194,8 +187,8 @@ impl AdminResponse {
 }
 
 impl Admin {
-    /// Creates the API for a configuration, if the configuration has one. `before` is the API of the configuration that
-    /// it replaces; its sessions and event readers continue.
+    /// Creates the API for a configuration, if it has one. `before` is the API of the replaced configuration, whose
+    /// sessions and event readers continue.
     ///
     /// # Errors
     /// If the thread for the event feed cannot be created.
@@ -238,23 +231,23 @@ impl Admin {
         }))
     }
 
-    /// Issues a one-time code with which a browser can sign in. `None` if no key is needed.
+    /// Issues a one-time code that lets a browser sign in. `None` if no key is needed.
     fn issue_code(&self) -> Option<String> {
         self.door.issue_code()
     }
 
-    /// If no keys are configured, checks whether this peer may send requests with this host name.
+    /// Checks whether this peer may send requests to this host name without a key.
     ///
     /// # Errors
-    /// 403, only if no keys are configured.
+    /// 403 if not. Never fails if keys are configured.
     fn check_host(&self, head: &request::Parts, peer: IpAddr) -> Result<(), AdminError> {
         self.door.check_host(head, peer)
     }
 
-    /// Checks the head of a request. `Ok(Err(_))` is a response that does not depend on the body.
+    /// Checks the head of a request. `Ok(Err(_))` is a response that needs no body.
     ///
     /// # Errors
-    /// The reason why the request is refused.
+    /// Returns the error response if the request is refused.
     fn admit(
         &self,
         head: &request::Parts,
@@ -278,23 +271,22 @@ impl Admin {
         Ok(Ok(Admitted { path, visitor }))
     }
 
-    /// Ends the connections of all readers of events.
+    /// Closes all event streams.
     fn end_readers(&self) {
         self.feed.end_readers();
     }
 
-    /// The chats of the console.
     fn chats(&self) -> &Arc<Chats> {
         &self.chats
     }
 
-    /// The event source through which a connection of the console reads a chat. It ends with the other event readers,
-    /// or with its session.
+    /// Returns the event source for a console connection that reads `chat`. It ends when all event streams are closed,
+    /// or with the visitor's session.
     fn reading(&self, chat: &Arc<Chat>, admitted: &Admitted) -> Box<dyn FeedSource> {
         self.while_signed_in(admitted, Box::new(self.feed.ending(chat.reader())))
     }
 
-    /// The stream of events that the request opens, if it opens a stream.
+    /// Opens the event stream that the request asks for, if it asks for one.
     fn events(&self, admitted: &Admitted, head: &request::Parts) -> Option<Box<dyn FeedSource>> {
         let headers = &head.headers;
         let source: Box<dyn FeedSource> = match &admitted.path {
@@ -317,7 +309,7 @@ impl Admin {
         Some(self.while_signed_in(admitted, source))
     }
 
-    /// Limits `source` to the session that the request belongs to, if there is one.
+    /// Makes `source` end with the visitor's session, if there is one.
     fn while_signed_in(&self, admitted: &Admitted, source: Box<dyn FeedSource>) -> Box<dyn FeedSource> {
         match admitted.mark() {
             Some(token) => Box::new(SessionFeed::new(&self.door, token, source)),
@@ -328,7 +320,7 @@ impl Admin {
     /// Answers an admitted request.
     ///
     /// # Errors
-    /// The reason why it fails.
+    /// Returns the error response if the request fails.
     async fn answer(
         &self,
         admitted: Admitted,
@@ -344,7 +336,7 @@ impl Admin {
                 Method::DELETE => Ok(self.door.sign_out(&visitor)),
                 _ => Ok(self.door.state(&visitor)),
             },
-            // HEAD.
+            // Only HEAD gets here.
             AdminPath::Events => Ok(AdminResponse::event_stream()),
             AdminPath::OneChat(id) if *method == Method::DELETE => {
                 self.chats.stop(&id, visitor.mark()).map(|()| AdminResponse::nothing())
@@ -352,7 +344,7 @@ impl Admin {
             AdminPath::OneChat(id) => {
                 self.chats.find(&id, visitor.mark()).map(|_| AdminResponse::event_stream())
             }
-            // Answered with the state that all requests share.
+            // Answered elsewhere, with the state that all requests share.
             AdminPath::Chat | AdminPath::Sample => Err(AdminError::not_found()),
             AdminPath::Exchanges => exchanges::list(&self.exchanges, head.uri.query()).await,
             AdminPath::Exchange(id) => exchanges::one(&self.exchanges, &id),
@@ -401,8 +393,7 @@ impl Admin {
         }
     }
 
-    /// Changes the saved settings, on a thread that may wait for the disk, and then reloads the configuration with
-    /// them.
+    /// Saves changed settings on a thread that may block on the disk, and reloads the configuration.
     async fn change_settings(
         &self,
         change: settings::Change,
@@ -416,7 +407,7 @@ impl Admin {
         })?;
         let paths = changed?;
         log_saved(peer, &paths);
-        // A failure is logged, and the response says that the settings are not in use yet.
+        // A failed reload is logged, and the response says that the settings are not in use yet.
         let _ = self.reloads.reload(ReloadReason::SettingsSaved).await;
         Ok(self.settings.changed(&paths))
     }
@@ -438,7 +429,6 @@ fn log_saved(peer: IpAddr, paths: &[String]) {
     tracing::info!(%peer, count = paths.len(), paths = listed, "settings were saved over the admin API");
 }
 
-/// Builds the response for `result`.
 fn response(result: Result<AdminResponse, AdminError>, access: Access) -> Response<ReplyBody> {
     let mut response = match result {
         Ok(AdminResponse { status, body, file, headers }) => {
@@ -466,7 +456,7 @@ fn response(result: Result<AdminResponse, AdminError>, access: Access) -> Respon
     response
 }
 
-/// A stream of events, which ends when `stopped` becomes ready.
+/// Returns an event stream that ends when `stopped` becomes ready.
 fn event_stream(
     events: Box<dyn FeedSource>,
     keep_alive: Duration,
@@ -489,7 +479,7 @@ fn put_json(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
 }
 
-/// Sets the headers of all responses: nothing is cached, sniffed, or read by pages of other origins.
+/// Forbids caching, content sniffing, and use by pages of other origins.
 fn put_headers(headers: &mut HeaderMap) {
     for (name, value) in [
         (header::CACHE_CONTROL, "no-store, no-transform"),
@@ -501,7 +491,7 @@ fn put_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Parses a body that is a JSON object or empty.
+/// Parses a JSON object. An empty body is an empty object.
 fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     if body.is_empty() {
         return Ok(serde_json::Map::new());
@@ -513,7 +503,7 @@ fn object(body: &[u8]) -> Result<serde_json::Map<String, Value>, AdminError> {
     }
 }
 
-/// The boolean `key` of a body.
+/// Returns the optional boolean `key`.
 fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<Option<bool>, AdminError> {
     match object.get(key) {
         None => Ok(None),
@@ -522,7 +512,7 @@ fn switch_of(object: &serde_json::Map<String, Value>, key: &'static str) -> Resu
     }
 }
 
-/// A boolean that is required.
+/// Returns the required boolean `key`.
 fn required_switch(object: &serde_json::Map<String, Value>, key: &'static str) -> Result<bool, AdminError> {
     switch_of(object, key)?.ok_or_else(|| AdminError::invalid(format!("`{key}` is missing"), Some(key)))
 }

@@ -1,4 +1,4 @@
-//! GET `/console/`: the console's page. Its data comes from the admin API, so the page itself needs no key.
+//! `GET /console/`: the console's page. Its data comes from the admin API, so the page itself needs no key.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
@@ -9,12 +9,11 @@ use toolwire_gateway::{
     routes,
 };
 
-/// Content security policy: the page loads nothing from other origins, and none of its content becomes code.
+/// Content security policy: nothing is loaded from other origins, and no content is executed as code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
 
-/// The response to a request with `headers` for the URL path `path`.
 pub(crate) fn respond(path: &str, headers: &HeaderMap, access: Access) -> Response<ReplyBody> {
     let Some(rest) = path.strip_prefix(CONSOLE) else {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");

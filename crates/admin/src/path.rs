@@ -5,13 +5,11 @@ use http::Method;
 use super::paths::{ADMIN, CONSOLE_API};
 use toolwire_config::percent::percent_decoded;
 
-/// A path below [`ADMIN`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AdminPath {
     Session,
-    /// Starts a chat of the console.
     Chat,
-    /// A chat of the console, by the id of its exchange.
+    /// One chat of the console, by exchange id.
     OneChat(String),
     Events,
     Exchanges,
@@ -44,7 +42,7 @@ pub(super) enum AdminPath {
 }
 
 impl AdminPath {
-    /// Parses the path of a URL. `None` if there is no such path.
+    /// Parses a URL path. `None` if the path does not exist.
     pub(super) fn find(path: &str) -> Option<Self> {
         let name = |written: &str| percent_decoded(written).filter(|name| !name.is_empty());
         if let Some(below) = path.strip_prefix(CONSOLE_API) {
@@ -89,7 +87,7 @@ impl AdminPath {
         })
     }
 
-    /// The methods, as an `Allow` header lists them.
+    /// The allowed methods in the format of an `Allow` header.
     pub(super) fn methods(&self) -> &'static str {
         match self {
             Self::Session => "GET, HEAD, POST, DELETE, OPTIONS",
@@ -125,12 +123,10 @@ impl AdminPath {
         }
     }
 
-    /// Whether `method` is one of [`AdminPath::methods`].
     pub(super) fn allows(&self, method: &Method) -> bool {
         self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 
-    /// Whether a request with `method` signs in.
     pub(super) fn is_sign_in(&self, method: &Method) -> bool {
         *self == Self::Session && *method == Method::POST
     }

@@ -7,11 +7,11 @@ use super::{AdminError, AdminResponse, object, ok, required_switch, switch_of};
 use toolwire_execution::{Answer, AnswerError, Execution, NotKept, Question, RememberedRule, Scope};
 use toolwire_net::store::StoreError;
 
-/// Lists the questions, the rules, and whether all questions are answered with yes.
+/// Lists the questions and the rules, and reports whether all questions are approved automatically.
 pub(super) async fn list(execution: Option<&Execution>) -> Value {
     let permissions = execution.map(Execution::permissions);
     if let Some(permissions) = permissions {
-        // If the store is away, the last known rules are shown.
+        // If the store is unreachable, the last known rules are shown.
         let _ = permissions.follow().await;
     }
     let questions = permissions.map(|permissions| permissions.questions()).unwrap_or_default();
@@ -31,7 +31,7 @@ fn rule(rule: &RememberedRule) -> Value {
     })
 }
 
-/// Answers a question. Only the first answer counts.
+/// Answers a question. Only its first answer counts.
 pub(super) async fn answer(
     execution: &Execution,
     id: &str,
@@ -70,14 +70,14 @@ pub(super) async fn answer(
     }
 }
 
-/// Gives a question more time.
+/// Extends a question's deadline.
 pub(super) fn extend(execution: &Execution, id: &str) -> Result<AdminResponse, AdminError> {
     let expires =
         execution.permissions().extend(id).ok_or_else(|| AdminError::unknown("open question", id))?;
     Ok(AdminResponse::json(json!({"request_id": id, "expires_at": expires})))
 }
 
-/// Forgets a remembered rule.
+/// Deletes a remembered rule.
 pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<AdminResponse, AdminError> {
     match execution.permissions().revoke(id).await.map_err(not_kept)? {
         true => Ok(AdminResponse::nothing()),
@@ -85,7 +85,7 @@ pub(super) async fn revoke(execution: &Execution, id: &str) -> Result<AdminRespo
     }
 }
 
-/// Sets whether all questions are answered with yes.
+/// Sets whether all questions are approved automatically.
 pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     execution.permissions().set_auto_approve(enabled).await.map_err(not_kept)?;
@@ -93,7 +93,7 @@ pub(super) async fn auto_approve(execution: &Execution, body: &[u8]) -> Result<A
     Ok(AdminResponse::json(json!({"enabled": enabled})))
 }
 
-/// Remembers that all tools may run.
+/// Adds a rule for each tool, so that all of them may run.
 pub(super) async fn allow_all(execution: &Execution) -> Result<AdminResponse, AdminError> {
     let snapshot = execution.registry().snapshot();
     let tools: Vec<_> = snapshot.tools().iter().map(|tool| tool.name.clone()).collect();
@@ -102,7 +102,7 @@ pub(super) async fn allow_all(execution: &Execution) -> Result<AdminResponse, Ad
     Ok(ok())
 }
 
-/// The error for a change that could not be stored. A change is confirmed only once it is stored: a revoked rule must
+/// Converts the error of a change that could not be stored. Changes are confirmed only once stored: a revoked rule must
 /// not come back after a crash.
 fn not_kept(error: NotKept) -> AdminError {
     match error {

@@ -1,8 +1,7 @@
-//! Analyses a model's text: the events that it produces, the byte at which each event appears, and the meaning of each
-//! part.
+//! Analyses a model's text: which events it produces, at which byte each of them appears, and what each part means.
 //!
-//! The text goes through a [`Detector`] character by character. Since the client's response never depends on how the
-//! upstream's bytes were split (law 1), each event appears at the earliest place at which it is certain.
+//! A [`Detector`] reads the text character by character. The client's response never depends on how the upstream's
+//! bytes were split (law 1), so each event appears at the earliest place where it is certain.
 //!
 //! ```text
 //! text ─character by character─▶ Detector ─Event─▶ Walk ─▶ events, each with its place ─▶ parts: ranges of the text
@@ -30,34 +29,33 @@ use toolwire_pipeline::{
     wire::text::slice,
 };
 
-/// Maximum number of events, and of parts. A text that alternates between two kinds of single characters would have one
-/// for each character.
+/// Maximum number of events and of parts. Without it, alternating characters of two kinds would produce one for each
 /// character.
 const MAX_ITEMS: usize = 20_000;
 
-/// The result of analysing a text.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
-    /// The events, in order of appearance.
+    /// In order of appearance.
     pub(crate) events: Vec<TimedEvent>,
-    /// The parts of the text, in order and without gaps.
+    /// In text order, without gaps.
     pub(crate) parts: Vec<Part>,
     pub(crate) calls: Vec<CallParts>,
-    /// Whether events or parts are missing because there were too many.
+    /// Whether events or parts are missing because [`MAX_ITEMS`] was reached.
     pub(crate) is_cut: bool,
 }
 
-/// An event and its position.
+/// An event and where it appeared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TimedEvent {
     pub(crate) kind: EventKind,
-    /// The text, the name of a call, a piece of its arguments, or the finish reason.
+    /// Depending on the kind: text, the name of a call, a piece of its arguments, or the finish reason.
     pub(crate) text: String,
-    /// Number of input bytes that had been read when the event appeared; if `step` is 1, when its first byte appeared.
+    /// Number of input bytes read when the event appeared. If `step` is 1, the number read when its first byte
+    /// appeared.
     pub(crate) at: usize,
-    /// 1 if each further byte of the input revealed a further byte of the event; 0 if the event appeared in one piece.
+    /// 1 if each further byte of input revealed one more byte of the event; 0 if the event appeared all at once.
     pub(crate) step: usize,
-    /// The number of the event's call, from 1.
+    /// The number of the event's call, starting at 1.
     pub(crate) call: Option<usize>,
 }
 
@@ -74,13 +72,12 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
-    /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Analyses `text`, the response to `conversation`, under these rules.
+/// Analyses `text` as the response to `conversation`.
 pub(crate) fn analyze(
     text: &str,
     conversation: &Conversation,
@@ -108,15 +105,15 @@ pub(crate) fn analyze(
     walk.finish(known)
 }
 
-/// Follows the events of a text.
+/// Assigns the events of a text to positions in the text.
 struct Walk<'t> {
     text: &'t str,
     tools: DeclaredTools,
     analysis: Analysis,
-    /// Ranges of text and of reasoning.
+    /// Emitted ranges of text and of reasoning.
     located: Vec<Located>,
     calls: Vec<FoundCall>,
-    /// Position before which all text has been assigned to a part or an event.
+    /// All text before this position has been assigned to a part or an event.
     cursor: usize,
 }
 
@@ -125,7 +122,7 @@ impl<'t> Walk<'t> {
         Self { text, tools, analysis: Analysis::default(), located: Vec::new(), calls: Vec::new(), cursor: 0 }
     }
 
-    /// Takes the events that appeared when `at` bytes had been read, of which `held` were held back.
+    /// Records the events that appeared after `at` bytes were read, while `held` of these bytes were still held back.
     fn step(&mut self, at: usize, held: usize, out: &mut Vec<Event<'static>>) {
         let shown = |event: &Event<'_>| match event {
             Event::Text(text) => text.len(),
@@ -139,7 +136,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Takes one event. Its text ends at `end` in the input, unless something after the text was left out.
+    /// Records one event. Its text ends at `end` in the input, unless text after it was left out.
     fn take(&mut self, event: Event<'static>, at: usize, end: usize) {
         match event {
             Event::Text(text) => self.said(EventKind::Text, &text, at, end),
@@ -182,11 +179,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Finds the position of a piece of arguments in the text.
+    /// Locates a piece of arguments in the text.
     fn arguments(&mut self, place: usize, piece: &str, at: usize) {
         let Some(call) = self.calls.get(place).filter(|call| !call.is_rewritten) else { return };
         let from = call.arguments.as_ref().map_or(call.begin, |range| range.end);
-        // Later pieces also come after the first piece in the text.
+        // Each later piece must directly follow the previous one in the text.
         let found = match call.arguments {
             Some(_) => Some(from..from + piece.len()).filter(|range| self.is_at(piece, range)),
             None => self.find(piece, from, at, at),
@@ -200,7 +197,7 @@ impl<'t> Walk<'t> {
         call.written.push_str(piece);
     }
 
-    /// Returns the range of `piece`: the one that ends at `end`, if `piece` is there, otherwise its first occurrence
+    /// Locates `piece` in the text: at the range that ends at `end` if it is there, otherwise at its first occurrence
     /// between `from` and `upto`.
     fn find(&self, piece: &str, from: usize, upto: usize, end: usize) -> Option<Range<usize>> {
         let start = end.checked_sub(piece.len()).filter(|start| *start >= from);
@@ -221,7 +218,7 @@ impl<'t> Walk<'t> {
             EventKind::CallStart | EventKind::Arguments | EventKind::CallEnd(_) => Some(self.calls.len()),
             _ => None,
         };
-        // The last character that was read has appeared immediately.
+        // If the event is exactly the last character read, it appeared together with that character's first byte.
         let char = slice(self.text, 0, at).chars().next_back().map_or(0, char::len_utf8);
         let is_one = shown > 0 && shown == char;
         let begins = if is_one { at + 1 - shown } else { at };
@@ -252,7 +249,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// The index of a call among the calls that were found in the text.
+/// Converts a detected call's index to its index in the text.
 fn number(index: u32) -> usize {
     usize::try_from(index & !DETECTED).unwrap_or(usize::MAX)
 }
@@ -326,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The parts of events that have appeared after `cut` bytes.
+    /// Concatenates the text that has appeared once `cut` bytes are read.
     fn out_at(analysis: &Analysis, cut: usize) -> String {
         let mut shown = String::new();
         for event in analysis.events.iter().filter(|event| event.at <= cut && event.kind == EventKind::Text) {

@@ -1,4 +1,4 @@
-//! Parts of a text: plain text, reasoning, and the markers, names and arguments of calls.
+//! Divides a text into parts: plain text, reasoning, and the markers, names and arguments of calls.
 
 use std::ops::Range;
 
@@ -18,22 +18,22 @@ pub(super) struct Located {
     pub(super) range: Range<usize>,
 }
 
-/// An emitted call, with its position as far as its events reveal it.
+/// An emitted call, with the positions that its events reveal.
 #[derive(Debug)]
 pub(super) struct FoundCall {
     pub(super) name: String,
     pub(super) format: &'static str,
     pub(super) is_declared: bool,
-    /// Position at which the text before the call ends.
+    /// Where the text before the call ends.
     pub(super) begin: usize,
-    /// Number of bytes that had been read when the call was emitted.
+    /// Number of bytes read when the call was emitted.
     pub(super) start_at: usize,
     pub(super) end_at: Option<usize>,
-    /// Range of the arguments, if the text contains them exactly as they were emitted.
+    /// Range of the arguments, if the text contains them exactly as emitted.
     pub(super) arguments: Option<Range<usize>>,
-    /// Whether the text writes the arguments in a different form.
+    /// Whether the text contains the arguments in a different form.
     pub(super) is_rewritten: bool,
-    /// The arguments as they were emitted.
+    /// The arguments as emitted.
     pub(super) written: String,
 }
 
@@ -59,32 +59,30 @@ impl FoundCall {
     }
 }
 
-/// A call with the known ranges of its parts.
+/// A call and the ranges of its parts, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct CallParts {
     pub(crate) name: String,
-    /// The name of the call's format.
     pub(crate) format: &'static str,
     pub(crate) is_declared: bool,
     pub(crate) opener: Option<Range<usize>>,
     pub(crate) name_range: Option<Range<usize>>,
-    /// The range of the arguments, if the text contains them exactly as the client gets them.
+    /// Range of the arguments, if the text contains them exactly as the client receives them.
     pub(crate) arguments: Option<Range<usize>>,
     pub(crate) closer: Option<Range<usize>>,
     /// Whether the arguments are a JSON object.
     pub(crate) is_valid: bool,
-    /// Range of the whole call.
+    /// The range of the call from its opener to its closer.
     range: Range<usize>,
 }
 
-/// A part of a text.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) kind: PartKind,
     pub(crate) range: Range<usize>,
-    /// The name of the format, if the part belongs to a call.
+    /// The call's format, if the part belongs to a call.
     pub(crate) format: Option<&'static str>,
-    /// An explanation for people.
+    /// Explanation for people.
     pub(crate) why: String,
 }
 
@@ -98,18 +96,17 @@ pub(crate) enum PartKind {
     Name,
     Arguments,
     Closer,
-    /// Text that the client does not get: other markup, and white space around calls.
+    /// Text that the client does not receive: other markup, and white space around calls.
     Markup,
 }
 
 impl PartKind {
-    /// The name of the kind.
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Returns the calls with the ranges of their parts.
+/// Locates the parts of each call.
 pub(super) fn of_calls(
     text: &str,
     calls: Vec<FoundCall>,
@@ -121,7 +118,7 @@ pub(super) fn of_calls(
     let mut found = Vec::new();
     for (call, next) in calls.into_iter().zip(starts) {
         let read = call.arguments.as_ref().map_or(call.start_at, |range| range.end).min(text.len());
-        // The call ends at the next text or the next call.
+        // The call ends where the next text or the next call starts.
         let following = located.partition_point(|located| located.range.start < read);
         let limit = located.get(following).map_or(next, |located| located.range.start.min(next)).max(read);
         let begin = call.begin.max(before).min(read);
@@ -148,7 +145,7 @@ pub(super) fn of_calls(
     found
 }
 
-/// The range of the name, before or after the arguments.
+/// Locates the name, which may come before or after the arguments.
 fn name_in(call: &FoundCall, text: &str, inside: usize, limit: usize) -> Option<Range<usize>> {
     let name = call.name.as_bytes();
     let (start, end) =
@@ -158,7 +155,7 @@ fn name_in(call: &FoundCall, text: &str, inside: usize, limit: usize) -> Option<
     Some(at..at + name.len()).filter(|_| !name.is_empty())
 }
 
-/// The marker with which the call begins.
+/// Locates the marker that opens the call.
 fn opener(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usize>> {
     let searched = slice(text, within.start, within.end);
     let openers = format.openers();
@@ -169,7 +166,7 @@ fn opener(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usi
     if let Some((at, std::cmp::Reverse(len))) = found.min() {
         let start = within.start + at;
         let rest = slice(searched, at + len, searched.len());
-        // An element may have attributes.
+        // The opening tag may have attributes.
         let more = if is_html(format) { rest.find('>').map_or(0, |end| end + 1) } else { 0 };
         return Some(start..start + len + more);
     }
@@ -179,7 +176,7 @@ fn opener(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usi
     Some(start..start + line.find('\n').map_or(line.len(), |end| end + 1))
 }
 
-/// The marker that ends the call.
+/// Locates the marker that closes the call.
 fn closer(format: &Format, text: &str, within: Range<usize>) -> Option<Range<usize>> {
     let searched = slice(text, within.start, within.end);
     let closers = format.grammars.iter().flat_map(|grammar| match grammar {
@@ -214,7 +211,6 @@ pub(super) fn has_fence(format: &Format) -> bool {
     format.grammars.iter().any(|grammar| matches!(grammar, Grammar::Fenced { .. } | Grammar::Code { .. }))
 }
 
-/// Returns all parts of the text, in order.
 pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> Vec<Part> {
     let mut parts: Vec<_> = located
         .iter()
@@ -233,7 +229,7 @@ pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> V
     let mut at = 0;
     for part in parts {
         if part.range.start < at {
-            // If two formats share a marker, the first format gets it.
+            // Two formats may share a marker, which then belongs to the first format.
             continue;
         }
         whole.extend(gap(text, at..part.range.start, calls));
@@ -244,7 +240,7 @@ pub(super) fn of_text(text: &str, located: &[Located], calls: &[CallParts]) -> V
     whole
 }
 
-/// A part of the text that is not emitted.
+/// Describes a range of text that is not emitted.
 fn gap(text: &str, range: Range<usize>, calls: &[CallParts]) -> Option<Part> {
     if range.is_empty() {
         return None;
@@ -260,7 +256,7 @@ fn gap(text: &str, range: Range<usize>, calls: &[CallParts]) -> Option<Part> {
 }
 
 impl CallParts {
-    /// The JSON that people see: the call with its number and the known ranges of its parts.
+    /// The call as JSON: its number, and the known ranges of its parts.
     pub(crate) fn json(&self, number: usize) -> Value {
         let ranges: Map<String, Value> = [
             ("opener", &self.opener),

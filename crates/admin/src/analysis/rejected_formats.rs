@@ -1,4 +1,4 @@
-//! Explains why a text is not written in a format.
+//! Explains why a text contains no call in a given format.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// A format in which the text does not write a call.
+/// A format in which the text contains no call.
 #[derive(Debug)]
 pub(crate) struct RejectedFormat {
     pub(crate) format: &'static str,
-    /// The range of the text that decided this.
+    /// The text that rules out the format.
     pub(crate) range: Range<usize>,
-    /// An explanation for people.
+    /// Explanation for people.
     pub(crate) why: String,
 }
 
-/// Returns the call formats that the text does not use. `analysis` is the analysis of the text.
+/// Returns the formats in which the text contains no call. `analysis` is the analysis of the same text.
 pub(crate) fn rejected(
     text: &str,
     conversation: &Conversation,

@@ -1,8 +1,8 @@
-//! The console: the web page at `/console/`, embedded in the program. docs/console.md describes it.
+//! The console: the web page at `/console/`, embedded in the program. See docs/console.md.
 //!
-//! The page is a document and the files that it loads. The path of the files contains a hash of all of them, so
-//! browsers may keep them forever and never mix two versions. The document is small, and is fetched again each time. It
-//! refers to everything by relative URLs, so that the page works behind any prefix.
+//! The page is a document and the files that it loads. The files' path contains a hash of all of them, so browsers may
+//! cache them forever and never mix two versions. The document is small and is fetched each time. All its URLs are
+//! relative, so the page works behind any path prefix.
 
 use std::{
     io::Write,
@@ -14,16 +14,13 @@ use flate2::{Compression, write::GzEncoder};
 
 use toolwire_pipeline::wire::digest::Digest;
 
-/// A file of the page, compressed if the client accepts that.
 #[derive(Debug, Clone)]
 pub(crate) struct Asset {
-    /// The media type.
     pub(crate) content_type: &'static str,
-    /// The content.
     pub(crate) bytes: Bytes,
-    /// Whether the URL is immutable.
+    /// Whether browsers may cache the file forever.
     pub(crate) is_immutable: bool,
-    /// Whether the content is compressed with gzip.
+    /// Whether `bytes` are compressed with gzip.
     pub(crate) is_compressed: bool,
 }
 
@@ -41,10 +38,10 @@ const FILES: &[(&str, &[u8])] = &[
     ("main.js", include_bytes!("bundle/main.js")),
 ];
 
-/// The folder with the files of one version.
+/// Path prefix of the files, followed by their hash.
 const FOLDER: &str = "v/";
 
-/// The hash of all files, and the document, which refers to the files by this hash.
+/// The hash of all files, and the document with this hash filled in.
 static PAGE: LazyLock<(String, Bytes)> = LazyLock::new(|| {
     let all: Vec<u8> = FILES.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
     let version = format!("{:08x}", Digest::of_bytes(&all).short());
@@ -52,11 +49,11 @@ static PAGE: LazyLock<(String, Bytes)> = LazyLock::new(|| {
     (version, document.into())
 });
 
-/// The compressed form of each file, once it has been requested.
+/// Compressed files, each filled in when it is first requested.
 static COMPRESSED: [OnceLock<Option<Bytes>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
 
 /// Returns the file at `path` below `/console/`, compressed with gzip if `accepts_gzip`. `None` if there is no such
-/// file, or only another version of it.
+/// file, or if `path` names another version of it.
 pub(crate) fn find(path: &str, accepts_gzip: bool) -> Option<Asset> {
     let (version, document) = &*PAGE;
     if path.is_empty() {
@@ -80,7 +77,6 @@ pub(crate) fn find(path: &str, accepts_gzip: bool) -> Option<Asset> {
     })
 }
 
-/// Compresses `bytes`. `None` if there is not enough memory.
 fn gzip(bytes: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Rules that hold for all files of the page.
+//! Rules for all files of the page.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use ring::digest::{SHA256, digest};
 
 use super::*;
 
-/// Maximum size in bytes of everything that a browser loads: the document and its files, uncompressed.
+/// Maximum size in bytes of everything that a browser loads, uncompressed.
 const BUDGET: usize = 150_000;
 
-/// Maximum size of the same files compressed with gzip, as they are sent.
+/// Maximum size in bytes of the same files compressed with gzip.
 const SENT_BUDGET: usize = 60_000;
 
-/// Ways to create elements or code from strings. Everything on the page must be text or built element by element.
+/// Ways to create elements or code from strings. The page must build everything from text and single elements.
 const REFUSED: &[&str] = &[
     "innerHTML",
     "outerHTML",
@@ -40,7 +40,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/console/page")
 }
 
-/// The modules and style sheets, by their paths.
+/// The modules and style sheets by path.
 fn sources() -> BTreeMap<String, Vec<u8>> {
     fn read(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Vec<u8>>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -58,7 +58,7 @@ fn sources() -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// After a source changes, the bundle must be rebuilt: `node clients/console/bundle.mjs`.
+/// If this fails, rebuild the bundle: `node clients/console/bundle.mjs`.
 #[test]
 fn bundle_is_made_of_the_sources() {
     let digests = sources().into_iter().map(|(name, bytes)| {
@@ -88,7 +88,7 @@ fn no_elements_or_code_are_made_of_strings() {
     }
 }
 
-/// The policy allows no inline code, and a URL with a host would break behind a proxy.
+/// The content security policy forbids inline code, and URLs with a host would break behind a proxy.
 #[test]
 fn document_has_no_inline_code_and_only_relative_urls() {
     assert!(!DOCUMENT.contains("<style") && !DOCUMENT.contains(" style=") && !DOCUMENT.contains(" on"));
@@ -131,7 +131,7 @@ fn compressed_files_are_the_same() {
     assert_eq!(plain.bytes, read);
 }
 
-/// The colours of a custom property in both themes, `light-dark(#…, #…)`.
+/// Returns a custom property's colours in both themes, from `light-dark(#…, #…)`.
 fn token(css: &str, name: &str) -> [[f64; 3]; 2] {
     let (_, rest) = css.split_once(&format!("--{name}: light-dark(")).unwrap_or_else(|| panic!("{name}"));
     let (values, _) = rest.split_once(')').unwrap();
@@ -146,7 +146,7 @@ fn channels(hex: &str) -> [f64; 3] {
     channels.map(|channel| f64::from(channel) / 255.0)
 }
 
-/// Relative luminance (WCAG 2.2).
+/// Relative luminance as defined by WCAG 2.2.
 fn luminance(color: [f64; 3]) -> f64 {
     let [r, g, b] =
         color.map(

@@ -1,7 +1,7 @@
-//! [`Capture`]: the bytes that the upstream sent in one exchange, without secrets, and the data needed to read them
-//! again.
+//! [`Capture`]: the bytes that the upstream sent in one exchange, with secrets masked, and the data needed to interpret
+//! them again.
 //!
-//! The client's response is not kept. It depends only on the upstream's bytes, so `trace` can make it again from them.
+//! The client's response is not stored, since `trace` can reproduce it from the upstream's bytes.
 
 use std::{
     convert::Infallible,
@@ -33,38 +33,36 @@ use toolwire_pipeline::{
     rules::{HostedRules, Rules},
 };
 
-/// Maximum number of bytes kept for one exchange, counting [`PIECE`] for each piece. The rest is left out.
+/// Maximum number of bytes stored for one exchange, including [`PIECE`] for each piece. Anything beyond is left out.
 const MAX_EXCHANGE: usize = 1 << 20;
 
-/// Maximum number of bytes of a client's request that are kept for a fixture.
+/// Maximum size in bytes of a client request that is stored for a fixture.
 const MAX_REQUEST: usize = MAX_EXCHANGE / 2;
 
-/// Approximate size in bytes of the rest of an exchange: rules, names and the initial allocations of lists.
+/// Approximate size in bytes of an exchange without its contents: rules, names, and the initial allocations of lists.
 const BASE: usize = 4 << 10;
 
-/// Maximum number of bytes kept for all exchanges together. If there are more, the bytes of the oldest exchanges are
-/// dropped.
+/// Maximum number of bytes stored for all exchanges. Beyond it, the contents of the oldest exchanges are dropped.
 pub(super) const MAX_ALL: usize = 64 << 20;
 
-/// Memory that a step takes in addition to its bytes: its entry in a list that may be half empty, and its own
-/// allocation.
+/// Memory overhead of a step in bytes: its entry in a list that may be half empty, and its own allocation.
 const PIECE: usize = 2 * size_of::<Step>() + 32;
 
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(super) replay: Replay,
     captured: Mutex<CapturedSteps>,
-    /// The fixture's description of the exchange, and the client's request as it was sent: requests are rarely read, so
-    /// secrets are covered only then. `None` if they are too long.
+    /// The fixture's description of the exchange, and the client's unmasked request. Its secrets are masked when it is
+    /// read, since most requests never are. `None` if they are too long.
     manifest: Mutex<Option<(ManifestBuilder, Bytes)>>,
-    /// Total bytes of all exchanges.
+    /// Bytes stored for all exchanges.
     total: Arc<AtomicUsize>,
 }
 
-/// The data needed to read the bytes again.
+/// Everything that is needed to interpret the bytes again.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// The parts of the client's request that are needed for reading.
+    /// The parts of the client's request that the interpretation needs.
     pub(super) conversation: Conversation,
     pub(super) rules: Rules,
     pub(super) formats: Arc<KnownFormats>,
@@ -76,30 +74,29 @@ pub(super) struct Replay {
     pub(super) redactor: Redactor,
 }
 
-/// The events of an exchange, in order.
+/// One step of an exchange.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// The upstream is asked, `after` milliseconds from the start of the exchange. Includes the content that the client
-    /// got before this, and the start of the response that the request contains.
+    /// A request is sent to the upstream, `after` milliseconds from the start of the exchange. `shown` is the content
+    /// that the client received before it, and `prefill` the start of the response that the request contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
-    /// The upstream has refused the request because of a constraint, and is asked in another way.
+    /// The upstream refused the request because of a constraint, and is sent a different one.
     Otherwise(Option<Prefill>),
-    /// The upstream answers.
+    /// The upstream responds.
     Answered { is_error: bool, framing: Framing },
-    /// A piece of the body, and its arrival time in milliseconds from the start.
+    /// A piece of the body, and its arrival time in milliseconds from the start of the exchange.
     Piece(u64, Bytes),
-    /// The exchange is over.
     End(Option<Failure>),
 }
 
 /// How the events of a body are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Empty lines separate the events.
+    /// Separated by empty lines.
     Sse,
-    /// Each line is one event.
+    /// One event per line.
     Lines,
-    /// The events are not separated: each piece becomes a row as it arrived.
+    /// Not separated: each piece of the body becomes a row.
     #[default]
     None,
 }
@@ -108,7 +105,6 @@ pub(super) enum Framing {
 struct CapturedSteps {
     steps: Vec<Step>,
     size: usize,
-    /// Whether pieces were left out.
     is_cut: bool,
     is_over: bool,
     /// Whether the contents were dropped to make room for other exchanges.
@@ -116,35 +112,33 @@ struct CapturedSteps {
     waiting: Vec<Waker>,
 }
 
-/// The reason why there is no fixture of an exchange.
+/// Why an exchange has no fixture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoFixture {
-    /// The contents are no longer kept.
+    /// The contents were dropped.
     NotKept,
-    /// The exchange is not over.
+    /// The exchange is still running.
     Running,
-    /// Not all contents are kept.
+    /// The contents were not stored completely.
     TooLong,
-    /// No upstream has answered.
+    /// No upstream has responded.
     Unanswered,
 }
 
-/// The result of reading steps.
 #[derive(Debug)]
 pub(super) enum Next {
     Steps(Vec<Step>),
-    /// More will follow; the reader will be woken.
+    /// The reader will be woken when there is more.
     Wait,
-    /// There are no further steps.
     Over {
         is_cut: bool,
     },
-    /// The contents are no longer kept.
+    /// The contents were dropped.
     Dropped,
 }
 
 impl Capture {
-    /// Creates the capture of an exchange that starts, and the watch that fills it.
+    /// Creates the capture of a new exchange, and the watch that fills it.
     pub(super) fn begin(
         log: &Arc<ExchangeLog>,
         total: &Arc<AtomicUsize>,
@@ -173,11 +167,11 @@ impl Capture {
             redactor: redactor.clone(),
         };
         let first = Step::Hop { after: 0, shown: Vec::new(), prefill: opening.request.prefill.clone() };
-        // Without its tools, no part of an exchange can be read again.
+        // No part of an exchange can be interpreted without its tools.
         let captured =
             CapturedSteps { steps: vec![first], is_dropped: own_size.is_none(), ..CapturedSteps::default() };
         let manifest = own_size.filter(|_| opening.body.len() <= MAX_REQUEST).map(|_| {
-            // The body may be a slice of a larger buffer.
+            // Copied because the body may be a slice of a larger buffer.
             (ManifestBuilder::begin(opening.facts()), Bytes::copy_from_slice(opening.body))
         });
         let size =
@@ -194,7 +188,7 @@ impl Capture {
         (capture, watch)
     }
 
-    /// Returns at most `most` steps, starting at index `from`.
+    /// Returns up to `most` steps, starting at index `from`.
     pub(super) fn next(&self, from: usize, most: usize, cx: Option<&Context<'_>>) -> Next {
         let mut captured = self.lock();
         if captured.is_dropped {
@@ -215,15 +209,14 @@ impl Capture {
         Next::Wait
     }
 
-    /// Whether no further steps will be added.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over
     }
 
-    /// Returns the files of the exchange as a fixture, by name.
+    /// Returns the exchange as a fixture: the names and contents of its files.
     ///
     /// # Errors
-    /// The reason why there is no fixture.
+    /// Fails if there is no fixture; the error says why.
     pub(super) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let (steps, is_cut) = {
             let captured = self.lock();
@@ -267,7 +260,7 @@ impl Capture {
         Ok(files)
     }
 
-    /// Changes the fixture's description, which then takes `more` bytes.
+    /// Changes the fixture's description, which grows by `more` bytes.
     fn note(&self, more: usize, change: impl FnOnce(&mut ManifestBuilder)) {
         let mut manifest = self.manifest.lock();
         let mut captured = self.lock();
@@ -280,7 +273,7 @@ impl Capture {
         }
     }
 
-    /// Counts `more` bytes for a step that follows. Returns `false` if there is no room for them.
+    /// Reserves `more` bytes for a step. Returns `false` if there is no room.
     fn hold(&self, more: usize) -> bool {
         let mut captured = self.lock();
         captured.is_cut |= captured.size + more > MAX_EXCHANGE;
@@ -301,7 +294,7 @@ impl Capture {
         captured.wake();
     }
 
-    /// Whether more of the body will be kept.
+    /// Whether more of the body will be stored.
     fn takes_more(&self) -> bool {
         let captured = self.lock();
         !captured.is_cut && !captured.is_dropped
@@ -347,8 +340,7 @@ impl CapturedSteps {
     }
 }
 
-/// Number of bytes that a turn takes in a manifest, which contains the turn's text and the text of its results at most
-/// twice.
+/// Number of bytes that a turn takes in a manifest, which contains the turn's text and its results' text at most twice.
 fn size_of_turn(turn: &Turn) -> usize {
     let sizes = turn.parts.iter().map(|part| match part {
         Part::Text(text) => text.len(),
@@ -358,7 +350,7 @@ fn size_of_turn(turn: &Turn) -> usize {
     PIECE + sizes.sum::<usize>()
 }
 
-/// Number of bytes that an event for the client takes in a manifest.
+/// Number of bytes that an event sent to the client takes in a manifest.
 fn size_of_shown(event: &Event<'_>) -> usize {
     PIECE
         + match event {
@@ -373,17 +365,17 @@ fn size_of_shown(event: &Event<'_>) -> usize {
         }
 }
 
-/// Fills a capture while its exchange runs.
 pub(crate) struct CaptureWatch {
     capture: Arc<Capture>,
     log: Arc<ExchangeLog>,
     pieces: Pieces,
-    /// Events that were sent to the client since the last hop.
+    /// Events sent to the client since the last hop.
     shown: Vec<Event<'static>>,
 }
 
 impl CaptureWatch {
-    /// Keeps the pieces that are decided once `piece` has arrived; if there is no piece, keeps all of them.
+    /// Stores the pieces whose masking is certain once `piece` has arrived. Without a piece, stores all remaining
+    /// pieces.
     fn keep(&mut self, piece: Option<(&[u8], Duration)>) {
         let Self { capture, pieces, .. } = self;
         let pass = |bytes: &[u8], after: Duration| {
@@ -463,7 +455,7 @@ impl Watch for CaptureWatch {
     }
 }
 
-/// However the exchange ends, reading it ends too.
+/// Also ends the capture for its readers, no matter how the exchange ended.
 impl Drop for CaptureWatch {
     fn drop(&mut self) {
         if !self.capture.is_over() {

@@ -1,4 +1,5 @@
-//! The parts of a client's request that are kept so that its response can be read again, and the memory that they take.
+//! The parts of a client's request that are stored so that its response can be interpreted again, and the memory that
+//! they take.
 
 use toolwire_pipeline::{
     conversation::{Conversation, Namespaced, Rest, Tool, ToolChoice},
@@ -6,7 +7,7 @@ use toolwire_pipeline::{
     wire::json::{ALLOCATION, memory_of_members},
 };
 
-/// Returns the parts of a request that are needed to read its response.
+/// Returns the parts of a request that are needed to interpret its response.
 pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
     let tool = |tool: &Tool| Tool {
         parameters: tool.parameters.clone(),
@@ -31,7 +32,7 @@ pub(super) fn for_reading(conversation: &Conversation) -> Conversation {
     }
 }
 
-/// The memory in bytes that [`for_reading`] and a copy of `answering` take. `None` if it is more than `limit`.
+/// Memory in bytes taken by the result of [`for_reading`] and a copy of `answering`. `None` if it exceeds `limit`.
 pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: usize) -> Option<usize> {
     let mut left = Left(limit);
     left.text(&conversation.model)?;
@@ -42,7 +43,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
         )?;
         left.text(&tool.name)?;
         if conversation.hosted_tools.contains(&tool.name) {
-            // The fixture also contains the description.
+            // A fixture also contains the descriptions of hosted tools.
             left.text(&tool.description)?;
         }
     }
@@ -68,7 +69,7 @@ pub(super) fn size(conversation: &Conversation, answering: &Answering, limit: us
     Some(limit - left.0)
 }
 
-/// The number of bytes that remain of a limit.
+/// Number of bytes left of a limit.
 struct Left(usize);
 
 impl Left {
@@ -95,7 +96,8 @@ mod tests {
 
     const LIMIT: usize = 512 << 10;
 
-    /// The size that is counted for a Responses request. Responses repeats most fields of the request in the response.
+    /// Returns the size counted for a request of the Responses API, whose responses repeat most of the request's
+    /// fields.
     fn counted(body: &Value) -> Option<usize> {
         let decoded = ClientDialect::Responses.side().decode(body.to_string().as_bytes());
         let conversation = decoded.expect("a request");
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(counted(&json!({"model": "m", "input": "x", "text": {"a": vec![0; 100_000]}})), None);
     }
 
-    /// In Chat Completions, the response repeats no field, so only the choice itself is counted.
+    /// Chat Completions responses do not repeat any of the request's fields, so only the choice itself is counted.
     #[test]
     fn names_of_a_choice_are_counted() {
         let tools = json!([{"type": "function", "function": {"name": "t"}}]);

@@ -1,4 +1,4 @@
-//! [`ExchangeLog`]: the last exchanges, which people can inspect over the admin API.
+//! [`ExchangeLog`]: the most recent exchanges, for inspection through the admin API.
 //!
 //! ```text
 //! Observation (a response) ─────┐
@@ -6,9 +6,9 @@
 //! hosted calls (the bus) ───────┘
 //! ```
 //!
-//! A record is updated when the state of its exchange changes: when a hop or a hosted call starts or ends, with the
-//! first content, and at the end. The size of a record is bounded, and so is the number of records; the newest records
-//! replace the oldest.
+//! A record is updated when its exchange changes state: when a hop or a hosted call starts or ends, at the first
+//! content, and at the end. Both the size of a record and the number of records are bounded; new records replace the
+//! oldest.
 
 mod capture;
 mod held_request;
@@ -42,56 +42,53 @@ use toolwire_gateway::{
 };
 use toolwire_net::redact::Redactor;
 
-/// The log of the last exchanges. All threads and successive configurations share it.
+/// The most recent exchanges. All threads and successive configurations share one log.
 #[derive(Debug)]
 pub(super) struct ExchangeLog {
-    /// Maximum number of exchanges that are kept. 0 if there is no admin API, or if it shows no exchanges.
+    /// Maximum number of exchanges. 0 without an admin API, or if exchanges are switched off.
     max: AtomicUsize,
-    /// Time from which exchanges have been kept, in milliseconds of Unix time.
+    /// When this log was created, in milliseconds of Unix time.
     since: u64,
-    /// Number of bytes of captured contents.
+    /// Number of bytes stored by all captures.
     captured: Arc<AtomicUsize>,
     index: Mutex<RecordIndex>,
 }
 
 #[derive(Debug, Default)]
 struct RecordIndex {
-    /// The newest is last.
+    /// Oldest first.
     records: VecDeque<Arc<ExchangeRecord>>,
     by_id: HashMap<Arc<str>, Arc<ExchangeRecord>>,
 }
 
-/// Some exchanges, newest first.
+/// A list of exchanges, newest first.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) records: Vec<Arc<ExchangeRecord>>,
-    /// Total number of exchanges that are kept.
+    /// Number of exchanges in the log, including those not listed.
     pub(super) kept: usize,
 }
 
 impl ExchangeLog {
-    /// Creates a log that keeps at most `max` exchanges.
     pub(super) fn new(max: usize) -> Self {
         Self { max: max.into(), since: unix_millis(), captured: Arc::default(), index: Mutex::default() }
     }
 
-    /// Sets the maximum number of exchanges that are kept.
+    /// Changes the maximum number of exchanges.
     pub(super) fn keep(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
         self.index.lock().drop_beyond(max);
     }
 
-    /// Maximum number of exchanges that are kept.
     pub(super) fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Time from which exchanges have been kept, in milliseconds of Unix time.
     pub(super) fn since(&self) -> u64 {
         self.since
     }
 
-    /// Records an exchange that starts, or starts again with another model. `None` if exchanges are not kept.
+    /// Adds an exchange that starts, or restarts it with another model. `None` if the log is switched off.
     pub(super) fn begin(&self, begin: &ExchangeBegin<'_>) -> Option<Arc<ExchangeRecord>> {
         let max = self.max();
         if max == 0 {
@@ -111,7 +108,7 @@ impl ExchangeLog {
         Some(record)
     }
 
-    /// Captures the contents of an exchange in the log, from its start.
+    /// Starts to capture the contents of an exchange.
     pub(super) fn capture(
         self: &Arc<Self>,
         record: &ExchangeRecord,
@@ -124,7 +121,7 @@ impl ExchangeLog {
         Box::new(watch)
     }
 
-    /// If the contents take too much memory, drops the contents of the oldest exchanges.
+    /// Drops the contents of the oldest exchanges if the captures take too much memory.
     fn make_room(&self) {
         let is_below = |max: usize| self.captured.load(Ordering::Relaxed) <= max;
         if is_below(MAX_ALL) {
@@ -132,20 +129,19 @@ impl ExchangeLog {
         }
         for record in &self.index.lock().records {
             record.drop_capture();
-            // Makes some extra room, so that the next piece does not require this again.
+            // Frees more than necessary, so that the next piece does not have to do this again.
             if is_below(MAX_ALL / 4 * 3) {
                 break;
             }
         }
     }
 
-    /// The exchange with this id, if it is kept.
     pub(super) fn find(&self, id: &str) -> Option<Arc<ExchangeRecord>> {
         self.index.lock().by_id.get(id).map(Arc::clone)
     }
 
-    /// Lists all exchanges, newest first, or only those that began before the exchange `before`. If that exchange is no
-    /// longer kept, the list is empty.
+    /// Lists exchanges, newest first: all of them, or those that began before the exchange `before`. The list is empty
+    /// if that exchange is no longer in the log.
     pub(super) fn list(&self, before: Option<&str>) -> Listed {
         let index = self.index.lock();
         let newest_first = index.records.iter().rev();
@@ -156,7 +152,7 @@ impl ExchangeLog {
         Listed { records, kept: index.records.len() }
     }
 
-    /// Records what happens to hosted calls.
+    /// Records the start or the result of a hosted call.
     pub(super) fn observe(&self, record: &Record) {
         let is_call = matches!(record.event, AuditEvent::ToolUse { .. } | AuditEvent::ToolResult { .. });
         let Some(subject) = record.subject.as_ref().filter(|_| is_call && self.max() > 0) else { return };

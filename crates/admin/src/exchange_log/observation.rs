@@ -1,4 +1,4 @@
-//! [`Observation`]: fills the record of an exchange while it runs.
+//! [`Observation`]: updates the record of an exchange while it runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Observes an exchange that starts. `None` if exchanges are not kept.
+    /// Starts to observe a new exchange. `None` if the log is switched off.
     pub(crate) fn begin(log: &Arc<ExchangeLog>, begin: &ExchangeBegin<'_>) -> Option<Self> {
         let record = log.begin(begin)?;
         Some(Self { log: Arc::clone(log), record })

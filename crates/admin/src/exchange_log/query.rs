@@ -1,8 +1,8 @@
 //! [`Query`]: a filter for exchanges, in a language such as `model:qwen* hops:>1 -state:done "connection lost"`.
 //!
-//! A term is a field with a value, or text that may occur anywhere. All terms must match; `-` before a term negates it.
-//! Values of names may contain `*`; values of numbers may begin with `<`, `<=`, `>`, `>=` or `=`. A value or text that
-//! contains white space is quoted.
+//! A term is a field with a value, or text to find in any field. All terms must match; a leading `-` negates a term.
+//! Names may contain `*` as a wildcard; numbers may start with `<`, `<=`, `>`, `>=` or `=`. A value or text with white
+//! space must be quoted.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const MAX_BYTES: usize = 1024;
 /// Maximum number of terms of a query.
 const MAX_TERMS: usize = 16;
 
-/// The fields: for each, its name in queries, its name in rows, and whether it is a number.
+/// For each field: its name in queries, its name in rows, and whether it is a number.
 const FIELDS: [(&str, &str, bool); 16] = [
     ("id", "id", false),
     ("request", "request", false),
@@ -37,16 +37,15 @@ const FIELDS: [(&str, &str, bool); 16] = [
     ("tokens_per_s", "tokens_per_s", true),
 ];
 
-/// The only field that rows do not contain: the name of a called tool.
+/// The name of a called tool: the only field that rows do not contain.
 const TOOL: &str = "tool";
 
-/// A parsed query.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
     terms: Vec<Term>,
 }
 
-/// An error in a query, and its position: the index of a character, from 0.
+/// An error in a query. The position is a character index.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QueryError {
     pub(crate) message: String,
@@ -61,14 +60,13 @@ struct Term {
 
 #[derive(Debug)]
 enum Test {
-    /// Text that may occur anywhere, in lower case.
+    /// Text to find in any field, in lower case.
     Text(String),
     Name(&'static str, String),
     Tool(String),
     Number(&'static str, Order, f64),
 }
 
-/// Comparison of numbers.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     Less,
@@ -87,7 +85,6 @@ const ORDERS: [(&str, Order); 5] = [
 ];
 
 impl Query {
-    /// Parses a query.
     ///
     /// # Errors
     /// If the query is too long, names an unknown field, or compares a number with a value that is not a number.
@@ -111,19 +108,19 @@ impl Query {
         Ok(Self { terms })
     }
 
-    /// Returns the row of `record` if the query matches it.
+    /// Returns the row of `record` if it matches.
     pub(crate) fn row_of(&self, record: &ExchangeRecord) -> Option<Value> {
         let row = record.row();
-        // The names of tools are collected only for a term that needs them.
+        // Collecting the names of tools is costly, so it is left to the terms that need them.
         let tools = || record.tools();
         self.terms.iter().all(|term| term.test.holds(&row, &tools) != term.is_negated).then_some(row)
     }
 }
 
-/// Splits a query into words with their positions, at white space outside quotes.
+/// Splits a query at white space outside quotes into words with their positions.
 ///
 /// # Errors
-/// The position of a quote that is not closed.
+/// Returns the position of a quote that is not closed.
 fn words(text: &str) -> Result<Vec<(usize, &str)>, usize> {
     let (mut words, mut start, mut quote) = (Vec::new(), None, None);
     for (at, char) in text.char_indices() {
@@ -145,7 +142,7 @@ fn words(text: &str) -> Result<Vec<(usize, &str)>, usize> {
 
 impl Term {
     /// # Errors
-    /// A description of the error, and its byte position.
+    /// Returns a description of the error and its byte position.
     fn parse(word: &str) -> Result<Self, (usize, String)> {
         let rest = word.strip_prefix('-').filter(|rest| !rest.is_empty());
         let (is_negated, rest) = (rest.is_some(), rest.unwrap_or(word));

@@ -1,4 +1,4 @@
-//! [`ExchangeRecord`]: the data that is kept about one exchange.
+//! [`ExchangeRecord`]: what the log stores about one exchange.
 
 use std::{
     sync::Arc,
@@ -30,7 +30,7 @@ const MAX_NAME: usize = 128;
 /// Maximum length of a failure's message in bytes.
 const MAX_MESSAGE: usize = 512;
 
-/// Maximum number of hops, and of calls of each kind, whose details are kept. Any more are only counted.
+/// Maximum number of hops, and of calls of each kind, that are stored with details. Any more are only counted.
 const MAX_DETAILS: usize = 128;
 
 #[derive(Debug)]
@@ -44,17 +44,17 @@ pub(crate) struct ExchangeRecord {
     client: &'static str,
     captured: &'static str,
     course: Mutex<Course>,
-    /// The captured contents, while they are kept.
+    /// The captured contents, until they are dropped.
     capture: Mutex<Option<Arc<Capture>>>,
 }
 
-/// The part of the record that changes during the exchange.
+/// The part of a record that changes while the exchange runs.
 #[derive(Debug, Default)]
 struct Course {
     upstream: String,
     upstream_dialect: &'static str,
     upstream_model: String,
-    /// How the exchange ended. `None` while it runs.
+    /// `None` while the exchange runs.
     end: Option<End>,
     hops: Vec<Hop>,
     hop_count: usize,
@@ -66,7 +66,7 @@ struct Course {
     output_tokens: Option<u64>,
     input_tokens: Option<u64>,
     text_bytes: u64,
-    /// Number of pieces of text, about one for each token.
+    /// Number of pieces of text. Roughly one per token.
     pieces: u64,
     held: u64,
 }
@@ -76,7 +76,7 @@ struct End {
     state: &'static str,
     millis: u64,
     finish: String,
-    /// The code and the message of the failure.
+    /// The failure's code and message.
     failure: Option<(String, String)>,
 }
 
@@ -87,7 +87,7 @@ struct Hop {
     model: String,
     /// Milliseconds from the start of the exchange to the start of the hop.
     after_millis: u64,
-    /// How the hop ended: finish, usage, milliseconds.
+    /// The finish reason, the usage, and the duration in milliseconds. `None` while the hop runs.
     end: Option<(String, Value, u64)>,
 }
 
@@ -134,7 +134,7 @@ impl ExchangeRecord {
         record
     }
 
-    /// Records that another model is asked instead of a model that has failed.
+    /// Restarts the exchange with another model after a model failed.
     pub(super) fn begin_again(&self, begin: &ExchangeBegin<'_>) {
         {
             let mut course = self.course();
@@ -148,12 +148,11 @@ impl ExchangeRecord {
         }
     }
 
-    /// The id of the exchange.
     pub(crate) fn id(&self) -> &str {
         &self.id.own
     }
 
-    /// Records that the upstream is asked, for the first time or again.
+    /// Records a request to the upstream.
     pub(crate) fn hop_started(&self) {
         let after_millis = millis(self.begun.elapsed());
         let mut course = self.course();
@@ -165,7 +164,6 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records that the hop has ended.
     pub(crate) fn hop_ended(&self, result: HopResult<'_>) {
         let mut course = self.course();
         course.count(result.tally);
@@ -175,18 +173,18 @@ impl ExchangeRecord {
         }
     }
 
-    /// Records that the client gets the first content. `after`: the time since the request to the upstream.
+    /// Records that the client received the first content, `after` the request to the upstream.
     pub(crate) fn content_began(&self, after: Duration) {
         self.course().first_content_millis = Some(millis(after));
     }
 
-    /// Updates the progress of the text.
+    /// Updates the amount of text.
     pub(crate) fn progressed(&self, text: &EmittedText, held: u64) {
         let mut course = self.course();
         (course.text_bytes, course.pieces, course.held) = (text.bytes, text.pieces, held);
     }
 
-    /// Records that the exchange is over, unless another model is asked.
+    /// Records the end of the exchange. It can still restart with another model.
     pub(crate) fn ended(&self, end: &ExchangeEnd<'_>) {
         let mut course = self.course();
         course.count(end.tally);
@@ -197,7 +195,7 @@ impl ExchangeRecord {
         course.end = Some(End { state: end.state, millis: end.millis, finish: name(end.finish), failure });
     }
 
-    /// Records that a hosted call starts.
+    /// Records the start of a hosted call.
     pub(super) fn hosted_began(&self, call: &CallRecord, hop: usize) {
         let mut course = self.course();
         course.hosted_count += 1;
@@ -214,51 +212,51 @@ impl ExchangeRecord {
         if let Some(known) = begun {
             known.end = Some(end);
         } else if course.hosted_calls.len() < MAX_DETAILS {
-            // The call was refused before it started.
+            // A call that was refused never started.
             course.hosted_count += 1;
             course.hosted_calls.push(HostedCall { end: Some(end), ..HostedCall::new(call, hop) });
         }
     }
 
-    /// Keeps these contents, which replace those of a model that has failed.
+    /// Attaches a capture. It replaces the capture of a model that failed.
     pub(super) fn set_capture(&self, capture: Arc<Capture>) {
         *self.capture.lock() = Some(capture);
     }
 
-    /// Drops the contents to make room for the contents of other exchanges.
+    /// Drops the contents to make room for other exchanges.
     pub(super) fn drop_capture(&self) {
         if let Some(capture) = self.capture.lock().take() {
             capture.drop_steps();
         }
     }
 
-    /// Whether contents are captured, according to the settings when the exchange began.
+    /// Whether contents were captured according to the settings at the start of the exchange.
     pub(crate) fn is_captured(&self) -> bool {
         self.captured != config::Capture::Off.word()
     }
 
-    /// Follows the contents, if they are kept and the exchange is still running.
+    /// Returns a feed of the contents while the exchange runs. `None` without a capture.
     pub(crate) fn follow(&self) -> Option<TraceFeed> {
         let capture = self.capture.lock().clone()?;
         (!capture.is_over()).then(|| TraceFeed::new(capture))
     }
 
-    /// Returns the files of the exchange as a fixture.
+    /// Returns the exchange as a fixture: the names and contents of its files.
     ///
     /// # Errors
-    /// The reason why there is no fixture.
+    /// Fails if there is no fixture; the error says why.
     pub(crate) fn fixture(&self) -> Result<Vec<(String, Vec<u8>)>, NoFixture> {
         let capture = self.capture.lock().clone();
         capture.ok_or(NoFixture::NotKept)?.fixture()
     }
 
-    /// Returns the contents. `None` if they are no longer kept.
+    /// Returns the contents. `None` if they were dropped.
     pub(crate) fn traced(&self) -> Option<Traced> {
         let capture = self.capture.lock().clone()?;
         Trace::new(capture).all()
     }
 
-    /// Returns what happened, without contents: times, sizes, kinds and names.
+    /// Summarizes the exchange without its contents: times, sizes, kinds and names.
     pub(crate) fn outline(&self) -> Vec<Value> {
         let course = self.course();
         let mut rows = Vec::new();
@@ -283,7 +281,7 @@ impl ExchangeRecord {
         rows.map(|((hop, after, out), n)| json!({"n": n, "hop": hop, "t_ms": after, "out": out})).collect()
     }
 
-    /// The row of the exchange in a list.
+    /// The exchange as a row of a list.
     pub(crate) fn row(&self) -> Value {
         let course = self.course();
         let end = course.end.as_ref();
@@ -304,14 +302,14 @@ impl ExchangeRecord {
         row
     }
 
-    /// The names of the called tools.
+    /// The names of all called tools.
     pub(super) fn tools(&self) -> Vec<String> {
         let course = self.course();
         let own = course.client_calls.iter().filter_map(|call| call.name.clone());
         own.chain(course.hosted_calls.iter().map(|call| call.name.clone())).collect()
     }
 
-    /// Everything known about the exchange: its row with additional fields, its hops and its calls.
+    /// The complete record: the row with additional fields, the hops and the calls.
     pub(crate) fn json(&self) -> Value {
         let mut row = self.row();
         let course = self.course();
@@ -350,8 +348,7 @@ impl Course {
         self.input_tokens = tally.input_tokens.or(self.input_tokens);
     }
 
-    /// Tokens per second of the response since the first token, with one decimal. `took`: the total duration in
-    /// milliseconds.
+    /// Tokens per second since the first token, with one decimal. `took` is the exchange's duration in milliseconds.
     fn tokens_per_second(&self, took: u64) -> Option<f64> {
         let tokens = self.output_tokens.unwrap_or(self.pieces);
         let flowed =
@@ -396,7 +393,6 @@ impl HostedCall {
     }
 }
 
-/// Adds the members of `more` to `object`.
 fn extend(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {
         object.extend(more);

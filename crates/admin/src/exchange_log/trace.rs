@@ -1,7 +1,7 @@
-//! [`Trace`]: the rows of an exchange: what the upstream sent, and what the client got because of it.
+//! [`Trace`]: the rows of an exchange, which show what the upstream sent and what the client received for it.
 //!
-//! The upstream's bytes are read again, event by event, with the same rules and ids as when they arrived. A row
-//! contains one event from the upstream and what the client got because of it, so the two cannot drift apart.
+//! The upstream's bytes are interpreted again, event by event, with the same rules and ids as when they arrived. Each
+//! row pairs one event from the upstream with what the client received for it, so the two cannot drift apart.
 
 use std::sync::Arc;
 
@@ -21,24 +21,23 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Maximum number of bytes of a hop's text that are searched for calls.
+/// Maximum number of bytes of a hop's text in which calls are searched.
 const MAX_ANALYSED: usize = 256 << 10;
 
-/// The same limit for an exchange that is still followed, since the search blocks the thread.
+/// The same limit while the exchange is being followed: lower, since the search blocks the thread.
 const MAX_FOLLOWED: usize = 32 << 10;
 
-/// Maximum number of rows of one exchange. The kept bytes could hold half a million empty events.
+/// Maximum number of rows of one exchange. The stored bytes could hold half a million empty events.
 const MAX_ROWS: u64 = 20_000;
 
-/// Number of steps that are read at once.
+/// Number of steps read at once.
 const STEPS: usize = 64;
 
 pub(crate) struct Trace {
     capture: Arc<Capture>,
-    /// The index of the next step.
     at: usize,
     pipeline: Pipeline,
-    /// Reads the same bytes again, to extract the upstream's text.
+    /// Interprets the same bytes again to extract the upstream's text.
     reader: Reader,
     text: UpstreamText,
     hop: usize,
@@ -49,9 +48,9 @@ pub(crate) struct Trace {
     /// The number of the next row.
     n: u64,
     last_millis: u64,
-    /// The number of the row from which on something is held back.
+    /// The number of the row since which text has been held back.
     held_since: Option<u64>,
-    /// Whether there were too many rows.
+    /// Whether [`MAX_ROWS`] was reached.
     is_full: bool,
     max_analysed: usize,
     calls: Vec<Value>,
@@ -62,11 +61,10 @@ pub(crate) struct Trace {
 pub(crate) struct Traced {
     pub(crate) rows: Vec<Value>,
     pub(crate) calls: Vec<Value>,
-    /// Whether the rest was left out because it was too long.
+    /// Whether rows are missing because there was too much data.
     pub(crate) is_cut: bool,
 }
 
-/// The text of a hop.
 #[derive(Debug, Default)]
 struct UpstreamText(String);
 
@@ -112,7 +110,7 @@ impl Trace {
         }
     }
 
-    /// Returns all rows so far. `None` if the contents are no longer kept.
+    /// Returns the rows so far. `None` if the contents were dropped.
     pub(crate) fn all(mut self) -> Option<Traced> {
         let mut traced = Traced::default();
         loop {
@@ -167,7 +165,7 @@ impl Trace {
         }
     }
 
-    /// Reads the events that `bytes` complete.
+    /// Processes the events that `bytes` complete.
     fn piece(&mut self, bytes: &[u8], rows: &mut Vec<Value>) {
         let mut searched = self.partial.len().saturating_sub(3);
         self.partial.extend_from_slice(bytes);
@@ -183,12 +181,12 @@ impl Trace {
         self.partial = partial;
     }
 
-    /// Reads one event from the upstream.
+    /// Processes one event from the upstream.
     fn event(&mut self, raw: &[u8], rows: &mut Vec<Value>) {
         let mut out = BytesMut::new();
         let before = self.text.0.len();
         if !self.is_error {
-            // An error is ignored here, since the pipeline reports the same error.
+            // The error is ignored, since the pipeline reports it as well.
             let _ = self.reader.push(raw, &mut self.text);
             self.pipeline.push(raw, &mut out);
         }
@@ -244,13 +242,13 @@ impl Trace {
         self.n += 1;
     }
 
-    /// The events that the client got, each with its part of the stream.
+    /// The events that the client received, each with its part of the stream.
     fn shown(&self, events: &[EmittedEvent], frames: &Bytes) -> Vec<Value> {
         let replay = &self.capture.replay;
         let text = |from: usize, upto: usize| {
             let bytes = frames.get(from..upto).unwrap_or_default();
             let text = str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned);
-            // The text may repeat what the client sent.
+            // The text may repeat secrets that the client sent.
             replay.redactor.text(&text).into_owned()
         };
         let first = events.first().map_or(frames.len(), |event| event.at);
@@ -282,7 +280,7 @@ fn text_reader(replay: &Replay) -> Reader {
     reader
 }
 
-/// Returns the position at which the first event in `bytes` ends.
+/// Returns the position after the first event in `bytes`.
 fn end_of_event(framing: Framing, bytes: &[u8]) -> Option<usize> {
     match framing {
         Framing::Sse => {
