@@ -1,4 +1,4 @@
-//! `/admin/reload`: reloads the configuration, and shows how the last reload went.
+//! `/admin/reload`: reloads the configuration, and reports the outcome of the last reload.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -7,10 +7,9 @@ use super::{AdminError, AdminResponse};
 use toolwire_config::{Place, Problem};
 use toolwire_gateway::reloads::{ReloadError, ReloadReason, Reloaded, Reloads};
 
-/// Reloads the configuration.
 ///
 /// # Errors
-/// If it is not valid; the previous one stays in use.
+/// If the new configuration is invalid. The current one then stays in use.
 pub(super) async fn reload(reloads: &Reloads) -> Result<AdminResponse, AdminError> {
     match reloads.reload(ReloadReason::Requested).await {
         Ok(Reloaded { generation, changed, restart_required }) => Ok(AdminResponse::json(json!({
@@ -31,7 +30,7 @@ pub(super) async fn reload(reloads: &Reloads) -> Result<AdminResponse, AdminErro
     }
 }
 
-/// The configuration in use, and the problems of a later one that could not be loaded.
+/// Reports which configuration is in use, and the problems of a newer one that failed to load.
 pub(super) fn status(reloads: &Reloads) -> AdminResponse {
     let status = reloads.status();
     let failed = status.failed.map(|(at, problems)| json!({"t": at, "problems": shown(&problems)}));

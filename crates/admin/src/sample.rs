@@ -1,7 +1,7 @@
-//! POST `/admin/sample`: an exchange whose request and upstream response are part of the program. It gives the console
-//! something to show before there is a client, or an upstream that answers.
+//! `POST /admin/sample`: an exchange with a built-in request and upstream response. It gives the console something to
+//! show before there is a client, or an upstream that works.
 //!
-//! Only the upstream is missing: the request, pipeline, events and logs are the same as in every exchange.
+//! The request, pipeline, events and logs are the same as for every exchange; only the upstream is missing.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -11,7 +11,7 @@ use toolwire_config as config;
 use toolwire_gateway::service::MadeResponse;
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// A configuration with a single entry. Nothing is ever sent to its address.
+/// A configuration with a single model. Nothing is ever sent to its address.
 const CONFIG: &str = r#"
 [[upstreams]]
 name = "sample"
@@ -24,13 +24,13 @@ tools = "hermes"
 detect = ["hermes"]
 "#;
 
-/// The client's request, in the chat API.
+/// The client's request, in the dialect `chat`.
 pub(super) const REQUEST: &str = r#"{"model": "sample", "stream": true, "stream_options": {"include_usage": true},
 "messages": [{"role": "user", "content": "What is the weather in Oslo?"}],
 "tools": [{"type": "function", "function": {"name": "get_weather", "description": "The weather of a city, now",
 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]}"#;
 
-/// The text that the model writes. Markers are split in two, so that some text is held back.
+/// The model's text. Markers are split in two so that some text is held back.
 const PIECES: [&str; 9] = [
     "I will look",
     " it up.",
@@ -43,17 +43,17 @@ const PIECES: [&str; 9] = [
     "call>",
 ];
 
-/// Returns the response that replaces an upstream's response.
+/// Returns the built-in response.
 ///
 /// # Errors
-/// [`Kind::Internal`] if the built-in configuration is wrong.
+/// [`Kind::Internal`] if the built-in configuration is invalid.
 pub(super) fn response() -> Result<MadeResponse, Failure> {
     let config = config::of_text(CONFIG.to_owned())
         .map_err(|_| Failure::new(Kind::Internal, "the sample has no configuration"))?;
     Ok(MadeResponse { config: Arc::new(config), body: body().into() })
 }
 
-/// The upstream's response.
+/// Encodes [`PIECES`] as an upstream's response.
 fn body() -> String {
     let mut stream = String::new();
     let mut put = |choice, usage| {

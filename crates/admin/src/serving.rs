@@ -1,4 +1,4 @@
-//! Serves requests to the admin API and for the console's page.
+//! Serves requests for the admin API and the console.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use toolwire_gateway::{
 };
 
 impl Admin {
-    /// Serves a request for a path that belongs to the API or to the page.
+    /// Serves a request for the API or the page.
     pub(super) async fn serve(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         match request.route.kind {
             ExtensionRouteKind::Api => self.administer(request).await,
@@ -29,7 +29,6 @@ impl Admin {
         }
     }
 
-    /// Serves a request to the admin API.
     async fn administer(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { service, head, peer, body, mut access, .. } = request;
         let admitted = match self.admit(head, &path_of(head), peer) {
@@ -47,7 +46,7 @@ impl Admin {
         };
         let keep_alive = service.limits().keep_alive;
         if let Some(events) = self.events(&admitted, head) {
-            // A chat in progress may finish, like any other response.
+            // An open chat may finish during a shutdown, like any other response.
             let stopped = match admitted.attaches_chat() {
                 true => service.drain().when_cut(),
                 false => service.drain().when_begun(),
@@ -92,7 +91,6 @@ impl Admin {
         response(result, access)
     }
 
-    /// Serves a request that starts a chat of the console.
     async fn chat(
         &self,
         service: &Arc<Service>,
@@ -105,7 +103,7 @@ impl Admin {
         self.begin_chat(service, admitted, &asked, memory, request).await
     }
 
-    /// Serves a request for the sample exchange: a chat that asks no upstream. The response is sent when the chat ends.
+    /// Serves a request for the sample exchange: a chat without an upstream. The response is sent when the chat ends.
     async fn sample(
         &self,
         service: &Arc<Service>,
@@ -119,8 +117,8 @@ impl Admin {
         Ok(AdminResponse::json(json!({"exchange": **chat.id()})))
     }
 
-    /// Asks a model, in the same way as a client whose key has the name `console`. `request`: the id of the console's
-    /// own request.
+    /// Starts a model request, as for a client whose key has the name `console`. `request` is the id of the console's
+    /// HTTP request.
     async fn begin_chat(
         &self,
         service: &Arc<Service>,
@@ -135,7 +133,7 @@ impl Admin {
         self.chats().make_room()?;
         let exchange = service.exchange_id(request);
         let chat = Arc::new(Chat::new(Arc::clone(&exchange.own), admitted.mark(), service.redactor()));
-        // Subscribes before the upstream is asked, so that no call is missed.
+        // Subscribed before the upstream is asked, so that no call is missed.
         let bus = self.execution.as_ref().map(|_| self.audit.subscribe());
         let (body, made) = match admitted.is_sample() {
             true => {
@@ -153,7 +151,7 @@ impl Admin {
         Ok(chat)
     }
 
-    /// Serves the console's page. If no keys are configured, only visitors who may use the API get the page.
+    /// Serves the console's page. Without configured keys, only visitors who may use the API get it.
     fn page(&self, request: ExtensionRequest<'_>) -> Response<ReplyBody> {
         let ExtensionRequest { head, peer, access, .. } = request;
         match self.check_host(head, peer) {
@@ -163,14 +161,14 @@ impl Admin {
     }
 }
 
-/// Whether the client wants one object instead of a stream.
+/// Whether the client accepts a JSON object rather than a stream.
 fn wants_json(headers: &HeaderMap) -> bool {
     let accepted =
         headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
     accepted.contains("application/json") && !accepted.contains("text/event-stream")
 }
 
-/// Returns the path of a request as it is used for routing.
+/// Returns the request's path as routing sees it.
 fn path_of(head: &request::Parts) -> std::borrow::Cow<'_, str> {
     routes::without_doubled_slash(head.uri.path())
 }

@@ -1,6 +1,6 @@
 //! [`Sessions`]: the browsers that have signed in.
 //!
-//! A session is identified by a random token in a cookie. Only the token's digest is kept here.
+//! A session is identified by a random token in a cookie. Only the token's digest is stored here.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,21 +11,21 @@ use ring::{
 use tokio::time::Instant;
 use toolwire_pipeline::wire::hex;
 
-/// Maximum duration of a session.
+/// Maximum age of a session.
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Maximum number of sessions. If there are more, the least recently used one ends.
+/// Maximum number of sessions. Beyond it, the least recently used session ends.
 const MAX_SESSIONS: usize = 256;
 
 pub(super) type Digest = [u8; 32];
 
 #[derive(Debug, Clone)]
 pub(super) struct Session {
-    /// CSRF token, required by requests that change state.
+    /// CSRF token, which requests must carry to change state.
     pub(super) csrf: String,
-    /// The digest of the key that started the session.
+    /// Digest of the key with which the session was started.
     pub(super) key: Digest,
-    /// The path of the page, for which the cookie is valid.
+    /// Path of the page, to which the cookie is restricted.
     pub(super) base: String,
     /// Whether the page was loaded over HTTPS.
     pub(super) is_secure: bool,
@@ -33,7 +33,7 @@ pub(super) struct Session {
     used: Instant,
 }
 
-/// The sessions, by the digests of their tokens.
+/// All sessions, by the digest of their token.
 #[derive(Debug)]
 pub(super) struct Sessions {
     sessions: HashMap<Digest, Session>,
@@ -41,12 +41,12 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Creates an empty list. A session ends after `idle` without a request.
+    /// Creates an empty list. Sessions end after `idle` without a request.
     pub(super) fn new(idle: Duration) -> Self {
         Self { sessions: HashMap::new(), idle }
     }
 
-    /// Sets the time after which an unused session ends.
+    /// Sets how long a session may be idle.
     pub(super) fn set_idle(&mut self, idle: Duration) {
         self.idle = idle;
     }
@@ -71,7 +71,7 @@ impl Sessions {
         Some((token, session))
     }
 
-    /// Returns the session of `token`, and marks it as used now. `is_key`: whether a key still exists.
+    /// Returns the session of `token` and marks it as used. `is_key` says whether the session's key still exists.
     pub(super) fn find(
         &mut self,
         token: &str,
@@ -88,17 +88,16 @@ impl Sessions {
         Some((token, session.clone()))
     }
 
-    /// Whether the session whose token has this digest is still valid. Does not mark the session as used.
+    /// Whether the session is still valid. Unlike [`Sessions::find`], does not mark it as used.
     pub(super) fn lasts(&self, token: &Digest, now: Instant) -> bool {
         self.sessions.get(token).is_some_and(|session| session.ends(self.idle) > now)
     }
 
-    /// Ends a session.
     pub(super) fn end(&mut self, token: &Digest) {
         self.sessions.remove(token);
     }
 
-    /// The remaining time of a session, provided that it is not used again.
+    /// How long the session lasts if it is not used again.
     pub(super) fn left(&self, session: &Session, now: Instant) -> Duration {
         session.ends(self.idle).saturating_duration_since(now)
     }
@@ -111,12 +110,12 @@ impl Session {
     }
 }
 
-/// The digest of a token or key.
+/// Returns the digest of a token or key.
 pub(super) fn digest_of(bytes: &[u8]) -> Digest {
     digest(&SHA256, bytes).as_ref().try_into().unwrap_or_default()
 }
 
-/// 256 random bits as hexadecimal digits.
+/// Returns 256 random bits as hexadecimal digits.
 pub(super) fn random() -> Option<String> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok()?;

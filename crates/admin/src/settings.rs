@@ -1,7 +1,7 @@
-//! `/admin/settings`: all settings with their values and sources, and the settings that are saved over the admin API.
+//! `/admin/settings`: all settings with their values and sources, and changes to the settings saved through the admin
+//! API.
 //!
-//! The whole configuration is checked together with the new settings. The code that checks it is the code that then
-//! reads it for the reload.
+//! A change is checked by loading the complete configuration with it, in the same way as the reload that follows.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,23 +21,23 @@ const MAX_PROBLEMS: usize = 50;
 /// Maximum length of a problem's message in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// The settings that are saved over the admin API.
+/// The settings that were saved through the admin API.
 #[derive(Debug)]
 pub(super) struct SavedSettings {
-    /// The folder for the saved settings. `None` if there is no such folder.
+    /// The folder in which settings are saved, if there is one.
     folder: Option<PathBuf>,
     saved: RwLock<Arc<Saved>>,
-    /// Held while a change is made, so that changes happen one after the other.
+    /// Held during a change, since changes must not overlap.
     changing: Mutex<()>,
 }
 
-/// The saved settings and the settings in use. They differ only if the configuration could not be reloaded.
+/// The saved settings and those in use, which differ only after a failed reload.
 #[derive(Debug)]
 struct Saved {
     overlay: Overlay,
-    /// The configuration with the saved settings.
+    /// The configuration including the saved settings.
     config: Arc<Config>,
-    /// The saved settings that are in use.
+    /// The saved settings as they are in use.
     running: Overlay,
 }
 
@@ -48,14 +48,12 @@ impl Saved {
     }
 }
 
-/// A change to the saved settings.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// New values by path, which may be flat or nested; `null` resets a setting.
+    /// New values by path, flat or nested. `null` resets a setting.
     Patch(Map<String, Value>),
-    /// Resets the setting at this path, and the settings below it.
+    /// Resets the setting at this path and all settings below it.
     Reset(String),
-    /// Resets all settings.
     ResetAll,
 }
 
@@ -65,12 +63,12 @@ impl SavedSettings {
         Self { folder: config.state_dir.clone(), saved, changing: Mutex::default() }
     }
 
-    /// Records that `config` is in use now.
+    /// Records that `config` is now in use.
     pub(super) fn reloaded(&self, config: &Arc<Config>) {
         self.replace(Saved::of(config));
     }
 
-    /// Lists all settings. Of a secret, it only says whether it is set.
+    /// Lists all settings. For a secret, only whether it is set.
     pub(super) fn list(&self) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings().into_iter();
@@ -78,10 +76,10 @@ impl SavedSettings {
         AdminResponse::json(json!({"settings": settings})).with(header::ETAG, etag(&saved.overlay))
     }
 
-    /// Makes a change and saves it. Blocks on the disk. Also returns the paths of the changed settings.
+    /// Applies and saves a change, and returns the paths of the changed settings. Blocks on the disk.
     ///
     /// # Errors
-    /// 404, 409, 412 or 422. Nothing is changed in that case.
+    /// 404, 409, 412 or 422. Nothing is changed then.
     pub(super) fn change(&self, change: &Change, condition: Option<&str>) -> Result<Vec<String>, AdminError> {
         let Some(folder) = &self.folder else {
             let message = "settings cannot be saved without `state_dir`";
@@ -118,7 +116,7 @@ impl SavedSettings {
         Ok(paths)
     }
 
-    /// The result of a change of `paths`.
+    /// Returns the response to a change of `paths`.
     pub(super) fn changed(&self, paths: &[String]) -> AdminResponse {
         let saved = self.saved();
         let settings = saved.config.settings();
@@ -174,7 +172,7 @@ impl Saved {
         Value::Object(shown)
     }
 
-    /// Marks a value that is not in use yet.
+    /// Marks a value that takes effect only after a restart or reload.
     fn mark_pending(&self, path: &str, shown: &mut Map<String, Value>) {
         if self.is_pending(path) {
             shown.insert("restart_required".to_owned(), true.into());
@@ -186,10 +184,10 @@ impl Saved {
     }
 }
 
-/// The `If-Match` condition of a request, if it has one.
+/// Returns the value of the request's `If-Match` header, if present.
 ///
 /// # Errors
-/// If the condition is not text.
+/// If the value is not text.
 pub(super) fn condition(headers: &HeaderMap) -> Result<Option<String>, AdminError> {
     let values = headers.get_all(header::IF_MATCH).iter().map(HeaderValue::to_str);
     let values: Result<Vec<_>, _> = values.collect();
@@ -202,19 +200,19 @@ fn is_met(condition: &str, tag: &str) -> bool {
     condition.trim() == "*" || condition.split(',').any(|own| own.trim() == tag)
 }
 
-/// The entity tag, which changes with the saved settings. It is a digest, so that no secret can be guessed from it.
+/// Returns the entity tag of the saved settings. It is a digest, so that it reveals no secrets.
 fn etag(overlay: &Overlay) -> String {
     let digest = hex::encode(&digest_of(overlay.text().as_bytes()));
     format!("\"{}\"", digest.get(..32).unwrap_or(&digest))
 }
 
-/// Checks the configuration with `overlay`, of which `paths` are new.
+/// Loads the configuration with `overlay`. `paths` are the settings that the request changes.
 fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Config, AdminError> {
     let facts = config.facts();
     let Loaded { config, .. } = config.with_overlay(overlay.clone()).map_err(|Problems(problems)| {
         let mut errors: Vec<_> =
             problems.iter().filter(|problem| problem.severity == Severity::Error).collect();
-        // Errors in the request come before errors that they cause elsewhere.
+        // Errors in the request come before their consequences elsewhere.
         errors.sort_by_key(|problem| !matches!(problem.place, Place::Overlay { .. }));
         let errors = errors.into_iter().take(MAX_PROBLEMS);
         invalid(errors.map(|problem| shown_problem(problem, &facts)).collect())
@@ -224,7 +222,7 @@ fn checked(config: &Config, overlay: &Overlay, paths: &[String]) -> Result<Confi
     if refused.is_empty() { Ok(config) } else { Err(invalid(refused)) }
 }
 
-/// The response 422 with `problems`.
+/// A 422 error that lists `problems`.
 fn invalid(problems: Vec<Value>) -> AdminError {
     let first = problems.first().and_then(|problem| problem.get("message")).and_then(Value::as_str);
     let message = format!("nothing was changed: {}", first.unwrap_or("the settings are not valid"));
@@ -244,7 +242,7 @@ fn shown_refusal(refused: &Refused, facts: &Facts) -> Value {
 }
 
 fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
-    // Some messages repeat the value.
+    // Some messages repeat the value, which may be long.
     let message: String = problem.message.chars().take(MAX_MESSAGE).collect();
     match &problem.place {
         Place::Overlay { setting, .. } => {
@@ -255,7 +253,7 @@ fn shown_problem(problem: &Problem, facts: &Facts) -> Value {
     }
 }
 
-/// The paths of settings that are most similar to an unknown path.
+/// Returns the paths of the settings that most resemble an unknown path.
 fn nearest(path: &str, facts: &Facts) -> Vec<String> {
     if facts.find(path).is_some() {
         return Vec::new();

@@ -1,10 +1,10 @@
-//! Writes files as one archive, in the `ustar` format of POSIX.1-1988, which every `tar` can read.
+//! Writes an archive in the `ustar` format of POSIX.1-1988, which every `tar` can read.
 
-/// Size of a block in bytes: the size of a header, and the unit to which files are padded.
+/// Size in bytes of a header, and the unit to which files are padded.
 const BLOCK: usize = 512;
 
-/// Archives `files` by name in the folder `folder`. Their time of change is `now`, in seconds of Unix time. Names must
-/// be short.
+/// Archives `files` (names and contents) in the folder `folder`. `now` becomes their modification time, in seconds of
+/// Unix time. Names must be short.
 pub(super) fn archive(folder: &str, files: &[(String, Vec<u8>)], now: u64) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {
@@ -12,7 +12,7 @@ pub(super) fn archive(folder: &str, files: &[(String, Vec<u8>)], now: u64) -> Ve
         archive.extend_from_slice(content);
         archive.resize(archive.len().next_multiple_of(BLOCK), 0);
     }
-    // Two empty blocks end an archive.
+    // Two zero blocks mark the end of an archive.
     archive.resize(archive.len() + 2 * BLOCK, 0);
     archive
 }
@@ -40,7 +40,7 @@ fn header(name: &str, size: usize, now: u64) -> Vec<u8> {
         header.resize(BLOCK, 0);
         header
     };
-    // The checksum is computed with spaces in its own field.
+    // The checksum is computed as if its own field contained spaces.
     let sum: u32 = fields("        ").iter().map(|byte| u32::from(*byte)).sum();
     fields(&format!("{sum:06o}\0 "))
 }

@@ -1,4 +1,4 @@
-//! `/admin/tools` and `/admin/providers`: lists, switches and tests tools and providers.
+//! `/admin/tools` and `/admin/providers`: lists, switches, runs and tests tools and providers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,6 @@ use toolwire_pipeline::conversation::{Call, CallOutput};
 /// Maximum duration of a test.
 const MAX_TEST: Duration = Duration::from_secs(20);
 
-/// Lists all hosted tools and all providers.
 pub(super) fn list(execution: Option<&Execution>, metrics: &Metrics) -> Value {
     let Some(execution) = execution else {
         return json!({"execution": false, "tools": [], "providers": []});
@@ -78,7 +77,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Switches a tool on or off.
 pub(super) fn switch(execution: &Execution, name: &str, body: &[u8]) -> Result<AdminResponse, AdminError> {
     let enabled = required_switch(&object(body)?, "enabled")?;
     if !execution.registry().set_enabled(name, enabled) {
@@ -88,7 +86,7 @@ pub(super) fn switch(execution: &Execution, name: &str, body: &[u8]) -> Result<A
     Ok(AdminResponse::json(json!({"name": name, "enabled": enabled})))
 }
 
-/// Runs a tool by hand, under the same rules as for models.
+/// Runs a tool, under the same rules as for a model's call.
 pub(super) async fn run(
     execution: &Arc<Execution>,
     name: &str,
@@ -128,7 +126,7 @@ pub(super) async fn run(
     Ok(AdminResponse::json(said))
 }
 
-/// Asks a provider's server whether the provider can be used, with `api_key` instead of the configured key.
+/// Tests whether a provider can be used with `api_key`, or with the configured key if there is none.
 pub(super) async fn test(
     execution: &Execution,
     name: &str,
@@ -140,7 +138,7 @@ pub(super) async fn test(
         Some(_) => return Err(AdminError::invalid("`api_key` is a key", Some("api_key"))),
     };
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
-    // Runs on the runtime of the execution stage, whose connections the provider uses.
+    // The provider's connections belong to the runtime of the execution stage.
     let testing = async move { timeout(MAX_TEST, provider.test(key.as_ref())).await };
     let tested = execution.runtime().run(testing).await;
     let verdict = match tested.unwrap_or(Ok(None)).unwrap_or(Some(Verdict::Unreachable)) {
@@ -156,7 +154,6 @@ pub(super) async fn test(
     Ok(AdminResponse::json(json!({"provider": name, "verdict": verdict})))
 }
 
-/// Restarts a provider's server.
 pub(super) fn restart(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     if provider.restart() {
@@ -167,7 +164,7 @@ pub(super) fn restart(execution: &Execution, name: &str) -> Result<AdminResponse
     Err(AdminError::new(StatusCode::CONFLICT, "not_restartable", message))
 }
 
-/// The recent log lines of a provider's server.
+/// Returns the recent log lines of a provider's server.
 pub(super) fn log(execution: &Execution, name: &str) -> Result<AdminResponse, AdminError> {
     let provider = execution.provider(name).ok_or_else(|| AdminError::unknown("provider", name))?;
     let lines: Vec<_> =

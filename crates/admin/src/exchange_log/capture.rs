@@ -77,8 +77,8 @@ pub(super) struct Replay {
 /// One step of an exchange.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// A request is sent to the upstream, `after` milliseconds from the start of the exchange. `shown` is the content
-    /// that the client received before it, and `prefill` the start of the response that the request contains.
+    /// A request is sent to the upstream, `after` milliseconds from the start of the exchange. `shown` is what the
+    /// client received before it, and `prefill` the start of the response that the request contains.
     Hop { after: u64, shown: Vec<Event<'static>>, prefill: Option<Prefill> },
     /// The upstream refused the request because of a constraint, and is sent a different one.
     Otherwise(Option<Prefill>),

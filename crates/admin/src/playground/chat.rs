@@ -1,4 +1,4 @@
-//! [`Chat`]: the content of one chat so far. The page's connections read it.
+//! [`Chat`]: the contents of one chat so far, which the page's connections read.
 
 use std::{
     collections::VecDeque,
@@ -16,19 +16,19 @@ use toolwire_execution::{ExchangeId, audit::unix_millis};
 use toolwire_gateway::feed_body::FeedSource;
 use toolwire_net::{redact::Redactor, untrusted_text::printable_json};
 
-/// Maximum number of bytes kept for one chat. If there are more, the start of the chat is dropped.
+/// Maximum number of bytes stored for one chat. Beyond it, the start of the chat is dropped.
 const MAX_KEPT: usize = 1 << 20;
 
 /// Maximum number of bytes of text in one part.
 const MAX_PART: usize = 32 << 10;
 
-/// Memory that a part takes in addition to its bytes.
+/// Memory overhead of a part in bytes.
 const PART: usize = 64;
 
-/// Maximum number of bytes that a reader gets at once, unless one event is longer.
+/// Maximum number of bytes passed to a reader at once, unless a single event is longer.
 const MAX_PIECE: usize = 64 << 10;
 
-/// A chat. Its task writes it, and the page's connections read it.
+/// A chat, written by its task and read by the page's connections.
 #[derive(Debug)]
 pub(crate) struct Chat {
     id: Arc<str>,
@@ -36,14 +36,14 @@ pub(crate) struct Chat {
     /// Masks configured secrets: none may reach a browser, even if an upstream repeats it.
     redactor: Redactor,
     content: Mutex<ChatContent>,
-    /// Wakes the task when readers come and go, and when the chat is stopped.
+    /// Wakes the task when readers connect or disconnect, and when the chat is stopped.
     moved: Notify,
 }
 
 #[derive(Debug, Default)]
 struct ChatContent {
     parts: VecDeque<Part>,
-    /// The end of the text, while it may be the start of a secret.
+    /// The end of the text, held back while it may be the start of a secret.
     held: Option<(Saying, String)>,
     /// Number of parts that were dropped.
     dropped: usize,
@@ -55,16 +55,15 @@ struct ChatContent {
     summary: Summary,
 }
 
-/// A part of the chat.
 #[derive(Debug)]
 enum Part {
     /// A complete event.
     Event(&'static str, String),
-    /// Text that may continue. A reader gets everything that was added since its last read as one event.
+    /// Text that may still grow. All that was added since a reader's last read becomes one event.
     Text(Saying, String),
 }
 
-/// Kind of a text.
+/// What a text is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saying {
     Content,
@@ -73,17 +72,17 @@ pub(super) enum Saying {
     Input(String, String),
 }
 
-/// The content of a response that is sent as one object, in addition to the text.
+/// The contents of a response that is sent as one object, apart from its text.
 #[derive(Debug, Default)]
 struct Summary {
     complete: Option<Value>,
     error: Option<Value>,
-    /// The last result of a hosted tool.
+    /// The most recent result of a hosted tool.
     result: Option<Value>,
 }
 
 impl Saying {
-    /// The name and data of an event that contains more of the text.
+    /// Returns the name and data of the event for more text of this kind.
     fn event(&self, text: &str) -> (&'static str, Value) {
         match self {
             Self::Content => ("message_update", json!({"content": text})),
@@ -103,10 +102,9 @@ impl Part {
 }
 
 impl Chat {
-    /// Creates the chat of the exchange `id`, which the visitor with `mark` has started. `redactor` knows the
-    /// configured secrets.
+    /// Creates the chat of exchange `id`, started by the visitor `mark`. `redactor` must know the configured secrets.
     pub(crate) fn new(id: Arc<str>, mark: SessionMark, redactor: &Redactor) -> Self {
-        // Text that a person wrote must not be changed if it only looks like a secret.
+        // Masks only configured secrets, since a person's text must not change because it looks like a secret.
         let redactor = redactor.of_configured();
         Self { id, mark, redactor, content: Mutex::default(), moved: Notify::new() }
     }
@@ -116,22 +114,21 @@ impl Chat {
         &self.id
     }
 
-    /// The visitor who started the chat.
+    /// Identifies the visitor who started the chat.
     pub(super) fn mark(&self) -> SessionMark {
         self.mark
     }
 
-    /// Whether nothing more will be added.
     pub(super) fn is_over(&self) -> bool {
         self.content.lock().is_over
     }
 
-    /// Whether the start of the chat is still kept.
+    /// Whether the chat is stored from its start.
     pub(super) fn is_whole(&self) -> bool {
         self.content.lock().dropped == 0
     }
 
-    /// Adds the first event: the model that answers.
+    /// Adds the first event, which names the model.
     pub(crate) fn started(&self, request: &ChatRequest, exchange: &ExchangeId) {
         let ChatRequest { model, client, .. } = request;
         let data = json!({
@@ -141,20 +138,20 @@ impl Chat {
         self.event("message_start", &data);
     }
 
-    /// Returns a reader of the whole chat from its start.
+    /// Returns a reader that starts at the beginning of the chat.
     pub(crate) fn reader(self: &Arc<Self>) -> ChatReader {
         self.content.lock().readers += 1;
         self.moved.notify_one();
         ChatReader { chat: Arc::clone(self), at: 0, within: 0 }
     }
 
-    /// Stops the chat: its response is no longer wanted.
+    /// Stops the chat, whose response is no longer wanted.
     pub(super) fn stop(&self) {
         self.content.lock().is_stopped = true;
         self.moved.notify_one();
     }
 
-    /// Returns when there has been no reader for [`GRACE`], or the chat is stopped.
+    /// Waits until the chat is stopped or there have been no readers for [`GRACE`].
     pub(super) async fn abandoned(&self) {
         loop {
             let ChatContent { is_stopped, readers, .. } = *self.content.lock();
@@ -169,7 +166,6 @@ impl Chat {
         }
     }
 
-    /// Adds an event.
     pub(super) fn event(&self, name: &'static str, data: &Value) {
         let mut data = data.clone();
         self.redactor.cover_json(&mut data);
@@ -188,7 +184,6 @@ impl Chat {
         content.put(Part::Event(name, text));
     }
 
-    /// Adds text.
     pub(super) fn says(&self, saying: &Saying, text: &str) {
         if text.is_empty() {
             return;
@@ -204,7 +199,7 @@ impl Chat {
         content.say(saying, text);
     }
 
-    /// Ends the chat: nothing more will be added.
+    /// Ends the chat, after which nothing can be added.
     pub(super) fn end(&self) {
         let mut content = self.content.lock();
         content.release();
@@ -212,7 +207,7 @@ impl Chat {
         content.wake();
     }
 
-    /// The whole chat as one object: `message`, `type`, `data`. Only for a finished chat.
+    /// Returns a finished chat as one object: `message`, `type`, `data`.
     pub(crate) fn summary(&self) -> Value {
         let content = self.content.lock();
         let text: String = content.parts.iter().filter_map(Part::content).collect();
@@ -233,7 +228,7 @@ impl Chat {
         json!({"message": error["message"], "type": "error", "data": data})
     }
 
-    /// The chat so far, as events.
+    /// Returns the chat so far as events.
     #[cfg(test)]
     pub(super) fn told(&self) -> Vec<(&'static str, Value)> {
         let content = self.content.lock();
@@ -255,7 +250,7 @@ impl Part {
 }
 
 impl ChatContent {
-    /// Releases the held text: it does not continue, so it is not a secret.
+    /// Releases the text held back. It will not continue, so it is not a secret.
     fn release(&mut self) {
         if let Some((saying, held)) = self.held.take() {
             self.say(&saying, held);
@@ -284,7 +279,7 @@ impl ChatContent {
         self.shrink();
     }
 
-    /// Drops the start of a chat that is too long. The newest part stays.
+    /// Drops parts from the start while the chat is too long, but never the newest part.
     fn shrink(&mut self) {
         while self.bytes > MAX_KEPT && self.parts.len() > 1 {
             self.bytes -= self.parts.pop_front().map_or(0, |part| part.len());
@@ -298,18 +293,16 @@ impl ChatContent {
     }
 }
 
-/// One connection that reads a chat.
+/// A connection that reads a chat.
 #[derive(Debug)]
 pub(crate) struct ChatReader {
     chat: Arc<Chat>,
-    /// The index of the reader's next part.
     at: usize,
-    /// Number of bytes of that part that the reader has already read.
+    /// Number of bytes of that part already read.
     within: usize,
 }
 
 impl ChatReader {
-    /// Waits until the chat is over.
     pub(crate) async fn ended(&mut self) {
         std::future::poll_fn(|cx| {
             let mut content = self.chat.content.lock();
@@ -347,7 +340,7 @@ impl FeedSource for ChatReader {
             match part {
                 Part::Event(name, data) => put(&mut out, name, data),
                 Part::Text(saying, text) => {
-                    // The text only grows by whole characters, so this position is between two.
+                    // The text grows by whole characters, so this position is a character boundary.
                     let new = text.get(self.within..).unwrap_or_default();
                     if !new.is_empty() {
                         let (name, data) = saying.event(new);
@@ -400,7 +393,7 @@ mod tests {
         Arc::new(Chat::new("ex_1".into(), None, &Redactor::new(["sésame-open"])))
     }
 
-    /// Returns the events that are ready for the reader. `None` if the reader must wait, or the chat is over.
+    /// Returns the available events. `None` if the reader must wait or the chat is over.
     fn read(reader: &mut ChatReader) -> Option<String> {
         match reader.poll_events(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(piece) => piece.map(|piece| String::from_utf8(piece.to_vec()).unwrap()),

@@ -1,4 +1,4 @@
-//! [`Driven`]: the task of a chat. It reads the response like a client of the chosen dialect, and passes the content to
+//! [`Driven`]: the task of a chat. It reads the response as a client of the chosen dialect would, and passes it on to
 //! the chat.
 
 use std::{
@@ -30,27 +30,27 @@ use toolwire_pipeline::{
     tools::DeclaredTools,
 };
 
-/// Maximum size in bytes of one frame. In some dialects, the last frame contains the whole response.
+/// Maximum size of a frame in bytes. In some dialects, the last frame repeats the entire response.
 const MAX_FRAME: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Driven {
     answer: Pin<Box<AnswerBody>>,
-    /// The source of hosted calls, which are not part of the response. `None` if there are no hosted tools.
+    /// The source of hosted calls, which responses do not contain. `None` if there are no hosted tools.
     bus: Option<Subscription>,
     exchange: ExchangeId,
     reader: Reader,
     telling: Telling,
 }
 
-/// The next thing that happens to the response.
+/// What the task waits for.
 #[derive(Debug)]
 enum Step {
     Committed(Result<(), Failure>),
     Read { has_more: bool },
 }
 
-/// State of the response in addition to what has been passed on.
+/// The state of a response as it is passed on.
 #[derive(Debug)]
 struct Telling {
     begun: Instant,
@@ -69,14 +69,14 @@ struct Call {
 }
 
 impl Driven {
-    /// Creates the task that reads the response `answer` to `request`.
+    /// Creates the task that reads `answer`, the response to `request`.
     pub(crate) fn new(
         request: &ChatRequest,
         exchange: ExchangeId,
         answer: Pin<Box<AnswerBody>>,
         bus: Option<Subscription>,
     ) -> Self {
-        // No client speaks Lumo, so no frame is passed on unread.
+        // No response is in Lumo, so no frame is passed through unread.
         let rules = ReaderRules { max_frame: MAX_FRAME, tolerate_truncation: false, client: Dialect::Lumo };
         let mut reader = request.spoken.side().reader(&rules);
         let limits = Limits { max_frame: MAX_FRAME, ..Limits::default() };
@@ -85,12 +85,12 @@ impl Driven {
         Self { answer, bus, exchange, reader, telling: Telling::begin() }
     }
 
-    /// Passes the content of the response to `chat`, until the chat has had no reader for a while.
+    /// Passes the response on to `chat`, until it ends or the chat is abandoned.
     pub(super) async fn run(self, chat: &Chat) {
         let mut abandoned = pin!(chat.abandoned());
         tokio::select! {
             () = self.tell(chat) => {}
-            // Dropping the response also drops the request to the upstream.
+            // Dropping the response cancels the request to the upstream.
             () = &mut abandoned => return chat.end(),
         }
         chat.end();
@@ -106,7 +106,7 @@ impl Driven {
                 true => answer.as_mut().poll_some(cx).map(|has_more| Step::Read { has_more }),
             });
             tokio::select! {
-                // The branches are polled in order: text before a call must be passed on before the call.
+                // Polled in order, so that text before a call is passed on before the call.
                 biased;
                 step = step => match step {
                     Step::Committed(result) => {
@@ -131,18 +131,18 @@ impl Driven {
         }
     }
 
-    /// Reads the bytes that the client gets now.
+    /// Reads the bytes that are ready for the client.
     fn read(&mut self, chat: &Chat) -> Result<(), Failure> {
         let mut bytes = self.answer.as_mut().take();
         let mut told = Told { chat, telling: &mut self.telling };
         let read = if bytes.is_empty() { Ok(()) } else { self.reader.push(&bytes, &mut told) };
         bytes.clear();
         self.answer.as_mut().put_back(bytes);
-        // A failure is returned with its original message, not in the dialect's form.
+        // Returned with its original message instead of the dialect's error format.
         self.answer.failure().cloned().map_or(read, Err)
     }
 
-    /// Passes on a hosted call of this exchange.
+    /// Passes on a hosted call if it belongs to this exchange.
     fn called(&mut self, chat: &Chat, record: &Record) {
         let Some(subject) = record.subject.as_ref().filter(|own| own.exchange.own == self.exchange.own)
         else {
@@ -189,7 +189,7 @@ impl Driven {
     }
 }
 
-/// Returns the next event on the bus. A missed event is one of many thousands, and the exchange's record contains it.
+/// Returns the next event on the bus. Gaps are ignored: they are rare, and the exchange's record has the missed calls.
 async fn next(bus: &mut Option<Subscription>) -> Arc<Record> {
     use tokio::sync::broadcast::error::RecvError;
     loop {
@@ -204,7 +204,6 @@ async fn next(bus: &mut Option<Subscription>) -> Arc<Record> {
     }
 }
 
-/// Passes the events of a response to a chat.
 struct Told<'c> {
     chat: &'c Chat,
     telling: &'c mut Telling,
@@ -231,7 +230,7 @@ impl Sink for Told<'_> {
             Event::CallEnd { index, .. } => telling.call_complete(chat, index),
             Event::ServerCall(server) => tell_server_call(chat, &server),
             Event::CallResult(result) => {
-                // In some dialects, only the end of the response shows that a call is complete.
+                // In some dialects, a call is known to be complete only at the end of the response.
                 telling.call_complete(chat, result.index);
                 let data =
                     json!({"toolCall": {"id": result.id}, "result": result.content, "ok": !result.is_error});
@@ -273,7 +272,7 @@ impl Telling {
         }
     }
 
-    /// Passes on the complete call, once.
+    /// Passes on the complete call unless this has been done.
     fn call_complete(&mut self, chat: &Chat, index: u32) {
         if let Some(Call { saying: Saying::Input(id, name), arguments }) = self.calls.remove(&index) {
             chat.event("tool_use", &json!({"toolCall": call(&id, &name, &arguments)}));
@@ -281,7 +280,7 @@ impl Telling {
     }
 }
 
-/// Passes on a call that the upstream or toolwire has run.
+/// Passes on a call that was run by the upstream or by toolwire.
 fn tell_server_call(chat: &Chat, server: &ServerCall<'_>) {
     let ServerCall { id, name, arguments, content, is_error, .. } = server;
     if let Some(arguments) = arguments {

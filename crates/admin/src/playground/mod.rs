@@ -1,4 +1,4 @@
-//! The console's chats: the model requests that toolwire's own page sends, at `/console/api/chat`.
+//! The console's chats: model requests from toolwire's own page, at `/console/api/chat`.
 //!
 //! ```text
 //! POST ─▶ ChatRequest ─▶ an ordinary request in the chosen dialect ─▶ AnswerBody
@@ -6,9 +6,9 @@
 //! readers, one for each connection ◀─ Chat: what was said so far ◀──────┘
 //! ```
 //!
-//! Unlike the responses of other clients, a chat's response has its own task, since it outlives the page's connection:
-//! a reloaded page attaches to its chat and gets everything from the start. When there has been no reader for
-//! [`GRACE`], or the page stops the chat, the client counts as disconnected.
+//! Unlike other responses, a chat outlives the connection that started it, so it has its own task. A page that is
+//! reloaded attaches to its chat and gets everything from the start. The task counts as a disconnected client when
+//! there have been no readers for [`GRACE`], or when the page stops the chat.
 
 mod chat;
 mod drive;
@@ -23,16 +23,16 @@ use tokio::task::JoinSet;
 pub(super) use self::{chat::Chat, drive::Driven, request::ChatRequest};
 use super::{AdminError, SessionMark};
 
-/// Time for which a chat continues without a reader, and for which it is kept after its end.
+/// How long a chat continues without readers, and how long it is stored after its end.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// Maximum number of chats that run or are kept.
+/// Maximum number of chats, running or finished.
 const MAX_CHATS: usize = 128;
 
-/// The client name under which the console sends requests.
+/// The client name of requests from the console.
 pub(super) const CLIENT: &str = "console";
 
-/// All chats, by the ids of their exchanges. All threads share them.
+/// All chats, by exchange id, shared by all threads.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
     chats: Mutex<HashMap<Arc<str>, Arc<Chat>>>,
@@ -40,10 +40,10 @@ pub(super) struct Chats {
 }
 
 impl Chats {
-    /// Checks that another chat may start. Drops finished chats if necessary.
+    /// Makes room for another chat, by dropping finished chats if necessary.
     ///
     /// # Errors
-    /// 429
+    /// 429 if too many chats are running.
     pub(super) fn make_room(&self) -> Result<(), AdminError> {
         let mut chats = self.chats.lock();
         if chats.len() >= MAX_CHATS {
@@ -57,7 +57,7 @@ impl Chats {
         Err(AdminError::too_many(&message, 5))
     }
 
-    /// Keeps a chat, and runs its task on the runtime of this thread, which owns the connection to the upstream.
+    /// Stores a chat, and runs its task on this thread's runtime, which owns the connection to the upstream.
     pub(super) fn begin(self: &Arc<Self>, chat: &Arc<Chat>, driven: Driven) {
         self.chats.lock().insert(Arc::clone(chat.id()), Arc::clone(chat));
         let (all, chat) = (Arc::clone(self), Arc::clone(chat));
@@ -69,10 +69,10 @@ impl Chats {
         });
     }
 
-    /// The chat of the exchange `id`, for the visitor who started it.
+    /// Returns the chat of exchange `id` to the visitor who started it.
     ///
     /// # Errors
-    /// 404 if it does not exist or another visitor started it; 410 if its start is no longer kept.
+    /// 404 if it does not exist or belongs to another visitor; 410 if its start was dropped.
     pub(super) fn find(&self, id: &str, mark: SessionMark) -> Result<Arc<Chat>, AdminError> {
         let chat = self.of(id, mark)?;
         if chat.is_whole() {
@@ -82,10 +82,10 @@ impl Chats {
         Err(AdminError::new(StatusCode::GONE, "reset", message))
     }
 
-    /// Stops and removes the chat of the exchange `id`, for the visitor who started it.
+    /// Stops the chat of exchange `id` for the visitor who started it.
     ///
     /// # Errors
-    /// 404 if it does not exist or another visitor started it.
+    /// 404 if it does not exist or belongs to another visitor.
     pub(super) fn stop(&self, id: &str, mark: SessionMark) -> Result<(), AdminError> {
         self.of(id, mark).map(|chat| chat.stop())
     }

@@ -1,4 +1,4 @@
-//! [`ChatRequest`]: the page's request, which is converted to a client's request.
+//! [`ChatRequest`]: the page's request, and its conversion to a client's request.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -16,12 +16,12 @@ const MAX_MESSAGES: usize = 1000;
 /// Maximum length of a model's name in bytes.
 const MAX_MODEL: usize = 256;
 
-/// A chat so far, and the model that should continue it.
+/// A chat so far, and the model that is to continue it.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
     pub(crate) client: ClientDialect,
-    /// The same dialect from the client's side, which writes requests and reads responses.
+    /// The dialect as a client speaks it: writes requests and reads responses.
     pub(super) spoken: UpstreamDialect,
     turns: Vec<Turn>,
 }
@@ -30,7 +30,7 @@ impl ChatRequest {
     /// Reads `{"model", "client", "messages": [{"role", "content"}]}`.
     ///
     /// # Errors
-    /// 400, naming the field that is wrong.
+    /// 400 with the path of the invalid field.
     pub(crate) fn read(object: &Map<String, Value>) -> Result<Self, AdminError> {
         let model = text(object, "model")?;
         if model.is_empty() || model.len() > MAX_MODEL {
@@ -54,7 +54,7 @@ impl ChatRequest {
         Ok(Self { model: model.to_owned(), client, spoken, turns })
     }
 
-    /// The body of the client's request.
+    /// Encodes the chat as a client's request.
     pub(crate) fn body(&self) -> Bytes {
         let conversation = Conversation {
             model: self.model.clone(),
@@ -68,7 +68,7 @@ impl ChatRequest {
     }
 }
 
-/// The dialect with this name, from the server's side and from the client's side.
+/// Returns the named dialect as the server speaks it and as the client does.
 fn dialect(name: &str) -> Result<(ClientDialect, UpstreamDialect), AdminError> {
     let client = ClientDialect::all().find(|client| client.dialect().name() == name);
     let spoken = client.and_then(|client| UpstreamDialect::try_from(client.dialect()).ok());
