@@ -172,7 +172,7 @@ impl Saved {
         Value::Object(shown)
     }
 
-    /// Marks a value that takes effect only after a restart or reload.
+    /// Marks a saved value that is not in use yet.
     fn mark_pending(&self, path: &str, shown: &mut Map<String, Value>) {
         if self.is_pending(path) {
             shown.insert("restart_required".to_owned(), true.into());

@@ -8,17 +8,17 @@
 //!  └────────────┴───────────────────┴──── failure, deadline, cut ────────────────────┘
 //! ```
 //!
-//! Most responses begin with `Opening`. Only a request that needs other requests first, such as one with images for a
-//! model that cannot see, begins with `Preparing`. A large request of a later hop, or one that replaces a refused
-//! request, is built in `Making` before `Opening`.
+//! A response usually starts in `Opening`. It starts in `Preparing` if other requests must come first, such as one that
+//! describes images for a model without vision. `Making` comes before `Opening` when a large request is built for a
+//! later hop, or in place of a refused request.
 //!
-//! There is no task and no channel between the two connections. The client's connection polls the body, and the body
-//! polls the upstream's connection. So nothing is read from the upstream that the client does not accept. When the
-//! client's connection closes, it drops the body, and with it the upstream's request, at any stage.
+//! No task or channel connects the two connections: the client's connection polls the body, which polls the upstream's
+//! connection. Nothing is therefore read from the upstream before the client accepts it, and when the client's
+//! connection closes, it drops the body and with it the upstream's request, at any stage.
 //!
-//! Two callers poll the body. First the handler, with [`AnswerBody::poll_commit`], until the status is known: up to the
-//! first content, to the end of a response that is not streamed, or until the client has waited for `limits.keep_alive`.
-//! Then the client's connection, with [`AnswerBody::poll_some`] (hyper, over HTTP/2, with `poll_frame`). Both take the
+//! Two callers poll the body. The first is the handler, which calls [`AnswerBody::poll_commit`] until the status is
+//! known: until the first content, the end of a non-streaming response, or a wait of `limits.keep_alive`. The second is
+//! the client's connection, which calls [`AnswerBody::poll_some`], or hyper's `poll_frame` over HTTP/2. Both take the
 //! same steps.
 //!
 //! The steps themselves are in `exchange_state` and, for other requests of the same exchange, `next_request`. The bytes
@@ -60,17 +60,17 @@ use exchange_state::ExchangeState;
 pub(super) use observers::ModelObservers;
 pub(super) use stage::{AskedModel, Parts, Stage, StartedExchange};
 
-/// Maximum number of reads between two checks of the deadlines, and in one frame. After that many, the client gets its
-/// turn.
+/// Maximum number of reads between two checks of the deadlines, and in one frame. After that, output is sent to the
+/// client.
 const MAX_READS: usize = 64;
 
-/// Number of bytes after which a frame is sent even if more is available. One read may exceed it.
+/// Number of bytes after which a frame is sent even if more are available. A single read may exceed it.
 const MAX_BYTES: usize = 32 << 10;
 
-/// Number of bytes of an upstream's response that are processed before other tasks get the thread.
+/// Number of bytes of an upstream's response after which the task yields the thread.
 const MAX_WORK: usize = 32 << 10;
 
-/// The body of one response; see the module's documentation.
+/// The body of one response; see the module documentation.
 #[derive(Debug)]
 #[pin_project]
 pub struct AnswerBody {
@@ -93,7 +93,7 @@ impl AnswerBody {
         Self { deadlines, cut, grant: Grant::default(), flow }
     }
 
-    /// Reads until the response's status is certain: `Ok` means status 200, and the body begins with what has been
+    /// Reads until the response's status is certain. `Ok` means status 200; the body then starts with what has been
     /// read. After an error, call [`AnswerBody::refuse`].
     pub fn poll_commit(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while !self.flow.is_certain() {
@@ -111,41 +111,40 @@ impl AnswerBody {
         Poll::Ready(Ok(()))
     }
 
-    /// Turns the response into the error response for `failure`, which happened before any content.
+    /// Turns the response into an error response for `failure`, which occurred before any content.
     pub(super) fn refuse(self: Pin<&mut Self>, failure: &Failure) {
         let flow = self.project().flow;
         flow.out = BytesMut::from(flow.asked.pipeline.error_body(failure).as_slice());
         flow.observers.failed(flow.asked.failure());
     }
 
-    /// Whether the response is sent piece by piece: it was requested as a stream, and did not fail before it started.
+    /// Whether the response is sent as a stream: it was requested as one, and did not fail before its start.
     pub(super) fn is_streaming(&self) -> bool {
         let refused = self.flow.observers.failure_written && !self.flow.is_open();
         self.flow.stream && !refused
     }
 
-    /// The entry of the model that answers, and the number of entries asked so far. `None` if the model has no
+    /// The entry of the model that answers, and how many entries have been asked. `None` if the model has no
     /// alternatives.
     pub(super) fn attempts(&self) -> Option<(&str, usize)> {
         self.flow.observers.attempts.as_ref().map(|attempts| (attempts.target(), attempts.count()))
     }
 
-    /// The failure that the client gets instead of `failure` if no target of the model has worked for some time.
+    /// Returns the failure to report in place of `failure` if no target of the model has worked for some time.
     pub(super) fn outage(&self, failure: &Failure) -> Option<Failure> {
         self.flow.observers.attempts.as_ref()?.outage(failure)
     }
 
-    /// The failure of the response, if it has failed.
     pub fn failure(&self) -> Option<&Failure> {
         self.flow.asked.failure()
     }
 
-    /// Whether hosted tools have run. They would run again if the client repeated its request.
+    /// Whether hosted tools have run. If the client repeated its request, they would run again.
     pub(super) fn has_run_tools(&self) -> bool {
         self.flow.has_run_tools
     }
 
-    /// Adds the headers with the remaining amounts of the client's limits.
+    /// Adds the headers that show how much of the client's limits is left.
     pub(super) fn put_rates(&self, headers: &mut HeaderMap) {
         if let Some(allowance) = &self.flow.observers.allowance {
             allowance.put_headers(headers, unix_time());
@@ -162,12 +161,12 @@ impl AnswerBody {
         &self.grant
     }
 
-    /// The log record of this request.
+    /// The request's access log record.
     pub(super) fn access(self: Pin<&mut Self>) -> &mut Access {
         &mut self.project().flow.observers.access
     }
 
-    /// Yields the thread to other tasks after enough work.
+    /// Yields the thread to other tasks once [`MAX_WORK`] bytes have been processed.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let worked = &mut self.project().flow.worked;
         if *worked < MAX_WORK {
@@ -178,7 +177,7 @@ impl AnswerBody {
         Poll::Pending
     }
 
-    /// Called when the client has accepted nothing for too long and its connection is closed.
+    /// Records that the connection is being closed because the client accepted nothing for too long.
     pub(super) fn stalled(self: Pin<&mut Self>) {
         self.project().flow.is_stalled = true;
     }
@@ -209,7 +208,7 @@ impl AnswerBody {
         Poll::Ready(())
     }
 
-    /// Checks for events that do not come from the upstream: a deadline, which is returned, or the server's shutdown.
+    /// Checks for events that do not come from the upstream: the server's shutdown, and deadlines, which are returned.
     fn poll_interrupt(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadline>> {
         let mut this = self.project();
         this.flow.reads = 0;
@@ -248,9 +247,9 @@ impl AnswerBody {
         Poll::Ready(Some(deadline))
     }
 
-    /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. For use while the client
-    /// accepts nothing and so nothing is read from the upstream: the upstream's silence does not count then, but the
-    /// limit for the whole response does.
+    /// Checks `total_timeout`, and whether other requests wait for the slot at the upstream. Must be called while the
+    /// client accepts nothing, so that nothing is read: the upstream's silence does not count then, but the time limit
+    /// of the response does.
     pub(super) fn poll_overdue(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         if this.flow.is_open() && this.deadlines.poll_total(cx).is_ready() {
@@ -261,7 +260,7 @@ impl AnswerBody {
         this.flow.poll_unread(cx);
     }
 
-    /// Waits until there are bytes for the client, see [`AnswerBody::take`]. Returns `false` when the body has ended.
+    /// Waits for bytes to send, which [`AnswerBody::take`] returns. Returns `false` at the end of the body.
     pub fn poll_some(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.as_mut().project().flow.is_read();
         loop {
@@ -277,8 +276,7 @@ impl AnswerBody {
                 return Poll::Ready(false);
             }
             if self.flow.reads >= MAX_READS {
-                // An upstream that never pauses must not outrun the deadlines. The effect of a deadline shows in
-                // `flow`.
+                // Deadlines must apply even if the upstream never pauses. Their effect is visible in `flow`.
                 let _ = self.as_mut().poll_interrupt(cx);
                 if waiting {
                     return Poll::Ready(true);
@@ -296,17 +294,17 @@ impl AnswerBody {
         }
     }
 
-    /// Takes the bytes for the client. Return the buffer with [`AnswerBody::put_back`].
+    /// Takes the bytes to send. Give the buffer back with [`AnswerBody::put_back`].
     pub fn take(self: Pin<&mut Self>) -> BytesMut {
         let this = self.project();
         this.deadlines.on_forward();
         this.flow.take()
     }
 
-    /// Returns the buffer for reuse.
+    /// Gives a buffer back for reuse.
     pub fn put_back(self: Pin<&mut Self>, mut buffer: BytesMut) {
         let flow = self.project().flow;
-        // `out` may already contain text that is held back.
+        // `out` may meanwhile contain text that is held back.
         if flow.out.is_empty() {
             buffer.clear();
             flow.out = buffer;

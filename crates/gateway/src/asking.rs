@@ -1,8 +1,8 @@
-//! [`ConfiguredModels`]: sends toolwire's own questions to models, for tools that need a model.
+//! [`ConfiguredModels`]: sends toolwire's own questions to models, on behalf of tools that need a model.
 //!
 //! A question takes the same path as a client's request, but without sockets: the model's entry, its upstream's queue
-//! and connections, the pipeline. The question gets no hosted tools, and is not recorded or stored. Events and log
-//! lines report it.
+//! and connections, the pipeline. It gets no hosted tools, and is neither recorded nor stored, but appears in events
+//! and log lines.
 
 mod report;
 
@@ -37,25 +37,24 @@ use toolwire_pipeline::{
 use report::QuestionReport;
 pub(super) use report::Witness;
 
-/// The models of the configuration.
 #[derive(Debug)]
 pub(super) struct ConfiguredModels {
     config: Arc<Config>,
     capabilities: Arc<UpstreamCapabilities>,
-    /// Clients by upstream name. Their connections belong to the thread on which questions are asked.
+    /// Clients by upstream name. Their connections belong to the thread that asks the questions.
     clients: HashMap<String, Arc<Client>>,
     witness: Witness,
 }
 
-/// The dialect in which answers are written before they are parsed. Its answers can include the pages that searches
-/// found, with their titles.
+/// Dialect in which answers are written before they are parsed. It can express the pages that searches found, with
+/// their titles.
 const DIALECT: ClientDialect = ClientDialect::Messages;
 
 /// Maximum size of an upstream's response in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 
 impl ConfiguredModels {
-    /// Creates the models of `config`, which are asked through `clients`.
+    /// Creates the models of `config`. Questions are sent through `clients`.
     pub(super) fn new(
         config: &Arc<Config>,
         capabilities: &Arc<UpstreamCapabilities>,
@@ -125,7 +124,7 @@ impl ConfiguredModels {
     }
 }
 
-/// The models of the newest configuration. Tools that ask them may outlive a configuration.
+/// The models of the current configuration. Tools that use them may outlive a configuration.
 #[derive(Debug)]
 pub(super) struct NewestModels(RwLock<Arc<ConfiguredModels>>);
 
@@ -134,7 +133,6 @@ impl NewestModels {
         Self(RwLock::new(Arc::new(models)))
     }
 
-    /// Replaces the models.
     pub(super) fn replace(&self, models: ConfiguredModels) {
         *self.0.write() = Arc::new(models);
     }
@@ -143,7 +141,6 @@ impl NewestModels {
         Arc::clone(&self.0.read())
     }
 
-    /// The models' clients by upstream name.
     pub(super) fn clients(&self) -> HashMap<String, Arc<Client>> {
         self.newest().clients.clone()
     }
@@ -170,7 +167,7 @@ impl Ask for ConfiguredModels {
     }
 }
 
-/// Passes the whole body through the pipeline.
+/// Reads the complete body through the pipeline.
 async fn read(
     opened: Opened,
     pipeline: &mut Pipeline,
@@ -206,7 +203,7 @@ async fn read(
     Ok(())
 }
 
-/// Extracts text and citations from a response.
+/// Extracts the text and the citations of a response.
 fn taken_apart(response: &Value) -> ModelAnswer {
     let list =
         |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! [`AttemptThrottle`]: counts an address's attempts to sign in, or the wrong keys that it has sent.
+//! [`AttemptThrottle`]: counts the sign-in attempts or the wrong keys that come from an address.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,22 +11,21 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time for which an attempt counts.
+/// How long an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Maximum number of addresses that are remembered. If there are more, the address whose last attempt is oldest is
-/// forgotten.
+/// Maximum number of addresses. Beyond it, the address whose last attempt is oldest is dropped.
 const MAX_ADDRESSES: usize = 4096;
 
-/// Maximum number of different wrong keys from an address within [`WINDOW`]. A user who mistypes a key, or has several
-/// old ones, stays below this.
+/// Maximum number of different wrong keys per address and [`WINDOW`]. High enough for a user who mistypes a key or has
+/// several old ones.
 const MAX_KEYS: usize = 10;
 
-/// Delay of the response to another wrong key once there were too many. Valid keys are not delayed, so other clients at
-/// the address do not notice.
+/// Delay of the response to each further wrong key. Valid keys are not delayed, so other clients at the same address
+/// are not affected.
 pub(super) const PENALTY: Duration = Duration::from_secs(1);
 
-/// The attempts of the last minute, by address.
+/// Recent attempts by address.
 #[derive(Debug)]
 pub struct AttemptThrottle {
     max: usize,
@@ -36,26 +35,25 @@ pub struct AttemptThrottle {
 #[derive(Debug)]
 struct Attempt {
     at: Instant,
-    /// The mark of the attempt. Attempts with the same mark count only once.
+    /// Identifies what was attempted. Attempts with the same mark count once.
     mark: Option<u64>,
 }
 
 impl AttemptThrottle {
-    /// Allows at most `max` attempts per address.
+    /// Allows up to `max` attempts per address.
     pub fn new(max: usize) -> Self {
         Self { max, by_address: HashMap::new() }
     }
 
-    /// Counts an attempt.
     ///
     /// # Errors
-    /// The time to wait, if there were too many attempts.
+    /// If there were too many attempts, returns how long to wait.
     pub fn count(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         self.count_marked(address, None, now).map(|_| ())
     }
 
-    /// Counts an attempt, unless one with the same mark has already been counted. Returns the number of attempts if
-    /// this one is new.
+    /// Counts an attempt, unless one with the same mark has been counted. Returns the number of attempts if this one is
+    /// new.
     fn count_marked(
         &mut self,
         address: IpAddr,
@@ -92,34 +90,33 @@ impl AttemptThrottle {
         }
     }
 
-    /// Forgets the attempts of an address that has sent a valid key.
     pub fn forget(&mut self, address: IpAddr) {
         self.by_address.remove(&network(address));
     }
 }
 
-/// The wrong keys that were sent, by address. A key that is sent repeatedly is not a guess and counts once.
+/// The wrong keys sent by each address. A key that is sent repeatedly is not a guess and counts once.
 #[derive(Debug)]
 pub struct WrongKeys {
-    /// The purpose of the keys, for the log.
+    /// What the keys are for, as the log puts it.
     place: &'static str,
     hasher: RandomState,
-    /// Whether there may be any wrong keys, so that requests with valid keys can skip the lookup.
+    /// Whether any wrong keys have been counted. If not, requests with valid keys skip the lookup.
     are_there: AtomicBool,
     throttle: Mutex<AttemptThrottle>,
 }
 
 impl WrongKeys {
-    /// Starts without any wrong keys. `place`: the purpose of the keys, for the log.
+    /// `place` says what the keys are for, in the log.
     pub fn new(place: &'static str) -> Self {
         let throttle = Mutex::new(AttemptThrottle::new(MAX_KEYS));
         Self { place, hasher: RandomState::new(), are_there: AtomicBool::new(false), throttle }
     }
 
-    /// Counts a wrong key. The log names the address when it sends its first wrong key, and when it has sent too many.
+    /// Counts a wrong key. Logs the address for its first wrong key, and when it has sent too many.
     ///
     /// # Errors
-    /// The number of seconds to wait, if there were too many wrong keys from this address.
+    /// If there were too many wrong keys, returns how many seconds to wait.
     pub fn count(&self, key: &[u8], peer: IpAddr) -> Result<(), u64> {
         let counted =
             self.throttle.lock().count_marked(peer, Some(self.hasher.hash_one(key)), Instant::now());
@@ -136,7 +133,7 @@ impl WrongKeys {
         Ok(())
     }
 
-    /// Forgets the wrong keys of an address that has sent a valid key.
+    /// Resets the count of an address that has sent a valid key.
     pub fn forget(&self, peer: IpAddr) {
         if self.are_there.load(Ordering::Relaxed) {
             let mut throttle = self.throttle.lock();
@@ -146,12 +143,12 @@ impl WrongKeys {
     }
 }
 
-/// The seconds of a wait, rounded up.
+/// Returns the duration in seconds, rounded up.
 pub fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// The network that belongs to one party: an IPv4 address, or an IPv6 /64.
+/// Returns the network that presumably belongs to one party: an IPv4 address, or an IPv6 /64.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

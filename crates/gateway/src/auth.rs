@@ -1,7 +1,7 @@
-//! [`Keys`]: identifies the client that sent a request by its key.
+//! [`Keys`]: identifies clients by the keys in their requests.
 //!
-//! A key is looked up by its digest, so the time that the lookup takes reveals nothing about the valid keys. The keys
-//! come from the configuration and from the file that `toolwire keys` writes, which is checked every few seconds.
+//! Keys are looked up by digest, so the duration of a lookup reveals nothing about valid keys. Keys come from the
+//! configuration and from the file that `toolwire keys` writes, which is checked every few seconds.
 
 mod watch;
 
@@ -29,22 +29,22 @@ use toolwire_pipeline::{
     failure::{Failure, Kind},
 };
 
-/// The headers that contain a bare key, in addition to `Authorization: Bearer`.
+/// Headers that may contain a bare key, in addition to `Authorization: Bearer`.
 const KEY_HEADERS: [&str; 2] = ["x-api-key", "api-key"];
 
 /// The sender of a request. If no keys are needed, all clients are the same caller.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caller {
-    /// Owner of the stored values that the caller may read: identified by its name, or by its key if it has no name.
+    /// Owner of the stored values that the caller may read, derived from its name, or from its key if it has no name.
     pub(super) owner: Owner,
-    /// `None` if the key has no name.
+    /// `None` for a key without a name.
     pub(super) account: Option<Arc<Account>>,
-    /// Address that the request comes from, if there is a request.
+    /// The address from which the request came, if there is a request.
     pub(super) peer: Option<IpAddr>,
 }
 
 impl Caller {
-    /// The claimant that takes a slot at an upstream for this caller.
+    /// The claimant for slots at an upstream.
     pub(super) fn claimant(&self) -> Claimant {
         match self.peer {
             _ if self.owner != Owner::default() => Claimant::Key(self.owner),
@@ -53,19 +53,19 @@ impl Caller {
         }
     }
 
-    /// The name of the caller in events: its own name, or a short mark that reveals nothing about its key. `None` if
-    /// it needs no key.
+    /// Identifies the caller in events: its name, or a short fingerprint from which the key cannot be guessed. `None`
+    /// if it needs no key.
     pub(super) fn label(&self) -> Option<String> {
         let name = self.account.as_ref().map(|account| account.name().to_string());
         name.or_else(|| key_mark(self.owner))
     }
 
-    /// The caller as a payer whose tokens are counted, if it has a name.
+    /// The account to which tokens are charged, if the caller has a name.
     pub(super) fn payer(&self) -> Option<Arc<dyn Payer>> {
         self.account.clone().map(|account| account as _)
     }
 
-    /// Checks that the caller may request `model`, whether or not that model exists.
+    /// Checks that the caller may request `model`, whether or not the model exists.
     ///
     /// # Errors
     /// [`Kind::Forbidden`]
@@ -94,7 +94,7 @@ struct Holder {
     is_revoked: bool,
 }
 
-/// All keys. All threads share them.
+/// All keys, shared by all threads.
 #[derive(Debug)]
 pub struct Keys {
     shared: Arc<Shared>,
@@ -111,16 +111,16 @@ struct Shared {
     ring: RwLock<Option<Arc<KeyRing>>>,
 }
 
-/// The sources of the valid keys.
+/// Where the valid keys come from.
 #[derive(Debug)]
 struct Entries {
     config: Arc<Config>,
-    /// Entries that were read from the file.
+    /// Entries read from the file.
     saved: Vec<ClientKey>,
 }
 
 impl Keys {
-    /// Creates the keys from `config` and from the file in its `state_dir`. `now` is in seconds of Unix time.
+    /// Loads the keys from `config` and from the file in its `state_dir`. `now` is in seconds of Unix time.
     ///
     /// # Errors
     /// If the thread that checks the file cannot be created.
@@ -140,27 +140,26 @@ impl Keys {
         Ok(Self { shared, wrong: WrongKeys::new("clients"), _watch: watch })
     }
 
-    /// Replaces the keys with those in `config` and in the file.
+    /// Replaces the keys by those in `config` and in the file.
     pub(super) fn reloaded(&self, config: &Arc<Config>, now: u64) {
         self.shared.changed(|entries| entries.config = Arc::clone(config), now);
         let entries = self.shared.entries.lock();
         if entries.config.api_keys.is_empty() && entries.config.keys.is_empty() && entries.saved.is_empty() {
-            // The configuration has no keys, and toolwire listens only on loopback addresses.
+            // Without keys, the configuration allows only loopback addresses.
             *self.shared.ring() = None;
         }
     }
 
-    /// Whether no key is needed.
     pub(super) fn are_not_needed(&self) -> bool {
         self.shared.ring.read().is_none()
     }
 
-    /// Identifies the sender of a request with these headers at `now`, in seconds of Unix time. If no keys are
-    /// configured, every sender is accepted. `session`: the client's own session for an upstream, if it sends one.
-    /// `Authorization` is part of the session, so the key is in another header. The session distinguishes clients.
+    /// Identifies the sender of a request by its headers. `now` is in seconds of Unix time. If no keys are configured,
+    /// all senders are accepted. `session` is the client's own session at an upstream, if it sends one: it includes
+    /// `Authorization`, so the key must be in another header, and clients are told apart by their sessions.
     ///
     /// # Errors
-    /// [`Kind::Unauthorized`]; [`Kind::Request`] for two different keys.
+    /// [`Kind::Unauthorized`]; [`Kind::Request`] if there are two different keys.
     pub(super) fn identify(
         &self,
         headers: &HeaderMap,
@@ -178,11 +177,11 @@ impl Keys {
         })
     }
 
-    /// Counts a wrong key, if a request from `peer` contains one. `may_be_bearer`: whether `Authorization` may contain
-    /// the key.
+    /// Counts a wrong key, if a request from `peer` contains one. `may_be_bearer` says whether `Authorization` may
+    /// contain the key.
     ///
     /// # Errors
-    /// The number of seconds to wait, if there were too many wrong keys.
+    /// If there were too many wrong keys, returns how many seconds to wait.
     pub(super) fn count_wrong(
         &self,
         headers: &HeaderMap,
@@ -195,13 +194,13 @@ impl Keys {
         }
     }
 
-    /// Forgets the wrong keys from `peer`, which has sent a valid key.
+    /// Resets the count of wrong keys for `peer`, which has sent a valid key.
     pub(super) fn forget_wrong(&self, peer: IpAddr) {
         self.wrong.forget(peer);
     }
 
-    /// toolwire itself as a caller with the client name `name`, at `now` in seconds of Unix time. If a key has this
-    /// name, the key's limits apply.
+    /// Returns toolwire itself as a caller with the client name `name`. If a key has this name, its limits apply. `now`
+    /// is in seconds of Unix time.
     pub(super) fn own(&self, name: &str, now: u64) -> Caller {
         let entries = self.shared.entries.lock();
         let Entries { config, saved } = &*entries;
@@ -211,14 +210,13 @@ impl Keys {
         Caller { owner: owner_of_name(name), account: Some(account), peer: None }
     }
 
-    /// The named clients.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         self.shared.ledger.list()
     }
 }
 
 impl Shared {
-    /// Reads the file if it has changed. Returns `false` if the keys stay the same.
+    /// Reads the file if it has changed. Returns `false` if the keys are the same.
     fn refresh(&self, now: u64) -> bool {
         let Some(file) = &self.file else { return false };
         let mut file = file.lock();
@@ -233,7 +231,7 @@ impl Shared {
                 }
                 if self.ring().is_none() {
                     self.changed(|_| (), now);
-                    // Not all keys are known, so no request is accepted without a key.
+                    // The keys are not completely known, so a request without a key must not be accepted.
                     self.ring().get_or_insert_default();
                 }
                 false
@@ -242,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Applies `change` to the sources, and rebuilds the valid keys.
+    /// Applies `change` to the sources and rebuilds the valid keys.
     fn changed(&self, change: impl FnOnce(&mut Entries), now: u64) {
         let mut entries = self.entries.lock();
         change(&mut entries);
@@ -265,7 +263,7 @@ impl Shared {
             let account = self.ledger.account(&key.name, &key.grant, now);
             let caller = Caller { owner: key.owner(), account: Some(account), peer: None };
             let holder = Holder { caller, expires: key.expires, is_revoked: key.is_revoked() };
-            // The first of two entries with the same key wins.
+            // If two entries have the same key, the first one applies.
             ring.entry(key.digest).or_insert(holder);
         }
         let mut current = self.ring();
@@ -306,7 +304,7 @@ impl KeyRing {
     }
 }
 
-/// Owner of the stored responses that a client with `session` may read. The owner is derived from the whole session
+/// Returns the owner of the stored responses that a client with `session` may read. It depends on the complete session
 /// including its token, since only the token proves that the session belongs to the client.
 fn owner_of_session(session: &HeaderMap) -> Owner {
     let values = [UID_HEADER, header::AUTHORIZATION.as_str()].map(|name| session.get(name));
@@ -314,11 +312,11 @@ fn owner_of_session(session: &HeaderMap) -> Owner {
     Owner::of_key(&values.join(&0))
 }
 
-/// Returns the key in a request, which may be in one header or in several. `may_be_bearer`: whether `Authorization` may
-/// contain the key.
+/// Returns the key in a request, which may be repeated in several headers. `may_be_bearer` says whether `Authorization`
+/// may contain the key.
 ///
 /// # Errors
-/// [`Kind::Request`] if it contains two different keys.
+/// [`Kind::Request`] if there are two different keys.
 fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, Failure> {
     let bearer = headers.get_all(header::AUTHORIZATION).into_iter().filter(|_| may_be_bearer);
     let bearer = bearer.filter_map(|value| bearer_token(value.as_bytes()));
@@ -334,7 +332,7 @@ fn shown_key(headers: &HeaderMap, may_be_bearer: bool) -> Result<Option<&[u8]>, 
     Ok(first)
 }
 
-/// The token after `Bearer `, which may be in any case.
+/// Returns the token after `Bearer `, which is not case-sensitive.
 fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())

@@ -1,24 +1,23 @@
-//! [`Betas`]: the beta features that a client of Messages names in `anthropic-beta`.
+//! [`Betas`]: the beta features that a client of the Messages API requests in `anthropic-beta`.
 //!
-//! The fields of such a request reach an upstream of the same dialect unchanged, so the features that permit these
-//! fields are passed on too.
+//! An upstream of the same dialect receives the request's fields unchanged, so it must also receive the features that
+//! permit these fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The header.
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 
-/// Maximum number of a client's features that are passed on, and maximum length of a feature's name in bytes. Claude
-/// Code names about twenty.
+/// Maximum number of features passed on for a client, and maximum length of a feature's name in bytes. Claude Code
+/// requests about twenty.
 const MAX_BETAS: usize = 64;
 const MAX_BETA: usize = 128;
 
-/// Names of beta features, each once.
+/// Names of beta features, without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Betas(Box<str>);
 
 impl Betas {
-    /// The features that a client's request names. Invalid names are left out. `None` if it names no feature.
+    /// Returns the features that a client requests. Invalid names are dropped. `None` if there are none.
     pub(super) fn of_request(headers: &HeaderMap) -> Option<Self> {
         let given = headers.get_all(BETA);
         let names = given.iter().flat_map(names).filter(|name| is_name(name));
@@ -36,19 +35,19 @@ impl Betas {
     }
 }
 
-/// The elements of a header's list.
+/// Splits the value of a list header.
 fn names(value: &HeaderValue) -> impl Iterator<Item = &str> {
     let list = value.to_str().unwrap_or_default();
     list.split(',').map(|name| name.trim_matches([' ', '\t'])).filter(|name| !name.is_empty())
 }
 
-/// Whether `name` is a header token (RFC 9110, section 5.6.2) that is not too long.
+/// Whether `name` is a token (RFC 9110, section 5.6.2) that is not too long.
 fn is_name(name: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     name.len() <= MAX_BETA && name.bytes().all(is_token)
 }
 
-/// Joins at most `most` of the `names` into a list, without duplicates.
+/// Joins up to `most` of the `names` into a list without duplicates.
 fn joined<'n>(names: impl Iterator<Item = &'n str>, most: usize) -> Option<Box<str>> {
     let mut known: Vec<&str> = Vec::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! [`Budget`]: limits the memory that request bodies take until an upstream answers, across all threads.
+//! [`Budget`]: limits the total memory of request bodies that wait for an upstream, across all threads.
 
 use std::{
     fmt,
@@ -10,10 +10,10 @@ use std::{
 
 use toolwire_pipeline::failure::{Failure, Kind};
 
-/// Seconds after which a refused client may try again.
+/// Seconds after which a refused client may retry.
 const RETRY_AFTER: &str = "1";
 
-/// The limit, and the amount that is taken.
+/// A limit in bytes, and how much of it is taken.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
@@ -21,33 +21,32 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, taken: Arc::default() }
     }
 
-    /// Returns the same budget with another limit: amounts already taken count in both.
+    /// Returns the same budget with another limit. Both share what is taken.
     pub(super) fn with_limit(&self, limit: usize) -> Self {
         Self { limit, taken: Arc::clone(&self.taken) }
     }
 }
 
-/// A part of a [`Budget`], which is returned on drop.
+/// A part of a [`Budget`], returned on drop.
 pub struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
 impl Reservation {
-    /// A reservation of 0 bytes.
+    /// Reserves 0 bytes.
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
-    /// Grows to `bytes`, unless it is larger already.
+    /// Grows the reservation to `bytes`, unless it is already larger.
     ///
     /// # Errors
-    /// [`Kind::Overloaded`] if the budget does not have that much. What was reserved before stays reserved.
+    /// [`Kind::Overloaded`] if the budget does not have that much left. The reservation then stays as it was.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
         let more = bytes.saturating_sub(self.bytes);
         let Budget { limit, taken } = &*self.budget;

@@ -1,7 +1,7 @@
-//! [`Catalogue`]: an upstream's own list of its models.
+//! [`Catalogue`]: an upstream's list of its models.
 //!
-//! The list is fetched when a client asks for it, by one request at a time, and cached for a while. If the upstream
-//! returns no list, the entries known before are kept and the upstream is asked again soon.
+//! The list is fetched on demand, by one request at a time, and cached for a while. If the upstream returns no list,
+//! the previous entries are used, and the upstream is soon asked again.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,16 +12,16 @@ use super::upstream::{GetError, Listing};
 use toolwire_config::Upstream;
 use toolwire_pipeline::dialect::Dialect;
 
-/// Time for which a list is cached.
+/// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Time to wait after an upstream has returned no list.
+/// How long to wait after an upstream returned no list.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// A model as the upstream describes it: an object with a non-empty `id`.
+/// A model as its upstream describes it: an object with a non-empty `id`.
 pub(super) type Entry = Map<String, Value>;
 
-/// An upstream's list of models. All threads share it.
+/// An upstream's list of models, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     listing: Listing,
@@ -32,30 +32,29 @@ pub(super) struct Catalogue {
 #[derive(Debug, Default)]
 struct CachedModels {
     entries: Arc<Vec<Entry>>,
-    /// Time at which the upstream may be asked again. `None` if it was never asked.
+    /// When the upstream may be asked again. `None` if it was never asked.
     until: Option<Instant>,
-    /// Whether the last response was not a list. This has then been logged.
+    /// Whether the last response was not a list, which has been logged.
     is_failing: bool,
 }
 
 impl Catalogue {
-    /// The catalogue of `upstream`. `None` if its dialect has no list of models.
+    /// Creates the catalogue of `upstream`. `None` if its dialect has no list of models.
     ///
     /// # Errors
-    /// If the request to the upstream cannot be built.
+    /// If no request can be built for the upstream.
     pub(super) fn new(upstream: &Arc<Upstream>) -> Result<Option<Self>, http::Error> {
         let listing = Listing::new(upstream)?;
         let upstream = Arc::clone(upstream);
         Ok(listing.map(|listing| Self { listing, upstream, cached: Mutex::default() }))
     }
 
-    /// The upstream that offers these models.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
     }
 
-    /// The models, as far as they are known. Callers that arrive while the list is being fetched wait for the same
-    /// response; if the caller that fetches it is dropped, the next one fetches it.
+    /// Returns the models that are known. Concurrent callers share one request; if the caller that sends it is dropped,
+    /// the next one sends it again.
     pub(super) async fn entries(&self) -> Arc<Vec<Entry>> {
         let mut cached = self.cached.lock().await;
         if cached.until.is_none_or(|until| until <= Instant::now()) {
@@ -78,7 +77,7 @@ impl Catalogue {
     }
 }
 
-/// The reason why an upstream's list of models is not known.
+/// Why an upstream's list of models is not available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CatalogueError {
     #[error(transparent)]
@@ -91,11 +90,11 @@ pub(super) enum CatalogueError {
     NoNames,
 }
 
-/// Reads the models of a list, without duplicates: `{"data": […]}` as OpenAI returns it. Some servers return a bare
-/// array, or use `models`, as Gemini and Ollama do.
+/// Parses a list of models and removes duplicates. OpenAI's form is `{"data": […]}`; some servers return a bare array,
+/// and Gemini and Ollama name the member `models`.
 ///
 /// # Errors
-/// If a server of `dialect` cannot have sent `body`.
+/// If `body` is not a list of models as servers of `dialect` send it.
 pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, CatalogueError> {
     let list = match serde_json::from_slice(body)? {
         Value::Array(list) => Some(list),
@@ -126,8 +125,8 @@ pub(super) fn read(body: &[u8], dialect: Dialect) -> Result<Vec<Entry>, Catalogu
     }
 }
 
-/// Adds the `id` that the entry would have in OpenAI's lists. In Gemini's own list, `name` is `models/NAME`
-/// (docs/protocols/gemini.md#models); in Ollama's own list, it is the model's name (docs/protocols/ollama.md#models).
+/// Adds the `id` that the entry would have in OpenAI's list. In Gemini's list, `name` is `models/NAME`
+/// (docs/protocols/gemini.md#models); in Ollama's, it is the model's name (docs/protocols/ollama.md#models).
 fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
     let name = entry.get("name").and_then(Value::as_str);
     let id = match dialect {
@@ -140,7 +139,7 @@ fn with_id(mut entry: Entry, dialect: Dialect) -> Entry {
     entry
 }
 
-/// The name that clients use for the model.
+/// The name by which clients request the model.
 pub(super) fn id(entry: &Entry) -> Option<&str> {
     entry.get("id").and_then(Value::as_str).filter(|id| !id.is_empty())
 }

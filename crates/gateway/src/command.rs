@@ -1,8 +1,7 @@
-//! [`Command`]: a message that asks for images with `/generate-image`, and is answered without the model.
+//! [`Command`]: a message such as `/generate-image`, which is answered without the model.
 //!
-//! The hosted tool is called, and its result becomes the text of a response. Like every response, it passes through a
-//! pipeline to the client, so it has the form of the client's dialect, streamed or not, with keep-alives while the
-//! tool runs.
+//! The hosted tool runs, and its result becomes the text of a response. The response goes through a pipeline like any
+//! other, so it has the format of the client's dialect, streaming or not, with keep-alives while the tool runs.
 
 use std::sync::Arc;
 
@@ -18,17 +17,16 @@ use toolwire_pipeline::{
     rules::{Detect, Rules},
 };
 
-/// A command that a client has sent.
 #[derive(Debug)]
 pub(super) struct Command {
     turn: Arc<HostedTurn>,
-    /// The command's configured name.
+    /// The configured name of the command.
     name: String,
     description: String,
 }
 
 impl Command {
-    /// Finds the command in the newest message, if the message contains one and the tool for it exists.
+    /// Finds the command in the newest message, if there is one and its tool exists.
     pub(super) fn find(
         execution: &Arc<Execution>,
         conversation: &Conversation,
@@ -39,7 +37,7 @@ impl Command {
         Some(Self { turn: Arc::new(execution.by_hand(asker.clone())), name, description })
     }
 
-    /// The command and the text after it, in the newest message.
+    /// Splits the newest message into the command and the text after it.
     pub(super) fn parts<'c>(
         execution: &'c Execution,
         conversation: &'c Conversation,
@@ -50,15 +48,15 @@ impl Command {
         Some((name, description))
     }
 
-    /// Runs the tool instead of sending a request to an upstream. The response has the form that a chat upstream would
-    /// send.
+    /// Runs the tool in place of a request to an upstream. Returns its result in the form of a Chat Completions
+    /// response.
     pub(super) fn open(self, client: &Arc<Client>, seed: u64) -> Opening {
         let client = Arc::clone(client);
         Box::pin(async move {
             let text = self.answer(seed).await;
             let delta = json!({"choices": [{"index": 0, "delta": {"content": text}}]});
             let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
-            // No model was asked, but clients that request token counts wait for them.
+            // There are no token counts, but clients that request them wait for them.
             let usage = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
             let usage = json!({"choices": [], "usage": usage});
             let stream = format!("data: {delta}\n\ndata: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n");
@@ -77,7 +75,7 @@ impl Command {
     }
 }
 
-/// Removes the tools from a request that is not sent to a model.
+/// Removes all tools from a request that is not sent to a model.
 pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tools.clear();
     conversation.custom_tools.clear();
@@ -85,7 +83,7 @@ pub(super) fn drop_tools(conversation: &mut Conversation) {
     conversation.tool_choice = ToolChoice::None;
 }
 
-/// The pipeline for the response to a command. Its text is not searched for calls, since no model wrote it.
+/// Creates the pipeline for the response to a command. Calls are not searched in its text, since no model wrote it.
 pub(super) fn pipeline(
     model: &Model,
     dialect: ClientDialect,
@@ -103,8 +101,8 @@ pub(super) fn pipeline(
     Pipeline::new(conversation, &rules, &model.formats, reader(&rules, dialect), writer, answering)
 }
 
-/// Reads the response that [`Command::open`] writes. The reader assumes a client of another dialect, so that no frame
-/// is passed on unchanged.
+/// Creates the reader for the response of [`Command::open`]. Its rules name a client of another dialect, so that no
+/// frame is passed through unchanged.
 fn reader(rules: &Rules, dialect: ClientDialect) -> Reader {
     let chat = UpstreamDialect::Chat(Default::default());
     let client = match dialect.dialect() {

@@ -1,19 +1,18 @@
-//! Cross-origin resource sharing (<https://fetch.spec.whatwg.org/#http-cors-protocol>): decides which web pages may
-//! read responses.
+//! Cross-origin resource sharing (<https://fetch.spec.whatwg.org/#http-cors-protocol>): which web pages may read
+//! responses.
 //!
-//! Only configured origins are ever sent; the request's `Origin` is compared with them and not copied. Keys are sent
-//! in headers that a page sets itself, so cookies and other credentials of the browser are not allowed.
+//! `Origin` is compared with the configured origins, and only those are ever sent back. Pages send keys in headers that
+//! they set themselves, so browsers' own credentials, such as cookies, are not allowed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use toolwire_config::Origins;
 use toolwire_http1::list_items;
 
-/// Time in seconds for which a browser may cache the response to a preflight request. Chromium caches it for at most
-/// two hours.
+/// How long a browser may cache a preflight response, in seconds. Chromium's maximum is two hours.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
-/// Response headers that a page may read in addition to the safelisted ones.
+/// Response headers that pages may read in addition to the safelisted ones.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, request-id, retry-after, retry-after-ms, x-should-retry, \
      x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, \
@@ -22,27 +21,25 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
      anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset",
 );
 
-/// Request headers that a page may always send. Other headers are allowed if the preflight asks for them.
+/// Request headers that pages may always send. Others are allowed if the preflight request names them.
 const ALLOWED: [&str; 5] = ["authorization", "content-type", "x-api-key", "api-key", "x-toolwire-reasoning"];
 
-/// Maximum number of headers that are read from a preflight.
+/// Maximum number of headers read from a preflight request.
 const MAX_ASKED: usize = 64;
 
-/// Header that Chromium sends before a public page may reach a private address.
+/// Sent by Chromium before a public page may reach a private address.
 const ASKS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOWS_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// The permissions of a request's origin.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grant {
-    /// The origin that may read the response, if it is allowed.
+    /// The request's origin, if it may read the response.
     origin: Option<HeaderValue>,
-    /// Whether the response depends on the origin.
+    /// Whether the response depends on the request's origin.
     varies: bool,
 }
 
 impl Grant {
-    /// Determines the permissions of a request with `headers`.
     pub(super) fn new(origins: &Origins, headers: &HeaderMap) -> Self {
         let asks = || {
             let mut asking = headers.get_all(header::ORIGIN).into_iter();
@@ -58,19 +55,18 @@ impl Grant {
         }
     }
 
-    /// Whether the request's origin is allowed.
     pub(super) fn is_some(&self) -> bool {
         self.origin.is_some()
     }
 
-    /// Whether a request with `method` and `headers` is a preflight request of an allowed origin.
+    /// Whether this is a preflight request from an allowed origin.
     pub(super) fn is_preflight(&self, method: &Method, headers: &HeaderMap) -> bool {
         self.origin.is_some()
             && method == Method::OPTIONS
             && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// Adds the headers that announce the permissions to the browser.
+    /// Adds the headers that tell browsers what is allowed.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         if self.varies {
             headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -82,8 +78,8 @@ impl Grant {
     }
 }
 
-/// Adds the headers of a response to a preflight request with the headers `asked`: the methods and headers that may
-/// be sent to a path with these `methods`.
+/// Adds the headers of the response to the preflight request `asked`: the allowed `methods` and the allowed request
+/// headers.
 pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, asked: &HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
@@ -92,7 +88,7 @@ pub(super) fn put_preflight(headers: &mut HeaderMap, methods: &'static str, aske
         allowed.extend(HeaderName::from_bytes(name).ok().filter(|name| !allowed.contains(name)));
     }
     let allowed = allowed.iter().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
-    // This cannot fail: header names separated by commas are a valid value.
+    // Infallible: names of headers, joined by commas, form a valid value.
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     }

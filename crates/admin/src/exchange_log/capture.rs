@@ -86,6 +86,7 @@ pub(super) enum Step {
     Answered { is_error: bool, framing: Framing },
     /// A piece of the body, and its arrival time in milliseconds from the start of the exchange.
     Piece(u64, Bytes),
+    /// The exchange has ended, with a failure or without.
     End(Option<Failure>),
 }
 

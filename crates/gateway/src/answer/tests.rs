@@ -1,5 +1,5 @@
-//! Tests of the time between two hops, while the decision is pending. The upstream's connections are in-memory pipes,
-//! over HTTP/2, on a paused clock.
+//! Tests what happens between two hops, while the decision is pending. Upstream connections are in-memory HTTP/2 pipes,
+//! and the clock is paused.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,14 +38,14 @@ const REQUEST: &[u8] = br#"{"model":"m","stream":true,"messages":[{"role":"user"
     "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
     "properties":{"city":{"type":"string"}},"required":["city"]}}}]}"#;
 
-/// A hop whose call lacks its argument, so another hop must follow.
+/// A hop whose call lacks an argument, so that another hop must follow.
 const INCOMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n1\",\"name\":\"weather\",\
     \"arguments\":\"{}\"}}\n\ndata: [DONE]\n\n";
 
 const COMPLETE: &str = "data: {\"object\":\"chat.tool_call\",\"tool_call\":{\"id\":\"n2\",\"name\":\"weather\",\
     \"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}\n\ndata: [DONE]\n\n";
 
-/// A decision that the test completes explicitly.
+/// A decision that a test completes explicitly.
 #[derive(Debug)]
 struct Slow(Mutex<Option<oneshot::Receiver<Result<Continuation, Failure>>>>, Arc<Mutex<Vec<ThreadId>>>);
 
@@ -56,7 +56,7 @@ impl DecideHop for Slow {
         Box::pin(async { decided.await.unwrap() })
     }
 
-    /// Makes one more request.
+    /// Requests exactly one more request.
     fn refused(&mut self, _: StatusCode, _: &[u8]) -> bool {
         self.1.lock().unwrap().is_empty()
     }
@@ -69,7 +69,8 @@ impl DecideHop for Slow {
 
 type Decide = oneshot::Sender<Result<Continuation, Failure>>;
 
-/// An upstream with one slot. The first request of a response gets [`INCOMPLETE`], later ones get [`COMPLETE`].
+/// An upstream with one slot. It answers the first request of a response with [`INCOMPLETE`], and later ones with
+/// [`COMPLETE`].
 fn server() -> Arc<Server> {
     Server::answering(100, |asked: Asked| async move {
         let body = if asked.request == 0 { INCOMPLETE } else { COMPLETE };
@@ -102,12 +103,12 @@ fn request() -> UpstreamRequest {
     }
 }
 
-/// A response whose first hop is in progress, and the sender of its decision.
+/// Returns a response whose first hop is in progress, and the sender of its decision.
 async fn answer(client: &Arc<Client>) -> (Pin<Box<AnswerBody>>, Decide) {
     answer_to(0, client, &Arc::default()).await
 }
 
-/// The response to a request with this many bytes. `made` collects the threads on which later requests are built.
+/// Like [`answer`], for a request of `size` bytes. `made` collects the threads on which later requests are built.
 async fn answer_to(
     size: usize,
     client: &Arc<Client>,
@@ -169,7 +170,7 @@ async fn client_gets_keep_alives_while_a_decision_is_pending() {
     let (mut answer, decide) = answer(&client).await;
     let begun = Instant::now();
     commit(&mut answer).await.unwrap();
-    // The idle timeout does not apply, since nothing is expected from the upstream.
+    // The idle timeout does not apply while nothing is expected from the upstream.
     assert_eq!(begun.elapsed(), Duration::from_secs(15));
     let decision = async {
         tokio::time::sleep(Duration::from_secs(50)).await;
@@ -185,7 +186,7 @@ async fn pending_decision_leaves_the_slot_to_others() {
     let client = client_of(&server(), |_| {});
     let (mut first, decide) = answer(&client).await;
     commit(&mut first).await.unwrap();
-    // The only slot is free; the second response takes it, and the first one waits for it.
+    // The second response takes the only slot, which the first one has released and must wait for.
     let (mut second, _) = answer(&client).await;
     commit(&mut second).await.unwrap();
     decide.send(next()).unwrap();
@@ -196,7 +197,7 @@ async fn pending_decision_leaves_the_slot_to_others() {
     assert!(waiting.await.contains("Paris"));
 }
 
-/// The queue is never too full for a response in progress.
+/// The queue's limit does not apply to a response in progress.
 #[tokio::test(start_paused = true)]
 async fn later_hop_enters_a_full_queue() {
     let client = client_of(&server(), |upstream| upstream.queue.max_waiting = 0);

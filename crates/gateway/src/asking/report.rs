@@ -20,15 +20,15 @@ use toolwire_pipeline::{
     pipeline::{Pipeline, Tally},
 };
 
-/// The places to which questions are reported.
+/// Where questions are reported.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness {
     pub(crate) metrics: Arc<Metrics>,
-    /// The bus of events, if there may be subscribers.
+    /// The event bus, if there may be subscribers.
     pub(crate) audit: Option<Arc<Audit>>,
 }
 
-/// The report of one question, which ends when this is dropped.
+/// The report of one question, which is completed on drop.
 #[derive(Debug)]
 pub(super) struct QuestionReport<'c> {
     witness: &'c Witness,
@@ -36,15 +36,14 @@ pub(super) struct QuestionReport<'c> {
     subject: Subject,
     purpose: &'static str,
     record: HopRecord,
-    /// The trace context that the upstream receives.
     traced: Option<SpanContext>,
     begun: Instant,
-    /// `None` until the upstream's response has been read to its end.
+    /// `None` until the upstream's response has been read.
     tally: Option<Tally>,
     payer: Option<Arc<dyn Payer>>,
-    /// Input and output tokens that count for the payer.
+    /// Input and output tokens charged to the payer.
     spent: (u64, u64),
-    /// The reason why there is no answer.
+    /// Why there is no answer.
     failure: Option<Failure>,
 }
 
@@ -81,24 +80,23 @@ impl<'c> QuestionReport<'c> {
         }
     }
 
-    /// The trace context that the upstream receives.
+    /// The trace context to send to the upstream.
     pub(super) fn context(&self) -> Option<&SpanContext> {
         self.traced.as_ref()
     }
 
-    /// Records that the upstream has begun to answer the question. `input`: the estimated tokens of the question.
+    /// Records that the upstream's response has started. `input` is the estimated size of the question in tokens.
     pub(super) fn answered(&mut self, input: u64) {
         self.spent = (input, 0);
     }
 
-    /// Records that `pipeline` has read the upstream's response, to its end or until it failed.
+    /// Records the usage once `pipeline` has read the upstream's response, to its end or to a failure.
     pub(super) fn counted(&mut self, pipeline: &Pipeline) {
         let tally = pipeline.tally();
         self.spent = count::spent(pipeline, &tally, self.spent.0);
         self.tally = Some(tally);
     }
 
-    /// Records that there is no answer.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.failure = Some(failure.clone());
     }

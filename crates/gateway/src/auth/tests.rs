@@ -14,7 +14,7 @@ fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// The keys of a configuration with these entries.
+/// Returns the keys of a configuration with these entries.
 fn keys(entries: &str) -> Keys {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("toolwire.toml");
@@ -130,7 +130,7 @@ fn refusals_say_why_and_repeat_no_key() {
     assert!(keys.identify(&new, None, NOW - 86_400).is_ok(), "a clock that is set back");
 }
 
-/// Writes the file of keys in `folder`, as `toolwire keys` does.
+/// Writes the file of keys in `folder` in the same way as `toolwire keys`.
 fn put(folder: &std::path::Path, content: &str) {
     let fresh = folder.join("fresh");
     std::fs::write(&fresh, content).unwrap();
@@ -172,7 +172,7 @@ fn file_of_keys_is_read_again_and_its_mistakes_change_nothing() {
         assert_eq!([knows("one"), knows("two")], known, "{content}");
     }
     assert!(!knows("anything"));
-    // An editor may write the file in several steps, or remove it first: an incomplete file is not used yet.
+    // An editor may write the file in several steps, or remove it first. Incomplete files must be ignored.
     let path = folder.path().join("keys.toml");
     let look = || {
         keys.shared.tick(NOW);

@@ -1,4 +1,5 @@
-//! [`Watch`]: a thread that checks the file of keys, and saves the usage of clients. Both may block on the disk.
+//! [`Watch`]: a thread that checks the file of keys and saves the usage of clients, both of which may block on the
+//! disk.
 
 use std::{
     io,
@@ -10,13 +11,12 @@ use std::{
 use super::Shared;
 use crate::stamp::unix_time;
 
-/// Interval between checks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The thread. Dropping this ends it once everything is saved.
+/// Dropping it ends the thread once everything is saved.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// Dropping this sender ends the thread; nothing is sent through it.
+    /// Dropping this sender ends the thread. Nothing is sent through it.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,7 +39,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // An error means that the thread panicked, and so has ended.
+            // An error means that the thread panicked, so it has ended too.
             let _ = thread.join();
         }
     }
